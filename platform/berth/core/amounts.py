@@ -1,0 +1,44 @@
+"""Here we count resources: whole numbers only, so that sums are exact and orders total."""
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MILLI = 1000
+RESOURCES = ("gpu", "cpu", "memory_mib")
+
+
+class Amounts(NamedTuple):
+    """So much of each resource: milli-GPU, milli-CPU, MiB of memory."""
+
+    gpu: int = 0
+    cpu: int = 0
+    memory_mib: int = 0
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        return Amounts(self.gpu + other.gpu, self.cpu + other.cpu, self.memory_mib + other.memory_mib)
+
+    def minus(self, other: "Amounts") -> "Amounts":
+        return Amounts(self.gpu - other.gpu, self.cpu - other.cpu, self.memory_mib - other.memory_mib)
+
+    def times(self, count: int) -> "Amounts":
+        return Amounts(self.gpu * count, self.cpu * count, self.memory_mib * count)
+
+    def fits_in(self, room: "Amounts") -> bool:
+        return self.gpu <= room.gpu and self.cpu <= room.cpu and self.memory_mib <= room.memory_mib
+
+
+class Bounds(NamedTuple):
+    """An upper bound per resource; None is unlimited."""
+
+    gpu: int | None = None
+    cpu: int | None = None
+    memory_mib: int | None = None
+
+    def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
+        """The names of the resources in which `amounts` is above the bound."""
+        for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
+            if bound is not None and amount > bound:
+                yield name
+
+
+NOTHING = Amounts()
+UNLIMITED = Bounds()

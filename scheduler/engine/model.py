@@ -1,0 +1,279 @@
+"""Here we say what the engine is told: frozen values, every field an input, no behaviour beyond sums.
+
+Units: milli-GPU, milli-CPU, MiB, whole seconds (times are seconds since the epoch, UTC). Sizes of
+departments, projects, nodes and workloads are unbounded; names are unique per kind.
+"""
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from berth.core.amounts import MILLI, NOTHING, UNLIMITED, Amounts, Bounds
+
+
+class Strategy(StrEnum):
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class NodeState(StrEnum):
+    READY = "ready"
+    CORDONED = "cordoned"  # keeps what it has, takes nothing new
+    DRAINING = "draining"  # being emptied, takes nothing new
+    BOOTING = "booting"  # counts as capacity to come; nothing starts on it yet
+
+
+class PodState(StrEnum):
+    RUNNING = "running"
+    STARTING = "starting"
+    STOPPING = "stopping"  # holds its capacity, will free it
+    STUCK = "stuck"  # holds its capacity and promises nothing
+    RESERVED = "reserved"  # promised its place in an earlier cycle, not started
+    COMPLETED = "completed"  # ended well; holds nothing, counts as done for its gang
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    enabled: bool = True
+    max_moves: int | None = None
+    max_trials: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FairShareMode:
+    """How history pushes on shares. `half_life` and `window` in seconds; both None = point in time."""
+
+    time_based: bool = False
+    half_life: int | None = None
+    window: int | None = None
+    tumbling: bool = False
+    k: float = 1.0
+    count_all: bool = False  # False: only use beyond quota is charged
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What one more node of an elastic pool would be like."""
+
+    gpus: int = 0
+    gpu_model: str = ""
+    gpu_memory_mib: int = 0
+    cpu: int = 0
+    memory_mib: int = 0
+    max_pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple["Taint", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    name: str
+    node_strategy: Strategy = Strategy.BINPACK
+    device_strategy: Strategy = Strategy.BINPACK
+    reclaim_min_runtime: int = 0
+    preempt_min_runtime: int = 0
+    preemption_delay: int = 0
+    stale_gang_grace: int = 60  # negative: never
+    consolidation: Consolidation = Consolidation()
+    fair_share: FairShareMode = FairShareMode()
+    over_quota_weights: bool = True
+    topology: tuple[str, ...] = ()  # node label keys, outermost first
+    reservation_after: int | None = None
+    cpu_load_limit: int = MILLI  # of each node's CPU, in thousandths, may be promised
+    nodes_max: int | None = None  # None: cannot grow
+    node_shape: NodeShape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str = ""  # empty with operator Exists: tolerates everything
+    operator: str = "Equal"  # Equal | Exists
+    value: str = ""
+    effect: str = ""  # empty: any effect
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    pool: str
+    gpus: int = 0  # devices
+    gpu_model: str = ""
+    gpu_memory_mib: int = 0  # per device
+    cpu: int = 0
+    memory_mib: int = 0
+    max_pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    state: NodeState = NodeState.READY
+    ordinal: int = 0  # 0 is the head
+    ready_at: int | None = None  # expected, for a booting node
+
+    @property
+    def capacity(self) -> Amounts:
+        return Amounts(self.gpus * MILLI, self.cpu, self.memory_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Decayed use and the decayed integral of what the parent held, per resource (unit-seconds)."""
+
+    used: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def normalised(self, resource: int) -> float:
+        """The queue's use as a part of its parent's, 0..1 or more."""
+        return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """What one queue may expect of one pool. A quota of None is unlimited."""
+
+    quota: Bounds = Bounds(0, None, None)
+    limit: Bounds = UNLIMITED
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    over_quota: bool = True
+    rank: int = 0
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A department (parent None) or a project (parent: its department)."""
+
+    name: str
+    parent: str | None = None
+    created: int = 0
+    entitlements: Mapping[str, Entitlement] = field(default_factory=dict)  # by pool; absent: quota 0
+    reclaim_min_runtime: int | None = None  # None: inherit from parent, then pool
+    preempt_min_runtime: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConstraint:
+    """Label keys of the pool's topology. All pods of the group share one value of `required`."""
+
+    required: str | None = None
+    preferred: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one replica asks for.
+
+    `gpu` is milli-GPU on each of `devices` devices: 1000 x n whole, below 1000 shared.
+    `gpu_memory_mib` (exclusive with `gpu`) asks for memory on each device: a share of whatever device it
+    lands on, in thousandths rounded up. `limit_cpu`/`limit_memory_mib`: what free room is counted by
+    (equal to the request where the role names no limit).
+    """
+
+    gpu: int = 0
+    devices: int = 0
+    gpu_memory_mib: int = 0
+    cpu: int = 0
+    memory_mib: int = 0
+    limit_cpu: int = 0
+    limit_memory_mib: int = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """What a replica counts for in quotas (GPU memory requests: see `board`, by the device)."""
+        return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleWith:
+    role: str
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A leaf: `min` replicas make the gang, up to `max` may run."""
+
+    name: str
+    min: int
+    max: int
+    request: Request
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    gpu_models: tuple[str, ...] = ()  # empty: any
+    spread_per_node: int | None = None  # at most so many replicas of the role on one node
+    topology: TopologyConstraint | None = None
+    scale_with: ScaleWith | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An inner group: `need` of its children must run (a child role runs when its `min` replicas do)."""
+
+    name: str
+    children: tuple["Group | Role", ...]
+    need: int
+    topology: TopologyConstraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A replica that is placed. `devices` are indices on its node; `milli` what it holds of each."""
+
+    role: str
+    index: int
+    node: str
+    devices: tuple[int, ...] = ()
+    milli: int = MILLI
+    state: PodState = PodState.RUNNING
+    started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    project: str
+    tree: Group
+    pools: tuple[str, ...]  # order of preference; never empty
+    priority: int = 50
+    preemptible: bool = True
+    submitted: int = 0
+    max_runtime: int | None = None
+    runtime_seconds: int | None = None  # simulation only
+    started: int | None = None  # of the present run
+    last_checkpoint: int | None = None
+    preemptions: int = 0
+    backoff_until: int | None = None
+    preemption_delay: int | None = None  # None: the pool's
+    stale_gang_grace: int | None = None  # None: the pool's; negative: never
+    stale_since: int | None = None
+    suspended: bool = False
+    misconfigured: str = ""  # a sentence: why it can never run; empty when fine
+    waits_for: tuple[str, ...] = ()  # names of workloads that must complete first
+    pods: tuple[Pod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A place on a node promised to one pod of a workload in an earlier cycle."""
+
+    workload: str
+    role: str
+    index: int
+    node: str
+    devices: tuple[int, ...] = ()
+    milli: int = MILLI
+    expires: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now: int
+    pools: tuple[Pool, ...]
+    nodes: tuple[Node, ...]
+    queues: tuple[Queue, ...]
+    workloads: tuple[Workload, ...]
+    reservations: tuple[Reservation, ...] = ()

@@ -1,0 +1,188 @@
+"""Here we say what the engine answers: frozen values the shell can store, show and carry out."""
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from berth.core.amounts import Amounts, Bounds
+
+
+class Kind(StrEnum):
+    """Why a bundle exists, and by which action."""
+
+    START = "start"
+    GROW = "grow"
+    SHRINK = "shrink"
+    CONSOLIDATE = "consolidate"
+    RECLAIM = "reclaim"
+    PREEMPT = "preempt"
+    STALE_GANG = "stale_gang"
+    RESERVE = "reserve"
+    DRAIN = "drain"
+
+
+class Reason(StrEnum):
+    """Why a workload waits. The order is the order of dominance: the first that applies leads."""
+
+    MISCONFIGURED = "Misconfigured"
+    SUSPENDED = "Suspended"
+    DEPENDENCY_NOT_MET = "DependencyNotMet"
+    NO_MATCHING_NODE = "NoMatchingNode"
+    EXCEEDS_NODE_SHAPE = "ExceedsNodeShape"
+    EXCEEDS_POOL_MAX = "ExceedsPoolMax"
+    PROJECT_LIMIT = "ProjectLimit"
+    DEPARTMENT_LIMIT = "DepartmentLimit"
+    NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
+    DEPARTMENT_OVERSOLD = "DepartmentOversold"
+    OVER_FAIR_SHARE = "OverFairShare"
+    WAITING_FOR_CAPACITY = "WaitingForCapacity"
+    FRAGMENTED = "Fragmented"
+    TOPOLOGY = "Topology"
+    WAITING_FOR_GANG = "WaitingForGang"
+    WAITING_FOR_VICTIMS = "WaitingForVictims"
+    WAITING_FOR_SCALE_UP = "WaitingForScaleUp"
+    IN_PREEMPTION_DELAY = "InPreemptionDelay"
+    BACKOFF = "Backoff"
+    BEHIND_RESERVATION = "BehindReservation"
+    NOTHING_TO_TAKE = "NothingToTake"
+    VICTIMS_PROTECTED = "VictimsProtected"
+    OUT_OF_TRIALS = "OutOfTrials"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Put this replica here. On capacity that is not free yet it is a reservation, not a start."""
+
+    workload: str
+    role: str
+    index: int
+    node: str
+    devices: tuple[int, ...]
+    milli: int  # of each device
+    reserved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Stop this replica where it stands (for a move, a Place of the same replica follows)."""
+
+    workload: str
+    role: str
+    index: int
+    node: str
+    devices: tuple[int, ...]
+    milli: int
+
+
+Step = Place | Evict
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A queue in one pool before and after a bundle."""
+
+    queue: str
+    quota: Bounds
+    share: Amounts
+    allocated_before: Amounts
+    allocated_after: Amounts
+    usage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The audit of one workload that gave way: who, for whom, by which rule, at what cost."""
+
+    kind: Kind
+    workload: str
+    beneficiary: str | None
+    rule: str  # a sentence: the rule that allowed it, with its numbers
+    pods: tuple[tuple[str, int], ...]  # (role, index)
+    whole: bool  # the whole gang goes back to pending
+    victim: tuple[Standing, ...] = ()  # project first, then department
+    winner: tuple[Standing, ...] = ()
+    refused: tuple[str, ...] = ()  # alternatives tried before, as sentences
+    lost_gpu_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Steps taken for one workload. They are committed together or not at all."""
+
+    kind: Kind
+    workload: str  # whom it serves (for stale_gang: who is stopped)
+    pool: str
+    steps: tuple[Step, ...]
+    evictions: tuple[Eviction, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One reason why a workload waits, with its numbers (milli-GPU, milli-CPU, MiB, seconds, counts)."""
+
+    reason: Reason
+    message: str
+    numbers: Mapping[str, int | float | str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    workload: str
+    blockers: tuple[Blocker, ...]  # dominant one first; never empty
+    position: int  # 1 is next in its pool
+    key: tuple[str, ...] = ()  # the sort key that put it there, as sentences
+    expected_start: int | None = None  # from declared runtimes; None: unknown
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStep:
+    """One line of how a queue's share came about."""
+
+    phase: str  # quota | over_quota | remainder
+    resource: str
+    amount: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    queue: str
+    pool: str
+    quota: Bounds
+    limit: Bounds
+    share: Amounts
+    allocated: Amounts
+    requested: Amounts
+    usage: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    steps: tuple[ShareStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetShape:
+    """Replicas that wait for capacity and that limits allow, by what one of them asks for."""
+
+    workload: str
+    role: str
+    replicas: int
+    amounts: Amounts
+    devices: int
+    gang: bool  # all or nothing with the other shapes of the same workload
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    pool: str
+    queued_milli_gpu: int = 0
+    nodes_wanted: int = 0  # more nodes of the pool's shape, within its maximum
+    shapes: tuple[UnmetShape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    bundles: tuple[Bundle, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    queues: tuple[QueueReport, ...] = ()
+    demand: tuple[Demand, ...] = ()
+    trials: int = 0
+    notes: tuple[str, ...] = ()  # what was found broken in the snapshot and scheduled around
