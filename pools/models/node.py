@@ -1,0 +1,80 @@
+"""Here we keep a node: one machine, or a slice of one, from the order to the end."""
+from django.db import models
+from django.db.models import Q
+
+from pools.models.pool import NodePool
+
+
+class NodeState(models.TextChoices):
+    REQUESTED = "requested"  # the provider said yes, its listing does not show the instance yet
+    BOOTING = "booting"  # listed, not usable yet
+    READY = "ready"
+    CORDONED = "cordoned"  # keeps what it has, takes nothing new
+    DRAINING = "draining"  # being emptied, then ended
+    LOST = "lost"  # its instance is gone or never came; about to be ended
+    ENDED = "ended"
+
+
+PENDING = (NodeState.REQUESTED, NodeState.BOOTING)
+USABLE = (NodeState.READY, NodeState.CORDONED)
+HOSTING = (NodeState.READY, NodeState.CORDONED, NodeState.DRAINING)
+ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
+
+
+class Node(models.Model):
+    """Capacity is copied from the pool's shape when the node is ordered: a later edit leaves it alone."""
+
+    State = NodeState
+
+    pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="nodes")
+    name = models.CharField(max_length=64)
+    ordinal = models.PositiveIntegerField(help_text="0 is the pool's head node.")
+    state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
+    instance_id = models.CharField(max_length=128)
+    address = models.CharField(max_length=255, blank=True)
+
+    gpus = models.PositiveIntegerField(default=0)
+    gpu_model = models.CharField(max_length=64, blank=True)
+    gpu_memory_mib = models.PositiveIntegerField(default=0)
+    cpu_milli = models.PositiveIntegerField()
+    memory_mib = models.PositiveIntegerField()
+    max_pods = models.PositiveIntegerField(default=110)
+    labels = models.JSONField(default=dict, blank=True)
+    taints = models.JSONField(default=list, blank=True)
+    devices = models.JSONField(default=list, blank=True, help_text="Physical identity of each device, by index.")
+
+    since = models.DateTimeField(help_text="When it came into this state.")
+    ready_at = models.DateTimeField(null=True, blank=True, help_text="When it is expected to be ready.")
+    drain_started_at = models.DateTimeField(null=True, blank=True)
+    drain_reason = models.CharField(max_length=255, blank=True)
+    emptied_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pool__name", "ordinal", "pk"]
+        indexes = [models.Index(fields=["pool", "state"], name="node_pool_state")]
+        constraints = [
+            models.UniqueConstraint(
+                name="node_name_unique_while_alive", fields=["name"], condition=~Q(state="ended")
+            ),
+            models.UniqueConstraint(
+                name="node_ordinal_unique_while_alive", fields=["pool", "ordinal"], condition=~Q(state="ended")
+            ),
+            models.UniqueConstraint(name="node_instance_once", fields=["pool", "instance_id"]),
+            models.CheckConstraint(name="node_state_known", condition=Q(state__in=NodeState.values)),
+            models.CheckConstraint(name="node_instance_named", condition=~Q(instance_id="")),
+            models.CheckConstraint(
+                name="node_ended_has_a_time",
+                condition=Q(state="ended", ended_at__isnull=False)
+                | (~Q(state="ended") & Q(ended_at__isnull=True)),
+            ),
+            models.CheckConstraint(
+                name="node_draining_has_a_start",
+                condition=~Q(state="draining") | Q(drain_started_at__isnull=False),
+            ),
+            models.CheckConstraint(name="node_max_pods_positive", condition=Q(max_pods__gte=1)),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

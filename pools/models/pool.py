@@ -1,0 +1,151 @@
+"""Here we keep a pool: how many nodes it may have, what one is like, and how work is placed on it."""
+from django.db import models
+from django.db.models import F, Q
+
+
+class NodePool(models.Model):
+    """Nodes of one shape from one provider, scheduled and scaled together. Times are seconds."""
+
+    class Provider(models.TextChoices):
+        LOCAL = "local"
+        STATIC = "static"
+        FAKE = "fake"
+        AWS = "aws"
+
+    class Runtime(models.TextChoices):
+        LOCAL = "local"
+        FAKE = "fake"
+        RAY = "ray"
+
+    class Placement(models.TextChoices):
+        BINPACK = "binpack"
+        SPREAD = "spread"
+
+    class FairShare(models.TextChoices):
+        POINT_IN_TIME = "point_in_time"
+        TIME_BASED = "time_based"
+
+    name = models.SlugField(max_length=40, unique=True)
+    provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
+    runtime = models.CharField(max_length=16, choices=Runtime, default=Runtime.LOCAL)
+
+    # How many. `nodes_max` empty is a fixed pool of `nodes_min`; `nodes_desired` is the ready threshold.
+    nodes_min = models.PositiveIntegerField(default=1)
+    nodes_desired = models.PositiveIntegerField(null=True, blank=True)
+    nodes_max = models.PositiveIntegerField(null=True, blank=True)
+    wanted = models.PositiveIntegerField(default=0)
+    paused = models.BooleanField(default=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    autoscale_cooldown = models.PositiveIntegerField(default=30)
+    autoscale_idle_timeout = models.PositiveIntegerField(default=60)
+    reconcile_tick = models.PositiveIntegerField(default=15)
+    drain_timeout = models.PositiveIntegerField(default=600)
+    boot_timeout = models.PositiveIntegerField(default=900)
+
+    # What the autoscaler and the reconciler remember between two steps.
+    last_scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
+    idle_since = models.DateTimeField(null=True, blank=True, editable=False)
+    pressure = models.JSONField(null=True, blank=True, editable=False)
+    ticked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    provisioning = models.JSONField(null=True, blank=True, editable=False)
+    last_error = models.TextField(blank=True, editable=False)
+
+    # What one node is like.
+    gpus_per_node = models.PositiveIntegerField(default=0)
+    gpu_model = models.CharField(max_length=64, blank=True)
+    gpu_memory_mib = models.PositiveIntegerField(default=0)
+    cpu_milli = models.PositiveIntegerField(default=1000)
+    memory_mib = models.PositiveIntegerField(default=1024)
+    max_pods = models.PositiveIntegerField(default=110)
+    labels = models.JSONField(default=dict, blank=True)
+    taints = models.JSONField(default=list, blank=True)
+    price_per_gpu_hour = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
+
+    # How the scheduler places and shares it.
+    node_placement = models.CharField(max_length=8, choices=Placement, default=Placement.BINPACK)
+    device_placement = models.CharField(max_length=8, choices=Placement, default=Placement.BINPACK)
+    reclaim_min_runtime = models.PositiveIntegerField(default=0)
+    preempt_min_runtime = models.PositiveIntegerField(default=0)
+    preemption_delay = models.PositiveIntegerField(default=0)
+    stale_gang_grace = models.IntegerField(default=60, help_text="Negative: never.")
+    consolidation_enabled = models.BooleanField(default=True)
+    consolidation_max_moves = models.PositiveIntegerField(null=True, blank=True)
+    consolidation_max_trials = models.PositiveIntegerField(null=True, blank=True)
+    fairshare_mode = models.CharField(max_length=16, choices=FairShare, default=FairShare.POINT_IN_TIME)
+    half_life = models.PositiveIntegerField(null=True, blank=True)
+    window = models.PositiveIntegerField(null=True, blank=True)
+    tumbling = models.BooleanField(default=False)
+    k = models.FloatField(default=1.0)
+    count_all = models.BooleanField(default=False)
+    over_quota_weights = models.BooleanField(default=True)
+    topology = models.JSONField(default=list, blank=True, help_text="Node label keys, outermost first.")
+    reservation_after = models.PositiveIntegerField(null=True, blank=True)
+    cpu_load_limit = models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU.")
+
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name = "node pool"
+        constraints = [
+            models.CheckConstraint(
+                name="pool_fixed_has_a_node",
+                condition=Q(nodes_max__isnull=False) | Q(nodes_min__gte=1),
+            ),
+            models.CheckConstraint(
+                name="pool_max_not_below_min",
+                condition=Q(nodes_max__isnull=True) | Q(nodes_max__gte=F("nodes_min")),
+            ),
+            models.CheckConstraint(
+                name="pool_max_at_least_one",
+                condition=Q(nodes_max__isnull=True) | Q(nodes_max__gte=1),
+            ),
+            models.CheckConstraint(
+                name="pool_desired_within_bounds",
+                condition=Q(nodes_desired__isnull=True)
+                | Q(nodes_max__isnull=True, nodes_desired__lte=F("nodes_min"))
+                | Q(nodes_max__isnull=False, nodes_desired__lte=F("nodes_max")),
+            ),
+            models.CheckConstraint(
+                name="pool_desired_at_least_one",
+                condition=Q(nodes_desired__isnull=True) | Q(nodes_min=0) | Q(nodes_desired__gte=1),
+            ),
+            models.CheckConstraint(
+                name="pool_wanted_within_bounds",
+                condition=Q(nodes_max__isnull=True, wanted__lte=F("nodes_min"))
+                | Q(nodes_max__isnull=False, wanted__lte=F("nodes_max")),
+            ),
+            models.CheckConstraint(name="pool_tick_positive", condition=Q(reconcile_tick__gte=1)),
+            models.CheckConstraint(name="pool_max_pods_positive", condition=Q(max_pods__gte=1)),
+            models.CheckConstraint(name="pool_cpu_positive", condition=Q(cpu_milli__gte=1)),
+            models.CheckConstraint(name="pool_memory_positive", condition=Q(memory_mib__gte=1)),
+            models.CheckConstraint(name="pool_k_not_negative", condition=Q(k__gte=0)),
+            models.CheckConstraint(
+                name="pool_half_life_positive", condition=Q(half_life__isnull=True) | Q(half_life__gte=1)
+            ),
+            models.CheckConstraint(
+                name="pool_window_positive", condition=Q(window__isnull=True) | Q(window__gte=1)
+            ),
+            models.CheckConstraint(
+                name="pool_price_not_negative",
+                condition=Q(price_per_gpu_hour__isnull=True) | Q(price_per_gpu_hour__gte=0),
+            ),
+            models.CheckConstraint(name="pool_version_positive", condition=Q(version__gte=1)),
+            models.CheckConstraint(
+                name="pool_known_placement",
+                condition=Q(node_placement__in=["binpack", "spread"])
+                & Q(device_placement__in=["binpack", "spread"]),
+            ),
+            models.CheckConstraint(
+                name="pool_known_fairshare_mode", condition=Q(fairshare_mode__in=["point_in_time", "time_based"])
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def elastic(self) -> bool:
+        return self.nodes_max is not None
