@@ -1,0 +1,26 @@
+"""Here we tell the time, so that nothing else has to ask the machine for it."""
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The present moment, aware, in UTC."""
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class FixedClock:
+    """A clock that stands still until it is told to move."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        return self._at
+
+    def advance(self, seconds: float) -> None:
+        self._at += timedelta(seconds=seconds)

@@ -1,0 +1,99 @@
+"""Here we say what one role asks for: how many replicas, and what each of them needs."""
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from berth.core.spec.quantities import Cores, Gpus, Mebibytes
+from berth.core.spec.texts import LabelKey, LabelValue, Name, Script, Text, Variable
+
+REPLICAS_MAX = 100_000
+SECONDS_MAX = 10 * 366 * 86_400
+
+Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
+Count = Annotated[int, Field(ge=0, le=REPLICAS_MAX)]
+Environment = Annotated[dict[Variable, Script], Field(max_length=1024)]
+Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
+# Strict tuples would refuse the lists that JSON and YAML hold; the members stay strict.
+Arguments = Annotated[tuple[Script, ...], Field(min_length=1, max_length=1024, strict=False)]
+ONE_LINE, WORD_LIST = "<line>", "<words>"
+
+
+def _command_form(value: object) -> str:
+    return ONE_LINE if isinstance(value, str) else WORD_LIST
+
+
+Command = Annotated[
+    Annotated[Script, Field(min_length=1), Tag(ONE_LINE)] | Annotated[Arguments, Tag(WORD_LIST)],
+    Discriminator(_command_form),
+]
+
+
+class Document(BaseModel):
+    """A part of a document: exact types, no unknown keys, never changed after it was read."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Topology(Document):
+    """Label keys of the pool's topology: all replicas must, or should, share one value."""
+
+    required: LabelKey | None = None
+    preferred: LabelKey | None = None
+
+
+class Limit(Document):
+    """What a replica may use at most; what is free is counted by it."""
+
+    cpu: Cores | None = None
+    memory_mib: Mebibytes | None = None
+
+
+class Toleration(Document):
+    """A taint the role puts up with; an empty key with `Exists` stands for every taint."""
+
+    key: Annotated[Text, Field(max_length=253)] = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: LabelValue = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
+class ScaleWith(Document):
+    """This role's count follows another's: `ratio` replicas for each of its."""
+
+    role: Name
+    ratio: Annotated[float, Field(gt=0, le=1000, strict=True)] = 1.0
+
+
+class RoleSpec(Document):
+    """A set of equal replicas: `min` of them make the gang, up to `max` may run."""
+
+    name: Name = "worker"
+    min: Count | None = None
+    max: Annotated[int, Field(ge=1, le=REPLICAS_MAX)] | None = None
+    replicas: Annotated[int, Field(ge=1, le=REPLICAS_MAX)] | None = None
+    gpu: Gpus = 0
+    gpu_devices: Annotated[int, Field(ge=1, le=1024)] | None = None
+    gpu_memory_mib: Annotated[Mebibytes, Field(gt=0)] | None = None
+    cpu: Cores = 0
+    memory_mib: Mebibytes = 0
+    limit: Limit = Limit()
+    node_selector: Labels = {}
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64, strict=False)] = ()
+    gpu_models: Annotated[tuple[LabelKey, ...], Field(max_length=64, strict=False)] = ()
+    spread_per_node: Annotated[int, Field(ge=1, le=REPLICAS_MAX)] | None = None
+    topology: Topology | None = None
+    scale_with: ScaleWith | None = None
+    command: Command | None = None
+    env: Environment = {}
+
+    @property
+    def minimum(self) -> int:
+        if self.replicas is not None:
+            return self.replicas
+        return 1 if self.min is None else self.min
+
+    @property
+    def maximum(self) -> int:
+        if self.replicas is not None:
+            return self.replicas
+        return self.max if self.max is not None else self.minimum

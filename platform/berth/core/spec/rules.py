@@ -1,0 +1,123 @@
+"""Here we hold a well-formed document against the rules that bind its fields to each other."""
+from collections import Counter
+from collections.abc import Iterator
+
+from berth.core.spec.problems import Problem, shown
+from berth.core.spec.roles import RoleSpec
+from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
+from berth.core.spec.tree import smallest_gang, tree_of
+from berth.core.spec.workload import CHILDREN_MAX, GroupSpec, WorkloadSpec
+
+Placed = list[tuple[str, RoleSpec]]  # (path, role)
+
+
+def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
+    """Everything the document contradicts itself in, in the order of its keys."""
+    roles: Placed = []
+    crooked = list(_tree_rules("", spec, roles))
+    yield from crooked
+    yield from _size_rules("", spec)
+    if len(roles) > CHILDREN_MAX:
+        yield Problem("roles", "too many roles", f"{len(roles)}", f"at most {CHILDREN_MAX} in the whole tree")
+    for path, role in roles:
+        yield from role_rules(path, role)
+    yield from _unique("role", [(path, role.name) for path, role in roles])
+    yield from _scaling_rules(roles)
+    if not crooked and smallest_gang(tree_of(spec)) == 0:
+        yield Problem("roles", "a gang of no replicas", "min 0", "a role that must run with min of 1 or more")
+    if spec.name in spec.waits_for:
+        yield Problem("waits_for", "waits for itself", shown(spec.name), "names of other workloads")
+
+
+def role_rules(path: str, role: RoleSpec) -> Iterator[Problem]:
+    """What one role alone can get wrong."""
+    at = f"{path}." if path else ""
+    yield from _count_rules(at, role)
+    yield from _gpu_rules(at, role)
+    if role.limit.cpu is not None and role.limit.cpu < role.cpu:
+        yield Problem(f"{at}limit.cpu", "below the request", f"{role.limit.cpu}", f"{role.cpu} or more")
+    if role.limit.memory_mib is not None and role.limit.memory_mib < role.memory_mib:
+        given, least = role.limit.memory_mib, role.memory_mib
+        yield Problem(f"{at}limit.memory_mib", "below the request", f"{given}", f"{least} or more")
+    for number, toleration in enumerate(role.tolerations):
+        if not toleration.key and toleration.operator == "Equal":
+            where = f"{at}tolerations[{number}].key"
+            yield Problem(where, "missing", "", "a key, or none together with operator Exists")
+    yield from _size_rules(at, role)
+
+
+def _count_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
+    if role.replicas is not None and (role.min is not None or role.max is not None):
+        yield Problem(f"{at}replicas", "given together with min or max", f"{role.replicas}", "one of the two")
+    elif role.max is not None and role.min is None:
+        yield Problem(f"{at}min", "missing beside max", "", f"0 to {role.max}")
+    elif role.minimum > role.maximum:
+        yield Problem(f"{at}min", "above max", f"{role.min}", f"at most {role.max}")
+    elif role.maximum == 0:
+        yield Problem(f"{at}max", "no replica may ever run", "0", "max of 1 or more")
+
+
+def _gpu_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
+    if role.gpu_memory_mib is not None and role.gpu:
+        yield Problem(f"{at}gpu_memory_mib", "given together with gpu", f"{role.gpu_memory_mib}", "one of the two")
+    elif role.gpu_devices is not None and role.gpu >= 1:
+        yield Problem(
+            f"{at}gpu_devices",
+            "given together with whole devices",
+            f"{role.gpu_devices} with gpu {role.gpu}",
+            "gpu_devices beside a part of a device (gpu below 1) or gpu_memory_mib",
+        )
+    elif role.gpu_devices is not None and not role.gpu and role.gpu_memory_mib is None:
+        yield Problem(f"{at}gpu_devices", "given without gpu", f"{role.gpu_devices}", "gpu or gpu_memory_mib too")
+
+
+def _tree_rules(path: str, node: WorkloadSpec | GroupSpec, roles: Placed) -> Iterator[Problem]:
+    """The shape of the tree; its roles are written down in `roles` with their paths."""
+    at = f"{path}." if path else ""
+    if (node.roles is None) == (node.groups is None):
+        given = "both" if node.roles is not None else "neither"
+        yield Problem(path or "roles", "needs roles or groups", given, "one of the two")
+    children = node.groups if node.groups is not None else node.roles or ()
+    if node.need is not None and node.need > len(children):
+        yield Problem(f"{at}need", "more than there are children", f"{node.need}", f"1 to {len(children)}")
+    roles += [(f"{at}roles[{number}]", role) for number, role in enumerate(node.roles or ())]
+    yield from _unique("group", [(f"{at}groups[{n}]", group.name) for n, group in enumerate(node.groups or ())])
+    for number, group in enumerate(node.groups or ()):
+        yield from _tree_rules(f"{at}groups[{number}]", group, roles)
+
+
+def _unique(what: str, named: list[tuple[str, str]]) -> Iterator[Problem]:
+    counts = Counter(name for _, name in named)
+    for path, name in named:
+        if counts[name] > 1:
+            yield Problem(f"{path}.name", f"names a second {what}", shown(name), f"one {what} of each name")
+
+
+def _scaling_rules(roles: Placed) -> Iterator[Problem]:
+    leads = {role.name: role.scale_with.role for _, role in roles if role.scale_with is not None}
+    known = {role.name for _, role in roles}
+    for path, role in roles:
+        if role.scale_with is None:
+            continue
+        where = f"{path}.scale_with.role"
+        others = ", ".join(sorted(known - {role.name})) or "no other role is there"
+        if role.scale_with.role not in known:
+            yield Problem(where, "no such role", shown(role.scale_with.role), others)
+        elif _circles(role.name, leads):
+            yield Problem(where, "comes back to itself", shown(role.scale_with.role), "a chain with an end")
+
+
+def _circles(start: str, leads: dict[str, str]) -> bool:
+    seen, name = {start}, leads.get(start)
+    while name is not None and name not in seen:
+        seen.add(name)
+        name = leads.get(name)
+    return name is not None
+
+
+def _size_rules(at: str, part: WorkloadSpec | RoleSpec) -> Iterator[Problem]:
+    words = (part.command,) if isinstance(part.command, str) else part.command or ()
+    if (size := sum(len(word.encode()) + 1 for word in words)) > COMMAND_MAX:
+        yield Problem(f"{at}command", "too long", f"{size} bytes", f"at most {COMMAND_MAX} bytes")
+    if (size := sum(len(f"{key}={value}".encode()) + 1 for key, value in part.env.items())) > ENV_MAX:
+        yield Problem(f"{at}env", "too large", f"{size} bytes", f"at most {ENV_MAX} bytes")

@@ -1,0 +1,103 @@
+"""Here we turn a checked document into counted values: thousandths, MiB, and nothing left to default."""
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from berth.core.amounts import MILLI, Amounts
+from berth.core.spec.quantities import in_thousandths
+from berth.core.spec.roles import RoleSpec, Toleration, Topology
+from berth.core.spec.workload import GroupSpec, WorkloadSpec
+
+ROOT = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleShape:
+    """One role, counted. `gpu` is milli-GPU on each of `devices` devices (whole ones: 1000)."""
+
+    name: str
+    min: int
+    max: int
+    gpu: int
+    devices: int
+    gpu_memory_mib: int
+    cpu: int
+    memory_mib: int
+    limit_cpu: int
+    limit_memory_mib: int
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Toleration, ...]
+    gpu_models: tuple[str, ...]
+    spread_per_node: int | None
+    topology: Topology | None
+    scale_with: tuple[str, float] | None
+
+    @property
+    def amounts(self) -> Amounts:
+        """What one replica counts for in quotas (memory requests are counted where they land)."""
+        return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """An inner group: `need` of its children must run."""
+
+    name: str
+    children: tuple["GroupShape | RoleShape", ...]
+    need: int
+    topology: Topology | None
+
+
+def tree_of(spec: WorkloadSpec) -> GroupShape:
+    """The gang as one group; `need` and `topology` of the document itself belong to it."""
+    return _group(ROOT, spec)
+
+
+def smallest_gang(shape: GroupShape | RoleShape) -> int:
+    """So few replicas can make the gang."""
+    if isinstance(shape, RoleShape):
+        return shape.min
+    return sum(sorted(smallest_gang(child) for child in shape.children)[: shape.need])
+
+
+def _group(name: str, spec: WorkloadSpec | GroupSpec) -> GroupShape:
+    children: tuple[GroupShape | RoleShape, ...]
+    if spec.groups is not None:
+        children = tuple(_group(group.name, group) for group in spec.groups)
+    else:
+        children = tuple(_role(role) for role in spec.roles or ())
+    return GroupShape(name, children, len(children) if spec.need is None else spec.need, spec.topology)
+
+
+def _role(role: RoleSpec) -> RoleShape:
+    gpu, devices = _devices(role)
+    cpu, memory = in_thousandths(role.cpu), role.memory_mib
+    limit = role.limit
+    return RoleShape(
+        name=role.name,
+        min=role.minimum,
+        max=role.maximum,
+        gpu=gpu,
+        devices=devices,
+        gpu_memory_mib=role.gpu_memory_mib or 0,
+        cpu=cpu,
+        memory_mib=memory,
+        limit_cpu=cpu if limit.cpu is None else in_thousandths(limit.cpu),
+        limit_memory_mib=memory if limit.memory_mib is None else limit.memory_mib,
+        node_selector=role.node_selector,
+        tolerations=role.tolerations,
+        gpu_models=role.gpu_models,
+        spread_per_node=role.spread_per_node,
+        topology=role.topology,
+        scale_with=None if role.scale_with is None else (role.scale_with.role, role.scale_with.ratio),
+    )
+
+
+def _devices(role: RoleSpec) -> tuple[int, int]:
+    """(milli of each device, devices)."""
+    if role.gpu_memory_mib is not None:
+        return 0, role.gpu_devices or 1
+    if role.gpu == 0:
+        return 0, 0
+    if role.gpu < 1:
+        return in_thousandths(role.gpu), role.gpu_devices or 1
+    return MILLI, int(role.gpu)

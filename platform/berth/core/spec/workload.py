@@ -1,0 +1,102 @@
+"""Here we define the one workload document that REST, files, the SDK, scenarios and what-if share."""
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from berth.core.priorities import DEFAULT, preemptible_by_default
+from berth.core.spec.quantities import Moment, Priority
+from berth.core.spec.roles import Command, Document, Environment, Labels, RoleSpec, Seconds, Topology
+from berth.core.spec.texts import Name, Text
+
+CHILDREN_MAX = 256
+GRACE_DEFAULT = 30
+
+Roles = Annotated[tuple[RoleSpec, ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
+Groups = Annotated[tuple["GroupSpec", ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
+Names = Annotated[tuple[Name, ...], Field(max_length=256, strict=False)]
+
+
+class GroupSpec(Document):
+    """Roles or groups that belong together: `need` of them must run (default: all)."""
+
+    name: Name
+    need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
+    topology: Topology | None = None
+    roles: Roles | None = None
+    groups: Groups | None = None
+
+
+class RestartPolicy(Document):
+    """What happens when a replica ends: `max_restarts` of null is without end."""
+
+    kind: Literal["never", "on_failure", "always"] = "never"
+    max_restarts: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+class Notification(Document):
+    """Somebody to tell: `to` is a mail address or an address to post to."""
+
+    to: Annotated[Text, Field(min_length=1)]
+    on: Annotated[
+        tuple[Literal["started", "completed", "failed", "preempted", "cancelled"], ...],
+        Field(min_length=1, max_length=5, strict=False),
+    ] = ("completed", "failed")
+
+
+class WorkloadSpec(Document):
+    """What somebody asks for, as it was written; `parse_workload` is the door that checks all of it."""
+
+    name: Name
+    project: Name | None = None
+    pools: Names = ()
+    kind: Literal["training", "elastic", "interactive", "service"] = "training"
+    priority: Priority = DEFAULT
+    preemptible: bool | None = None
+    submitted: Moment | None = None
+    max_runtime: Annotated[int, Field(ge=1)] | None = None
+    deadline: Moment | None = None
+    idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
+    preemption_delay: Seconds | None = None
+    stale_gang_grace: Annotated[int, Field(ge=-1)] | None = None
+    grace_period_seconds: Annotated[int, Field(ge=0, le=86_400)] = GRACE_DEFAULT
+    waits_for: Names = ()
+    need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
+    topology: Topology | None = None
+    roles: Roles | None = None
+    groups: Groups | None = None
+    command: Command | None = None
+    env: Environment = {}
+    image: Annotated[Text, Field(min_length=1)] | None = None
+    working_dir: Annotated[Text, Field(min_length=1)] | None = None
+    restart_policy: RestartPolicy = RestartPolicy()
+    labels: Labels = {}
+    notifications: Annotated[tuple[Notification, ...], Field(max_length=32, strict=False)] = ()
+
+    @property
+    def is_preemptible(self) -> bool:
+        return preemptible_by_default(self.priority) if self.preemptible is None else self.preemptible
+
+    @property
+    def all_roles(self) -> tuple[RoleSpec, ...]:
+        """Every role of the tree, in the order it was written."""
+        return tuple(_leaves(self))
+
+    def argv_of(self, role: RoleSpec) -> tuple[str, ...]:
+        """What a replica of the role runs; one text is a line for the shell."""
+        command = role.command if role.command is not None else self.command
+        if command is None:
+            return ()
+        return ("/bin/sh", "-c", command) if isinstance(command, str) else command
+
+    def env_of(self, role: RoleSpec) -> dict[str, str]:
+        return {**self.env, **role.env}
+
+    def document(self) -> dict[str, Any]:
+        """The document to keep: what was said, without defaults; it parses to an equal spec."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def _leaves(node: WorkloadSpec | GroupSpec) -> list[RoleSpec]:
+    if node.roles is not None:
+        return list(node.roles)
+    return [role for group in node.groups or () for role in _leaves(group)]

@@ -1,0 +1,185 @@
+"""Here we decide who may what, in one place for REST, web, admin site and WebSocket.
+
+Roles: a viewer sees; a member submits and acts on own workloads; a project admin acts on all workloads
+of the project and on its members; a department admin also on the department's projects and quotas; a
+platform admin on everything. An object that is not yours does not exist.
+"""
+from enum import StrEnum
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Model, Q, QuerySet
+
+from berth.core.errors import Forbidden, NotFound
+from pools.models import Node, NodePool
+from projects.acting import Acting
+from projects.models import ApiToken, Department, Membership, Pod, Project, Quota, Role, Workload
+
+
+class Action(StrEnum):
+    VIEW = "view"
+    SUBMIT = "submit"  # on a project
+    OPERATE = "operate"  # cancel, suspend, resume, delete a workload
+    EDIT = "edit"  # a department, project, pool, node
+    SET_QUOTA = "set_quota"  # on the owner: a department or a project
+    GRANT = "grant"  # members of a department or project
+    ADMINISTER = "administer"  # the platform: departments, pools, people
+
+
+SCOPE_NEEDED = {
+    Action.VIEW: "read",
+    Action.SUBMIT: "write",
+    Action.OPERATE: "write",
+    Action.EDIT: "admin",
+    Action.SET_QUOTA: "admin",
+    Action.GRANT: "admin",
+    Action.ADMINISTER: "admin",
+}
+SUBMITTERS = (Role.MEMBER, Role.PROJECT_ADMIN)
+
+
+def is_platform_admin(acting: Acting) -> bool:
+    user = acting.user
+    if user is None:
+        return True
+    if not user.is_active:
+        return False
+    return user.is_superuser or Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()
+
+
+def visible_departments(acting: Acting) -> QuerySet[Department]:
+    if is_platform_admin(acting):
+        return Department.objects.all()
+    mine = Membership.objects.filter(user=_active(acting))
+    return Department.objects.filter(
+        Q(pk__in=mine.values("department")) | Q(pk__in=mine.values("project__department"))
+    )
+
+
+def visible_projects(acting: Acting) -> QuerySet[Project]:
+    if is_platform_admin(acting):
+        return Project.objects.all()
+    mine = Membership.objects.filter(user=_active(acting))
+    return Project.objects.filter(
+        Q(pk__in=mine.values("project")) | Q(department__in=mine.values("department"))
+    )
+
+
+def whole_departments(acting: Acting) -> QuerySet[Department]:
+    """Departments of which the person sees everything, not only one project."""
+    if is_platform_admin(acting):
+        return Department.objects.all()
+    return Department.objects.filter(
+        pk__in=Membership.objects.filter(user=_active(acting), department__isnull=False).values("department")
+    )
+
+
+def may(acting: Acting, action: Action, obj: Any = None) -> bool:
+    if SCOPE_NEEDED[action] not in acting.scopes:
+        return False
+    if acting.is_system or is_platform_admin(acting):
+        return True
+    if acting.user is None or not acting.user.is_active:
+        return False
+    return _allowed(acting, action, obj)
+
+
+def require(acting: Acting, action: Action, obj: Any = None) -> None:
+    """Raises NotFound where the object is not visible, Forbidden where it is but the action is not allowed."""
+    if obj is not None and not _sees(acting, obj):
+        raise NotFound(f"There is no {_kind(obj)} of that name or id.")
+    if not may(acting, action, obj):
+        missing = SCOPE_NEEDED[action]
+        if missing not in acting.scopes:
+            raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
+        raise Forbidden(f"Your role does not allow you to {_said(action)}.")
+
+
+def _active(acting: Acting) -> User | None:
+    return acting.user if acting.user is not None and acting.user.is_active else None
+
+
+def _allowed(acting: Acting, action: Action, obj: Any) -> bool:
+    if action is Action.VIEW:
+        return obj is None or _sees(acting, obj)
+    if action is Action.ADMINISTER or isinstance(obj, NodePool | Node):
+        return False
+    if isinstance(obj, ApiToken):
+        return obj.user_id == (acting.user.pk if acting.user else None)
+    if isinstance(obj, Workload):
+        return _operates(acting, obj)
+    if isinstance(obj, Quota):
+        obj = obj.owner
+    if isinstance(obj, Membership):
+        obj = obj.project or obj.department
+    if isinstance(obj, Department):
+        return action is not Action.SUBMIT and _administers_department(acting, obj.pk)
+    if isinstance(obj, Project):
+        return _allowed_on_project(acting, action, obj)
+    return False
+
+
+def _allowed_on_project(acting: Acting, action: Action, project: Project) -> bool:
+    if _administers_department(acting, project.department_id):
+        return True
+    roles = _roles_in(acting, project)
+    if action is Action.SUBMIT:
+        return any(role in roles for role in SUBMITTERS)
+    return action in (Action.GRANT, Action.OPERATE) and Role.PROJECT_ADMIN in roles
+
+
+def _operates(acting: Acting, workload: Workload) -> bool:
+    if _allowed_on_project(acting, Action.OPERATE, workload.project):
+        return True
+    own = acting.user is not None and workload.submitted_by_id == acting.user.pk
+    return own and Role.MEMBER in _roles_in(acting, workload.project)
+
+
+def _roles_in(acting: Acting, project: Project) -> set[str]:
+    return set(Membership.objects.filter(user=_active(acting), project=project).values_list("role", flat=True))
+
+
+def _administers_department(acting: Acting, department_id: int) -> bool:
+    return Membership.objects.filter(
+        user=_active(acting), department=department_id, role=Role.DEPARTMENT_ADMIN
+    ).exists()
+
+
+def _sees(acting: Acting, obj: Any) -> bool:
+    if acting.is_system or is_platform_admin(acting):
+        return True
+    if isinstance(obj, Department):
+        return visible_departments(acting).filter(pk=obj.pk).exists()
+    if isinstance(obj, Project):
+        return visible_projects(acting).filter(pk=obj.pk).exists()
+    if isinstance(obj, Workload):
+        return visible_projects(acting).filter(pk=obj.project_id).exists()
+    if isinstance(obj, Pod):
+        return visible_projects(acting).filter(pk=obj.workload.project_id).exists()
+    if isinstance(obj, Quota | Membership):
+        return _sees_owned(acting, obj)
+    if isinstance(obj, ApiToken):
+        return acting.user is not None and obj.user_id == acting.user.pk
+    return isinstance(obj, NodePool | Node)  # everybody signed in sees what machines there are
+
+
+def _sees_owned(acting: Acting, obj: Quota | Membership) -> bool:
+    if obj.project is not None:
+        return _sees(acting, obj.project)
+    return obj.department is not None and whole_departments(acting).filter(pk=obj.department.pk).exists()
+
+
+def _kind(obj: Model) -> str:
+    return str(obj._meta.verbose_name)
+
+
+def _said(action: Action) -> str:
+    return {
+        Action.VIEW: "see this",
+        Action.SUBMIT: "submit workloads here",
+        Action.OPERATE: "act on this workload",
+        Action.EDIT: "change this",
+        Action.SET_QUOTA: "set this quota",
+        Action.GRANT: "change members here",
+        Action.ADMINISTER: "administer the platform",
+    }[action]

@@ -1,0 +1,33 @@
+"""Here we say who acts: a person with the scopes of the token used, or a part of Berth itself."""
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+SCOPES = ("read", "write", "admin")
+ALL_SCOPES = frozenset(SCOPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """`user` is None for Berth's own parts, which may do everything; `name` is what history shows."""
+
+    user: "User | None"
+    name: str
+    scopes: frozenset[str] = ALL_SCOPES
+    request_id: str = ""
+
+    @classmethod
+    def person(
+        cls, user: "User", scopes: frozenset[str] = ALL_SCOPES, request_id: str = ""
+    ) -> "Acting":
+        return cls(user, user.get_username(), scopes, request_id)
+
+    @classmethod
+    def system(cls, part: str) -> "Acting":
+        return cls(None, part)
+
+    @property
+    def is_system(self) -> bool:
+        return self.user is None

@@ -1,0 +1,22 @@
+"""Here we keep tenants and what they ask for."""
+from projects.models.history import Audit, Event
+from projects.models.people import ApiToken, Membership, Role
+from projects.models.tenants import Department, Project, Quota
+from projects.models.workloads import Phase, Pod, PodState, RoleNode, Workload, WorkloadKind
+
+__all__ = [
+    "ApiToken",
+    "Audit",
+    "Department",
+    "Event",
+    "Membership",
+    "Phase",
+    "Pod",
+    "PodState",
+    "Project",
+    "Quota",
+    "Role",
+    "RoleNode",
+    "Workload",
+    "WorkloadKind",
+]

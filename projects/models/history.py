@@ -1,0 +1,52 @@
+"""Here we keep what happened and who changed what; rows are only ever added.
+
+Ids and names are copied, not referenced: history outlives what it tells of.
+"""
+from django.contrib.postgres.indexes import BrinIndex
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Event(models.Model):
+    """One thing that happened to a workload, pod, node or queue."""
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    kind = models.CharField(max_length=40)
+    project_id = models.BigIntegerField(null=True)
+    workload_id = models.UUIDField(null=True)
+    subject = models.CharField(max_length=200, help_text="Its name at that time.")
+    message = models.TextField()
+    data = models.JSONField(default=dict)
+    actor = models.CharField(max_length=150, help_text="A user name, or the part of Berth that acted.")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["workload_id", "id"], name="event_of_workload"),
+            models.Index(fields=["project_id", "-id"], name="event_of_project"),
+            BrinIndex(fields=["at"], name="event_time"),
+        ]
+
+
+class Audit(models.Model):
+    """One change that a person made: who, what, before, after."""
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    actor = models.CharField(max_length=150)
+    action = models.CharField(max_length=60)
+    object_type = models.CharField(max_length=40)
+    object_id = models.CharField(max_length=60)
+    object_name = models.CharField(max_length=200)
+    department_id = models.BigIntegerField(null=True)
+    project_id = models.BigIntegerField(null=True)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+    request_id = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["object_type", "object_id", "-id"], name="audit_of_object"),
+            models.Index(fields=["project_id", "-id"], name="audit_of_project"),
+            BrinIndex(fields=["at"], name="audit_time"),
+        ]

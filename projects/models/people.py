@@ -1,0 +1,69 @@
+"""Here we keep who may do what, and the tokens by which programs act for people."""
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from projects.models.tenants import Department, Project
+
+
+class Role(models.TextChoices):
+    PLATFORM_ADMIN = "platform_admin"
+    DEPARTMENT_ADMIN = "department_admin"
+    PROJECT_ADMIN = "project_admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+class Membership(models.Model):
+    """One role of one person: everywhere, in a department (and all its projects), or in a project."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=20, choices=Role.choices)
+    department = models.ForeignKey(Department, null=True, blank=True, on_delete=models.CASCADE, related_name="members")
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="members")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["user__username", "id"]
+        constraints = [
+            models.CheckConstraint(
+                name="membership_role_fits_its_scope",
+                condition=Q(role="platform_admin", department__isnull=True, project__isnull=True)
+                | Q(role="department_admin", department__isnull=False, project__isnull=True)
+                | Q(role="project_admin", department__isnull=True, project__isnull=False)
+                | Q(role__in=["member", "viewer"], department__isnull=True, project__isnull=False)
+                | Q(role="viewer", department__isnull=False, project__isnull=True),
+            ),
+            models.UniqueConstraint(
+                name="membership_once_per_scope", fields=["user", "department", "project"], nulls_distinct=False
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.role} of {self.project or self.department or 'the platform'}"
+
+
+class ApiToken(models.Model):
+    """A secret that acts for a person; only its SHA-256 is kept. Scopes: read, write, admin."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=12, help_text="The first letters, to recognise it by.")
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                name="token_name_once_per_person", fields=["user", "name"], condition=Q(revoked_at__isnull=True)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"

@@ -1,0 +1,117 @@
+"""Here we keep departments, their projects, and what each may expect of a node pool."""
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+NAME = RegexValidator(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+)
+
+
+class Department(models.Model):
+    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    title = models.CharField(max_length=200, blank=True)
+    rank = models.IntegerField(default=0, help_text="Higher ranks are served first.")
+    reclaim_min_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds; empty: the pool's.")
+    preempt_min_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds; empty: the pool's.")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(name="department_rank_range", condition=Q(rank__gte=-1000, rank__lte=1000)),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Project(models.Model):
+    department = models.ForeignKey(Department, on_delete=models.PROTECT, related_name="projects")
+    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    title = models.CharField(max_length=200, blank=True)
+    rank = models.IntegerField(default=0, help_text="Higher ranks of a department are served first.")
+    reclaim_min_runtime = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Seconds; empty: the department's."
+    )
+    preempt_min_runtime = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Seconds; empty: the department's."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["department__name", "name"]
+        constraints = [
+            models.CheckConstraint(name="project_rank_range", condition=Q(rank__gte=-1000, rank__lte=1000)),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Quota(models.Model):
+    """What one department or one project may expect of one node pool, resource by resource.
+
+    Amounts are milli-GPU, milli-CPU and MiB. A quota or limit of null is unlimited. `rank` null takes
+    the owner's rank.
+    """
+
+    department = models.ForeignKey(Department, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.PROTECT, related_name="quotas")
+    gpu_milli = models.BigIntegerField(null=True, blank=True, default=0)
+    cpu_milli = models.BigIntegerField(null=True, blank=True)
+    memory_mib = models.BigIntegerField(null=True, blank=True)
+    limit_gpu_milli = models.BigIntegerField(null=True, blank=True)
+    limit_cpu_milli = models.BigIntegerField(null=True, blank=True)
+    limit_memory_mib = models.BigIntegerField(null=True, blank=True)
+    weight_gpu = models.FloatField(default=1.0)
+    weight_cpu = models.FloatField(default=1.0)
+    weight_memory = models.FloatField(default=1.0)
+    over_quota = models.BooleanField(default=True, help_text="May preemptible work go beyond quota?")
+    rank = models.IntegerField(null=True, blank=True)
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["pool__name", "department__name", "project__name"]
+        constraints = [
+            models.CheckConstraint(
+                name="quota_has_one_owner",
+                condition=Q(department__isnull=False, project__isnull=True)
+                | Q(department__isnull=True, project__isnull=False),
+            ),
+            models.UniqueConstraint(name="quota_once_per_department_and_pool", fields=["department", "pool"]),
+            models.UniqueConstraint(name="quota_once_per_project_and_pool", fields=["project", "pool"]),
+            *(
+                models.CheckConstraint(
+                    name=f"quota_{field}_range", condition=Q(**{f"{field}__gte": 0, f"{field}__lte": 10**12})
+                )
+                for field in (
+                    "gpu_milli", "cpu_milli", "memory_mib", "limit_gpu_milli", "limit_cpu_milli", "limit_memory_mib",
+                )
+            ),
+            models.CheckConstraint(
+                name="quota_weights_range",
+                condition=Q(weight_gpu__gte=0, weight_gpu__lte=1e6)
+                & Q(weight_cpu__gte=0, weight_cpu__lte=1e6)
+                & Q(weight_memory__gte=0, weight_memory__lte=1e6),
+            ),
+            models.CheckConstraint(name="quota_rank_range", condition=Q(rank__gte=-1000, rank__lte=1000)),
+            models.CheckConstraint(
+                name="quota_gpu_within_limit",
+                condition=Q(limit_gpu_milli__isnull=True) | Q(gpu_milli__lte=F("limit_gpu_milli"))
+                | Q(gpu_milli__isnull=True),
+            ),
+        ]
+
+    @property
+    def owner(self) -> Department | Project:
+        owner = self.department or self.project
+        assert owner is not None, "the database holds quota_has_one_owner"
+        return owner
+
+    def __str__(self) -> str:
+        return f"{self.owner} on {self.pool}"

@@ -1,0 +1,217 @@
+"""Here we keep workloads, their tree of roles, and the pods that are or were placed for them."""
+import uuid
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from projects.models.tenants import NAME, Project
+
+
+class Phase(models.TextChoices):
+    PENDING = "pending"
+    RESERVED = "reserved"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUSPENDED = "suspended"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
+LIVE_PHASES = tuple(phase for phase in Phase if phase not in ENDED_PHASES)
+PLACED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+
+
+class WorkloadKind(models.TextChoices):
+    TRAINING = "training"
+    ELASTIC = "elastic"
+    INTERACTIVE = "interactive"
+    SERVICE = "service"
+
+
+class PodState(models.TextChoices):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
+
+
+class Workload(models.Model):
+    """What one person asks for. `spec` is the document as it was understood; the columns beside it are
+    what lists filter by and what the scheduler writes."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads")
+    name = models.CharField(max_length=63, validators=[NAME])
+    kind = models.CharField(max_length=12, choices=WorkloadKind.choices, default=WorkloadKind.TRAINING)
+    submitted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="workloads"
+    )
+    spec = models.JSONField()
+    labels = models.JSONField(default=dict)
+    pools = ArrayField(models.CharField(max_length=63), help_text="Names, in order of preference; never empty.")
+    priority = models.IntegerField(default=50)
+    preemptible = models.BooleanField(default=True)
+
+    phase = models.CharField(max_length=10, choices=Phase.choices, default=Phase.PENDING)
+    reason = models.CharField(max_length=40, blank=True)
+    message = models.TextField(blank=True)
+    since = models.DateTimeField(db_default=Now())
+    next_phase = models.CharField(max_length=10, choices=Phase.choices, blank=True, help_text="Where stopping leads.")
+
+    submitted_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True, help_text="Of the present or last run.")
+    first_started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    last_checkpoint_at = models.DateTimeField(null=True, blank=True)
+    stale_since = models.DateTimeField(null=True, blank=True)
+    backoff_until = models.DateTimeField(null=True, blank=True)
+    max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds of one run.")
+    run = models.PositiveIntegerField(default=0, help_text="How many times it was started.")
+    preemptions = models.PositiveIntegerField(default=0)
+    restarts = models.PositiveIntegerField(default=0, help_text="Restarts after failures, for restart_policy.")
+    exit_code = models.IntegerField(null=True, blank=True)
+    pool = models.ForeignKey("pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
+
+    gpu_milli_min = models.BigIntegerField(default=0, help_text="What the whole gang asks for at its minimum.")
+    gpu_milli_now = models.BigIntegerField(default=0, help_text="What its pods hold now.")
+    explanation = models.JSONField(null=True, blank=True, help_text="Blockers, position and key of the last cycle.")
+    explained_at = models.DateTimeField(null=True, blank=True)
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+
+    class Meta:
+        ordering = ["-submitted_at", "-id"]
+        indexes = [
+            models.Index(fields=["phase", "project"], name="workload_phase_project"),
+            models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
+            models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
+            models.Index(
+                fields=["phase"], name="workload_live",
+                condition=~Q(phase__in=["completed", "failed", "cancelled"]),
+            ),
+            GinIndex(fields=["labels"], name="workload_labels"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                name="workload_name_once_while_live",
+                fields=["project", "name"],
+                condition=~Q(phase__in=["completed", "failed", "cancelled"]),
+            ),
+            models.CheckConstraint(name="workload_priority_range", condition=Q(priority__gte=0, priority__lte=1000)),
+            models.CheckConstraint(name="workload_names_a_pool", condition=Q(pools__len__gt=0)),
+            models.CheckConstraint(
+                name="workload_ended_has_a_time",
+                condition=Q(ended_at__isnull=False) | ~Q(phase__in=["completed", "failed", "cancelled"]),
+            ),
+            models.CheckConstraint(
+                name="workload_stopping_knows_where_to",
+                condition=~Q(phase="stopping") | ~Q(next_phase=""),
+            ),
+        ]
+
+    @property
+    def handle(self) -> str:
+        """The name the scheduler knows it by: unique among live workloads."""
+        return f"{self.project.name}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RoleNode(models.Model):
+    """One node of a workload's tree: an inner group (`need` of its children) or a leaf role (min..max)."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
+    position = models.PositiveIntegerField(help_text="Order in the whole tree, depth first.")
+    name = models.CharField(max_length=63)
+    need = models.PositiveIntegerField(null=True, blank=True)
+    min = models.PositiveIntegerField(null=True, blank=True)
+    max = models.PositiveIntegerField(null=True, blank=True)
+    gpu_milli = models.PositiveIntegerField(default=0, help_text="Of each device.")
+    gpu_devices = models.PositiveIntegerField(default=0)
+    gpu_memory_mib = models.PositiveIntegerField(default=0)
+    cpu_milli = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveIntegerField(default=0)
+    topology_required = models.CharField(max_length=120, blank=True)
+    topology_preferred = models.CharField(max_length=120, blank=True)
+
+    class Meta:
+        ordering = ["workload", "position"]
+        constraints = [
+            models.UniqueConstraint(name="role_position_once", fields=["workload", "position"]),
+            models.CheckConstraint(
+                name="role_is_a_group_or_a_leaf",
+                condition=Q(need__isnull=False, min__isnull=True, max__isnull=True)
+                | Q(need__isnull=True, min__isnull=False, max__isnull=False),
+            ),
+            models.CheckConstraint(name="role_min_within_max", condition=Q(min__isnull=True) | Q(min__lte=F("max"))),
+            models.CheckConstraint(
+                name="role_shares_at_most_one_device_each", condition=Q(gpu_milli__lte=1000)
+            ),
+            models.CheckConstraint(
+                name="role_asks_by_share_or_by_memory", condition=Q(gpu_milli=0) | Q(gpu_memory_mib=0)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Pod(models.Model):
+    """One replica of a role that was placed on a node. A replica that waits has no row."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="pods")
+    role = models.CharField(max_length=63)
+    index = models.PositiveIntegerField()
+    run = models.PositiveIntegerField(help_text="The workload's run that it belongs to.")
+    rank = models.PositiveIntegerField(default=0, help_text="RANK in the run.")
+    node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="pods")
+    state = models.CharField(max_length=10, choices=PodState.choices, default=PodState.STARTING)
+    since = models.DateTimeField(db_default=Now())
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    stop_reason = models.CharField(max_length=40, blank=True, help_text="Why it was told to stop.")
+    exit_code = models.IntegerField(null=True, blank=True)
+    signal = models.IntegerField(null=True, blank=True)
+    message = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["workload", "run", "role", "index"]
+        indexes = [
+            models.Index(fields=["node"], name="pod_on_node_live", condition=Q(state__in=LIVE_POD_STATES)),
+            models.Index(fields=["state"], name="pod_live", condition=Q(state__in=LIVE_POD_STATES)),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                name="pod_once_while_live",
+                fields=["workload", "role", "index"],
+                condition=Q(state__in=["starting", "running", "stopping"]),
+            ),
+            models.CheckConstraint(
+                name="pod_ended_has_a_time",
+                condition=Q(ended_at__isnull=False) | Q(state__in=["starting", "running", "stopping"]),
+            ),
+        ]
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload.name}-{self.role}-{self.index}"
+
+    def __str__(self) -> str:
+        return self.name

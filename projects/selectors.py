@@ -1,0 +1,112 @@
+"""Here we read what one person may see; every tenant-scoped read goes through here."""
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+
+from berth.core.errors import NotFound
+from projects.access import is_platform_admin, visible_departments, visible_projects, whole_departments
+from projects.acting import Acting
+from projects.models import (
+    ApiToken,
+    Audit,
+    Department,
+    Event,
+    Membership,
+    Pod,
+    Project,
+    Quota,
+    RoleNode,
+    Workload,
+)
+
+
+def departments(acting: Acting) -> QuerySet[Department]:
+    return visible_departments(acting).order_by("name")
+
+
+def projects(acting: Acting) -> QuerySet[Project]:
+    return visible_projects(acting).select_related("department").order_by("department__name", "name")
+
+
+def quotas(acting: Acting) -> QuerySet[Quota]:
+    """Quotas of visible projects, and of departments that the person sees whole."""
+    rows = Quota.objects.select_related("department", "project__department", "pool")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(Q(project__in=visible_projects(acting)) | Q(department__in=whole_departments(acting)))
+
+
+def members(acting: Acting) -> QuerySet[Membership]:
+    rows = Membership.objects.select_related("user", "department", "project__department")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(Q(project__in=visible_projects(acting)) | Q(department__in=whole_departments(acting)))
+
+
+def workloads(acting: Acting) -> QuerySet[Workload]:
+    rows = Workload.objects.select_related("project__department", "submitted_by", "pool")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(project__in=visible_projects(acting))
+
+
+def roles(acting: Acting) -> QuerySet[RoleNode]:
+    return RoleNode.objects.filter(workload__in=workloads(acting))
+
+
+def pods(acting: Acting) -> QuerySet[Pod]:
+    rows = Pod.objects.select_related("workload__project__department", "node__pool")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(workload__project__in=visible_projects(acting))
+
+
+def events(acting: Acting) -> QuerySet[Event]:
+    rows = Event.objects.order_by("-id")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(project_id__in=visible_projects(acting).values("pk"))
+
+
+def audit(acting: Acting) -> QuerySet[Audit]:
+    """Changes in departments seen whole and in visible projects; of the platform only for its admins."""
+    rows = Audit.objects.order_by("-id")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(
+        Q(project_id__in=visible_projects(acting).values("pk"))
+        | Q(department_id__in=whole_departments(acting).values("pk"))
+    )
+
+
+def tokens(acting: Acting) -> QuerySet[ApiToken]:
+    """One's own tokens; nobody sees another's."""
+    return ApiToken.objects.filter(user=acting.user) if acting.user else ApiToken.objects.none()
+
+
+def users(acting: Acting) -> QuerySet[User]:
+    """People whom an admin may grant a role; nobody else can list people."""
+    admins = Membership.objects.filter(user=acting.user, role__in=["department_admin", "project_admin"])
+    if is_platform_admin(acting) or admins.exists():
+        return User.objects.order_by("username")
+    return User.objects.none()
+
+
+def find_department(acting: Acting, name: str) -> Department:
+    found = departments(acting).filter(name=name).first()
+    if found is None:
+        raise NotFound(f"There is no department named {name[:80]!r}.")
+    return found
+
+
+def find_project(acting: Acting, name: str) -> Project:
+    found = projects(acting).filter(name=name).first()
+    if found is None:
+        raise NotFound(f"There is no project named {name[:80]!r}.")
+    return found
+
+
+def find_workload(acting: Acting, workload_id: object) -> Workload:
+    found = workloads(acting).filter(pk=workload_id).first()
+    if found is None:
+        raise NotFound("There is no workload with that id.")
+    return found

@@ -1,0 +1,197 @@
+"""Here we keep what the scheduler decided: cycles, allocations, reservations, evictions and use."""
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import BrinIndex
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class Cycle(models.Model):
+    """One pass of the loop: what it saw, what it decided, how long each step took (milliseconds)."""
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    epoch = models.BigIntegerField(help_text="The leader's fencing number.")
+    trigger = models.CharField(max_length=40)
+    observe_ms = models.FloatField(default=0)
+    decide_ms = models.FloatField(default=0)
+    commit_ms = models.FloatField(default=0)
+    nodes = models.PositiveIntegerField(default=0)
+    workloads = models.PositiveIntegerField(default=0)
+    pending = models.PositiveIntegerField(default=0)
+    bundles = models.PositiveIntegerField(default=0)
+    applied = models.PositiveIntegerField(default=0)
+    stale = models.PositiveIntegerField(default=0, help_text="Bundles that the applier found outdated.")
+    evictions = models.PositiveIntegerField(default=0)
+    trials = models.PositiveIntegerField(default=0)
+    scenario = models.BinaryField(null=True, help_text="The snapshot as a scenario file, zlib; kept for a while.")
+    plan = models.JSONField(null=True)
+    notes = models.JSONField(default=list, help_text="What was found broken and scheduled around.")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [BrinIndex(fields=["at"], name="cycle_time")]
+
+
+class Allocation(models.Model):
+    """What one live pod holds of its node. Ends (`released_at`) when the pod's processes are gone."""
+
+    pod = models.OneToOneField("projects.Pod", on_delete=models.CASCADE, related_name="allocation")
+    node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="allocations")
+    cycle = models.ForeignKey(Cycle, null=True, on_delete=models.SET_NULL, related_name="allocations")
+    devices = ArrayField(models.PositiveIntegerField(), default=list, help_text="Device indices on the node.")
+    gpu_milli = models.PositiveIntegerField(default=0, help_text="Of each device.")
+    cpu_milli = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveIntegerField(default=0)
+    bound_at = models.DateTimeField(db_default=Now())
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["node"], name="allocation_active", condition=Q(released_at__isnull=True)),
+            models.Index(fields=["released_at"], name="allocation_released"),
+        ]
+        constraints = [
+            models.CheckConstraint(name="allocation_at_most_one_device_each", condition=Q(gpu_milli__lte=1000)),
+            models.CheckConstraint(
+                name="allocation_devices_with_gpu", condition=Q(devices__len=0) | Q(gpu_milli__gt=0)
+            ),
+        ]
+
+    @property
+    def gpu_milli_total(self) -> int:
+        return self.gpu_milli * len(self.devices)
+
+
+class DeviceClaim(models.Model):
+    """An active allocation's hold on one device; a trigger keeps the sum per device at 1000 or below."""
+
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="claims")
+    node = models.ForeignKey("pools.Node", on_delete=models.PROTECT, related_name="+")
+    device = models.PositiveIntegerField()
+    milli = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="claim_once_per_allocation_and_device", fields=["allocation", "device"]),
+            models.UniqueConstraint(
+                name="claim_whole_device_once", fields=["node", "device"], condition=Q(milli=1000)
+            ),
+            models.CheckConstraint(name="claim_milli_range", condition=Q(milli__gte=1, milli__lte=1000)),
+        ]
+
+
+class Reservation(models.Model):
+    """A place promised to one replica whose room is not free yet."""
+
+    workload = models.ForeignKey("projects.Workload", on_delete=models.CASCADE, related_name="reservations")
+    role = models.CharField(max_length=63)
+    index = models.PositiveIntegerField()
+    node = models.ForeignKey("pools.Node", on_delete=models.CASCADE, related_name="reservations")
+    devices = ArrayField(models.PositiveIntegerField(), default=list)
+    gpu_milli = models.PositiveIntegerField(default=0)
+    since = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="reservation_once_per_replica", fields=["workload", "role", "index"]),
+        ]
+
+
+class Eviction(models.Model):
+    """The audit of one workload that gave way: who, for whom, by which rule. Rows are only ever added.
+
+    Ids and names are copied: the audit outlives the workloads it tells of.
+    """
+
+    KINDS = [(k, k) for k in ("shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain")]
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    cycle = models.BigIntegerField(null=True, help_text="The id of the cycle that decided it.")
+    kind = models.CharField(max_length=12, choices=KINDS)
+    pool_id = models.BigIntegerField()
+    pool_name = models.CharField(max_length=63)
+    workload_id = models.UUIDField()
+    workload_name = models.CharField(max_length=63)
+    project_id = models.BigIntegerField()
+    project_name = models.CharField(max_length=63)
+    department_id = models.BigIntegerField()
+    department_name = models.CharField(max_length=63)
+    beneficiary_id = models.UUIDField(null=True)
+    beneficiary_name = models.CharField(max_length=63, blank=True)
+    beneficiary_project_id = models.BigIntegerField(null=True)
+    beneficiary_project_name = models.CharField(max_length=63, blank=True)
+    rule = models.TextField(help_text="The rule that allowed it, with its numbers.")
+    numbers = models.JSONField(default=dict, help_text="Quota, share, allocated and use of both sides; alternatives.")
+    pods = models.JSONField(default=list)
+    whole = models.BooleanField(default=True)
+    gpu_milli = models.BigIntegerField(default=0)
+    lost_gpu_seconds = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["workload_id", "-id"], name="eviction_of_workload"),
+            models.Index(fields=["beneficiary_id", "-id"], name="eviction_for_workload"),
+            models.Index(fields=["project_id", "-id"], name="eviction_of_project"),
+            models.Index(fields=["beneficiary_project_id", "-id"], name="eviction_for_project"),
+            BrinIndex(fields=["at"], name="eviction_time"),
+        ]
+
+
+class Usage(models.Model):
+    """The decayed ledger of one queue in one pool, exact at `settled_at` (unit-seconds per resource)."""
+
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
+    department = models.ForeignKey("projects.Department", null=True, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey("projects.Project", null=True, on_delete=models.CASCADE, related_name="+")
+    used = ArrayField(models.FloatField(), size=3)
+    parent = ArrayField(models.FloatField(), size=3)
+    rate = ArrayField(models.FloatField(), size=3, help_text="What is charged per second since settled_at.")
+    parent_rate = ArrayField(models.FloatField(), size=3)
+    settled_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="usage_once_per_department_and_pool", fields=["department", "pool"]),
+            models.UniqueConstraint(name="usage_once_per_project_and_pool", fields=["project", "pool"]),
+            models.CheckConstraint(
+                name="usage_has_one_owner",
+                condition=Q(department__isnull=False, project__isnull=True)
+                | Q(department__isnull=True, project__isnull=False),
+            ),
+        ]
+
+
+class UsageHour(models.Model):
+    """What one project held of one pool in one hour (milli-GPU-seconds and the like)."""
+
+    hour = models.DateTimeField()
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey("projects.Project", on_delete=models.CASCADE, related_name="+")
+    gpu_milli_seconds = models.BigIntegerField(default=0)
+    cpu_milli_seconds = models.BigIntegerField(default=0)
+    memory_mib_seconds = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(name="usage_hour_once", fields=["hour", "pool", "project"])]
+
+
+class QueueStanding(models.Model):
+    """Quota, share, use and demand of one queue in one pool as the last cycle saw them (for people)."""
+
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="standings")
+    department = models.ForeignKey("projects.Department", null=True, on_delete=models.CASCADE, related_name="standings")
+    project = models.ForeignKey("projects.Project", null=True, on_delete=models.CASCADE, related_name="standings")
+    share = ArrayField(models.BigIntegerField(), size=3)
+    allocated = ArrayField(models.BigIntegerField(), size=3)
+    requested = ArrayField(models.BigIntegerField(), size=3)
+    usage = ArrayField(models.FloatField(), size=3)
+    steps = models.JSONField(default=list, help_text="How the share came about.")
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="standing_once_per_department_and_pool", fields=["department", "pool"]),
+            models.UniqueConstraint(name="standing_once_per_project_and_pool", fields=["project", "pool"]),
+        ]
