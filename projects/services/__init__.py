@@ -1,0 +1,1 @@
+"""Here every write to tenants and workloads has its one door: keyword-only, with `acting`, audited."""

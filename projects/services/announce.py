@@ -1,0 +1,32 @@
+"""Here we tell, once the transaction is through, whoever listens that something changed."""
+from functools import partial
+
+from django.db import transaction
+
+from projects import signals
+from projects.models import Workload
+
+
+def workload_changed(workload: Workload) -> None:
+    transaction.on_commit(
+        partial(
+            signals.workload_changed.send_robust,
+            sender=Workload,
+            workload_id=workload.pk,
+            project_id=workload.project_id,
+            department_id=workload.project.department_id,
+        ),
+        robust=True,
+    )
+
+
+def tenants_changed(*, department_id: int | None = None, project_id: int | None = None) -> None:
+    transaction.on_commit(
+        partial(
+            signals.tenants_changed.send_robust,
+            sender=None,
+            department_id=department_id,
+            project_id=project_id,
+        ),
+        robust=True,
+    )

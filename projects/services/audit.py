@@ -1,0 +1,40 @@
+"""Here we write down every change that people make: who, what, before, after."""
+from typing import Any
+
+from django.db.models import Model
+
+from projects.acting import Acting
+from projects.models import Audit, Department, Project
+
+
+def write_down(
+    acting: Acting,
+    action: str,
+    obj: Model,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+    project: Project | None = None,
+    department: Department | None = None,
+) -> None:
+    """One row, in the caller's transaction. `before` and `after` hold only what changed."""
+    if project is not None:
+        department = project.department
+    Audit.objects.create(
+        actor=acting.name,
+        action=action,
+        object_type=obj._meta.model_name or "",
+        object_id=str(obj.pk),
+        object_name=str(obj)[:200],
+        department_id=department.pk if department else None,
+        project_id=project.pk if project else None,
+        before=before,
+        after=after,
+        request_id=acting.request_id,
+    )
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Only what is not the same in both."""
+    keys = [key for key in after if before.get(key) != after[key]]
+    return {k: before.get(k) for k in keys}, {k: after[k] for k in keys}

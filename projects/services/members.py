@@ -1,0 +1,103 @@
+"""Here people get their roles, and new people get in."""
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from berth.core.errors import Conflict, Invalid
+from berth.core.problems import Problem, shown
+from projects.access import Action, require
+from projects.acting import Acting
+from projects.models import Department, Membership, Project, Role
+from projects.services import announce, audit
+
+OF_DEPARTMENT = (Role.DEPARTMENT_ADMIN, Role.VIEWER)
+OF_PROJECT = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
+
+
+def grant(*, acting: Acting, user: User, role: str, scope: Department | Project | None) -> Membership:
+    """Gives the person this role in the scope, instead of the one held there before."""
+    _check(role, scope)
+    require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
+    place = {
+        "department": scope if isinstance(scope, Department) else None,
+        "project": scope if isinstance(scope, Project) else None,
+    }
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=user.pk)
+        held = Membership.objects.filter(user=user, **place).first()
+        before = {"role": held.role} if held else None
+        if held is not None and held.role == role:
+            return held
+        membership = held or Membership(user=user, **place)
+        membership.role = role
+        membership.save()
+        audit.write_down(
+            acting, "grant", membership, before=before, after={"user": user.username, "role": role}, **place
+        )
+        announce.tenants_changed(**_ids(membership))
+    return membership
+
+
+def revoke(*, acting: Acting, membership: Membership) -> None:
+    scope = membership.project or membership.department
+    require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
+    with transaction.atomic():
+        audit.write_down(
+            acting,
+            "revoke",
+            membership,
+            before={"user": membership.user.username, "role": membership.role},
+            project=membership.project,
+            department=membership.department,
+        )
+        announce.tenants_changed(**_ids(membership))
+        membership.delete()
+
+
+def create_user(*, acting: Acting, username: str, email: str = "", password: str | None = None) -> User:
+    """A new person; without a password they cannot sign in until one is set."""
+    require(acting, Action.ADMINISTER)
+    user = User(username=username, email=email)
+    try:
+        user.set_unusable_password()
+        user.full_clean()
+        if password is not None:
+            validate_password(password, user)
+            user.set_password(password)
+    except ValidationError as error:
+        raise Invalid(_problems(error, username, email)) from None
+    try:
+        with transaction.atomic():
+            user.save()
+            audit.write_down(acting, "create", user, after={"username": username, "email": email})
+    except IntegrityError:
+        raise Conflict(f"There is a user named {shown(username)} already.") from None
+    return user
+
+
+def _check(role: str, scope: Department | Project | None) -> None:
+    if scope is None:
+        allowed: tuple[str, ...] = (Role.PLATFORM_ADMIN,)
+    else:
+        allowed = OF_DEPARTMENT if isinstance(scope, Department) else OF_PROJECT
+    if role not in allowed:
+        where = "the platform" if scope is None else f"a {scope._meta.verbose_name}"
+        raise Invalid([Problem("role", f"is not a role of {where}", shown(role), ", ".join(allowed))])
+
+
+def _ids(membership: Membership) -> dict[str, int | None]:
+    if membership.project is not None:
+        return {"department_id": membership.project.department_id, "project_id": membership.project_id}
+    return {"department_id": membership.department_id}
+
+
+def _problems(error: ValidationError, username: str, email: str) -> list[Problem]:
+    given = {"username": username, "email": email}
+    if not hasattr(error, "error_dict"):
+        return [Problem("password", message) for message in error.messages]
+    return [
+        Problem("" if field == "__all__" else field, message, shown(given.get(field, "")))
+        for field, messages in sorted(error.message_dict.items())
+        for message in messages
+    ]

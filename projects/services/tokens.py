@@ -1,0 +1,92 @@
+"""Here tokens are issued, recognised and revoked; only a digest of the secret is kept."""
+import hashlib
+import secrets
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Forbidden, Invalid
+from berth.core.problems import Problem, shown
+from projects.access import Action, is_platform_admin, require
+from projects.acting import SCOPES, Acting
+from projects.models import ApiToken
+from projects.services import audit
+
+PREFIX = "berth_"
+LIFE_MAX = timedelta(days=366)
+USED_EVERY = timedelta(minutes=1)
+
+
+def issue(
+    *, acting: Acting, name: str, scopes: Collection[str], expires_at: datetime | None, user: User | None = None
+) -> tuple[ApiToken, str]:
+    """The token and its secret, which is shown this once. A token never may more than who issues it."""
+    owner = user or acting.user
+    if owner is None or (owner != acting.user and not is_platform_admin(acting)):
+        raise Forbidden("A token can be issued for yourself only.")
+    _check(name, scopes, expires_at)
+    beyond = sorted(set(scopes) - acting.scopes)
+    if beyond:
+        raise Forbidden(f"The token used here lacks the scope {beyond[0]} itself.")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    token = ApiToken(
+        user=owner,
+        name=name,
+        prefix=secret[: len(PREFIX) + 5],
+        digest=_digest(secret),
+        scopes=sorted(set(scopes)),
+        expires_at=expires_at,
+    )
+    try:
+        with transaction.atomic():
+            token.save()
+            audit.write_down(acting, "issue", token, after={"name": name, "scopes": token.scopes, "for": str(owner)})
+    except IntegrityError:
+        raise Conflict(f"There is a token named {shown(name)} already; revoke it or choose another name.") from None
+    return token, secret
+
+
+def revoke(*, acting: Acting, token: ApiToken) -> None:
+    require(acting, Action.VIEW, token)
+    with transaction.atomic():
+        if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
+            audit.write_down(acting, "revoke", token, before={"name": token.name})
+
+
+def authenticate(secret: str) -> ApiToken | None:
+    """The token behind a secret, if it still counts."""
+    now = timezone.now()
+    token = (
+        ApiToken.objects.select_related("user")
+        .filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), digest=_digest(secret), revoked_at__isnull=True)
+        .first()
+    )
+    if token is None or not token.user.is_active:
+        return None
+    if token.last_used_at is None or now - token.last_used_at > USED_EVERY:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _check(name: str, scopes: Collection[str], expires_at: datetime | None) -> None:
+    problems = []
+    if not name.strip() or len(name) > 100 or not name.isprintable():
+        problems.append(Problem("name", "is not a name", shown(name), "1 to 100 printable characters"))
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        problems.append(Problem("scopes", "unknown scope" if unknown else "missing", shown(unknown), ", ".join(SCOPES)))
+    now = timezone.now()
+    if expires_at is not None and not now < expires_at <= now + LIFE_MAX:
+        problems.append(
+            Problem("expires_at", "is not within a year from now", shown(str(expires_at)), "now to 366 days from now")
+        )
+    if problems:
+        raise Invalid(problems)

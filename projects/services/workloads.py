@@ -1,0 +1,254 @@
+"""Here people submit, cancel, suspend, resume and delete workloads."""
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Invalid, NotFound
+from berth.core.problems import Problem, shown
+from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload, tree_of
+from berth.db.wake import wake
+from pools.models import NodePool
+from projects.access import Action, require
+from projects.acting import Acting
+from projects.engine import lifecycle
+from projects.models import Phase, Project, RoleNode, Workload
+from projects.selectors import projects as visible
+from projects.services import announce, audit, events
+from projects.services.moves import move
+
+ASKED_MOST = 10**9  # milli-GPU of one gang
+
+
+def submit(
+    *, acting: Acting, document: Mapping[str, Any], project: Project | None = None, now: datetime | None = None
+) -> Workload:
+    """A new pending workload. `project` may also stand in the document.
+
+    Raises Invalid with every fault of the document, NotFound or Forbidden for the project, Conflict for
+    the name of a workload that is still live.
+    """
+    workload, spec = prepared(acting=acting, document=document, project=project, now=now)
+    try:
+        with transaction.atomic():
+            workload.save(force_insert=True)
+            _store_tree(workload, tree_of(spec))
+            events.record("submitted", workload, f"Submitted by {acting.name}.", actor=acting.name)
+            announce.workload_changed(workload)
+            wake("scheduler")
+    except IntegrityError as error:
+        if "workload_name_once_while_live" not in str(error):
+            raise
+        raise Conflict(
+            f"{workload.project.name} has a live workload named {workload.name} already: "
+            "choose another name or wait for its end."
+        ) from None
+    return workload
+
+
+def prepared(
+    *, acting: Acting, document: Mapping[str, Any], project: Project | None = None, now: datetime | None = None
+) -> tuple[Workload, WorkloadSpec]:
+    """The workload that `submit` would store, checked but not stored: what a dry run starts from."""
+    spec = parse_workload(document)
+    project = _project(acting, spec, project)
+    require(acting, Action.SUBMIT, project)
+    _check_runnable(spec)
+    at = now or timezone.now()
+    tree = tree_of(spec)
+    workload = Workload(
+        id=uuid.uuid4(),
+        project=project,
+        name=spec.name,
+        kind=spec.kind,
+        submitted_by=acting.user,
+        spec={**spec.document(), "project": project.name},
+        labels=dict(spec.labels),
+        pools=_pools(spec),
+        priority=spec.priority,
+        preemptible=spec.is_preemptible,
+        max_runtime=spec.max_runtime,
+        phase=Phase.PENDING,
+        reason="Submitted",
+        message="Waiting for the next scheduling cycle.",
+        since=at,
+        submitted_at=at,
+        gpu_milli_min=_asked(tree),
+    )
+    if workload.gpu_milli_min > ASKED_MOST:
+        raise Invalid([Problem("roles", "ask for too much", f"{workload.gpu_milli_min // 1000} GPUs",
+                               f"at most {ASKED_MOST // 1000} GPUs in one gang")])
+    return workload, spec
+
+
+def cancel(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+    """Ends it for good: at once when nothing runs, else after its pods have stopped. Again: no change."""
+    return _wind_down(acting, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
+
+
+def suspend(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+    """Stops it until it is resumed; it keeps its place in time. Again: no change."""
+    return _wind_down(acting, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
+
+
+def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+    require(acting, Action.OPERATE, workload)
+    at = now or timezone.now()
+    with transaction.atomic():
+        locked = _locked(workload)
+        if locked.phase == Phase.SUSPENDED:
+            moved = move(
+                locked, expected=[Phase.SUSPENDED], to=Phase.PENDING, reason="Resumed",
+                message=f"Resumed by {acting.name}.", actor=acting.name, now=at, backoff_until=None,
+            )
+            assert moved, "the row is locked"
+        elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
+            Workload.objects.filter(pk=locked.pk).update(next_phase=Phase.PENDING)
+            events.record("resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name)
+            announce.workload_changed(locked)
+        elif locked.phase in lifecycle.ENDED:
+            raise Conflict(f"It has ended ({locked.phase}): submit it anew.")
+        else:
+            return locked
+        _audit(acting, "resume", locked)
+        wake("scheduler")
+    return _fresh(workload)
+
+
+def delete(*, acting: Acting, workload: Workload) -> None:
+    """Removes an ended workload; its events and evictions stay in the history."""
+    require(acting, Action.OPERATE, workload)
+    with transaction.atomic():
+        locked = _locked(workload)
+        if locked.phase not in lifecycle.ENDED:
+            raise Conflict(f"It is {locked.phase}: cancel it first, then delete it.")
+        events.record("deleted", locked, f"Deleted by {acting.name}.", actor=acting.name)
+        _audit(acting, "delete", locked)
+        announce.workload_changed(locked)
+        locked.delete()
+
+
+def bulk_cancel(*, acting: Acting, workloads: Iterable[Workload]) -> list[Workload]:
+    return [cancel(acting=acting, workload=workload) for workload in workloads]
+
+
+def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now: datetime | None) -> Workload:
+    require(acting, Action.OPERATE, workload)
+    at = now or timezone.now()
+    said = f"{reason} by {acting.name}."
+    with transaction.atomic():
+        locked = _locked(workload)
+        if locked.phase == to or (locked.phase == Phase.STOPPING and locked.next_phase == to):
+            return locked
+        if locked.phase in lifecycle.ENDED:
+            raise Conflict(f"It has ended already ({locked.phase}).")
+        if locked.phase == Phase.STOPPING:
+            _redirect(locked, to, reason, said, acting)
+        elif locked.phase in (Phase.STARTING, Phase.RUNNING):
+            move(locked, expected=[locked.phase], to=Phase.STOPPING, next_phase=to, reason=reason, message=said,
+                 actor=acting.name, now=at)
+        else:
+            move(locked, expected=[locked.phase], to=to, reason=reason, message=said, actor=acting.name, now=at,
+                 explanation=None)
+            locked.reservations.all().delete()
+        _audit(acting, reason.lower(), locked)
+        wake("scheduler")
+    return _fresh(workload)
+
+
+def _redirect(locked: Workload, to: str, reason: str, said: str, acting: Acting) -> None:
+    """It is stopping for another cause: let it stop, and change where that leads. A cancel wins."""
+    if locked.next_phase in lifecycle.ENDED:
+        raise Conflict(f"It is stopping already, on its way to {locked.next_phase}.")
+    Workload.objects.filter(pk=locked.pk).update(next_phase=to, reason=reason, message=said)
+    events.record(reason.lower(), locked, said, actor=acting.name)
+    announce.workload_changed(locked)
+
+
+def _locked(workload: Workload) -> Workload:
+    found = Workload.objects.select_for_update(of=("self",)).select_related("project__department").filter(
+        pk=workload.pk
+    ).first()
+    if found is None:
+        raise NotFound("This workload was deleted.")
+    return found
+
+
+def _fresh(workload: Workload) -> Workload:
+    return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
+
+
+def _audit(acting: Acting, action: str, workload: Workload) -> None:
+    audit.write_down(acting, action, workload, before={"phase": workload.phase}, project=workload.project)
+
+
+def _project(acting: Acting, spec: WorkloadSpec, project: Project | None) -> Project:
+    if project is not None:
+        if spec.project is not None and spec.project != project.name:
+            raise Invalid([Problem("project", "names another project", shown(spec.project), project.name)])
+        return project
+    if spec.project is None:
+        raise Invalid([Problem("project", "missing", "", "the name of a project in which you may submit")])
+    found = visible(acting).filter(name=spec.project).first()
+    if found is None:
+        raise Invalid([Problem("project", "there is none of that name", shown(spec.project),
+                               "the name of a project in which you may submit")])
+    return found
+
+
+def _pools(spec: WorkloadSpec) -> list[str]:
+    known = list(NodePool.objects.order_by("name").values_list("name", flat=True))
+    unknown = [(i, name) for i, name in enumerate(spec.pools) if name not in known]
+    if unknown:
+        allowed = ", ".join(known[:20]) or "no pool exists yet"
+        raise Invalid([Problem(f"pools[{i}]", "there is none of that name", shown(n), allowed) for i, n in unknown])
+    if not known:
+        raise Invalid([Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")])
+    return list(dict.fromkeys(spec.pools)) or known
+
+
+def _check_runnable(spec: WorkloadSpec) -> None:
+    idle = [role.name for role in spec.all_roles if not spec.argv_of(role)]
+    if idle:
+        raise Invalid([Problem("command", f"role {name} has nothing to run", "",
+                               "a line for the shell, or a list of arguments") for name in idle])
+
+
+def _asked(node: GroupShape | RoleShape) -> int:
+    """Milli-GPU of the smallest gang."""
+    if isinstance(node, RoleShape):
+        return node.amounts.gpu * node.min
+    return sum(sorted(_asked(child) for child in node.children)[: node.need])
+
+
+def _store_tree(workload: Workload, tree: GroupShape) -> None:
+    """The tree as rows, numbered depth first."""
+    leaves: list[RoleNode] = []
+    positions = count()
+
+    def add(node: GroupShape | RoleShape, parent: RoleNode | None) -> None:
+        row = RoleNode(
+            workload=workload,
+            parent=parent,
+            position=next(positions),
+            name=node.name,
+            topology_required=(node.topology and node.topology.required) or "",
+            topology_preferred=(node.topology and node.topology.preferred) or "",
+        )
+        if isinstance(node, RoleShape):
+            row.min, row.max = node.min, node.max
+            row.gpu_milli, row.gpu_devices, row.gpu_memory_mib = node.gpu, node.devices, node.gpu_memory_mib
+            row.cpu_milli, row.memory_mib = node.cpu, node.memory_mib
+            leaves.append(row)
+            return
+        row.need = node.need
+        row.save(force_insert=True)
+        for child in node.children:
+            add(child, row)
+
+    add(tree, None)
+    RoleNode.objects.bulk_create(leaves)
