@@ -1,0 +1,41 @@
+"""Here we describe the demo organisation: two departments, four projects, people of each role, one pool.
+
+Research holds 4 GPUs of quota and product 4; the pool `local` grows from nothing to four nodes of two GPUs.
+Vision's weight lets it borrow most of what the others leave idle; ads can take its own four back.
+"""
+from collections.abc import Mapping
+from typing import Any
+
+POOL: Mapping[str, Any] = {
+    "name": "local",
+    "provider": "local",
+    "runtime": "local",
+    "nodes_min": 0,
+    "nodes_max": 4,
+    "gpus_per_node": 2,
+    "cpu_milli": 4000,
+    "memory_mib": 4096,
+}
+
+DEPARTMENTS: Mapping[str, Mapping[str, Any]] = {
+    "research": {"title": "Research", "quota": {"gpu": 4, "weight": 1}},
+    "product": {"title": "Product", "quota": {"gpu": 4, "weight": 1}},
+}
+
+PROJECTS: Mapping[str, Mapping[str, Any]] = {
+    "vision": {"department": "research", "title": "Computer vision", "quota": {"gpu": 2, "weight": 2}},
+    "speech": {"department": "research", "title": "Speech", "rank": 1, "quota": {"gpu": 2, "weight": 1}},
+    "ads": {"department": "product", "title": "Ad ranking", "quota": {"gpu": 4, "weight": 1, "limit": {"gpu": 6}}},
+    "search": {"department": "product", "title": "Search", "quota": {"gpu": 0, "weight": 1}},
+}
+
+# Who has which role where; nobody has one in the departments and projects that are not named.
+PEOPLE: Mapping[str, tuple[str, str]] = {
+    "bob": ("department_admin", "research"),
+    "carol": ("project_admin", "vision"),
+    "dave": ("member", "vision"),
+    "erin": ("viewer", "vision"),
+    "gina": ("member", "speech"),
+    "grace": ("member", "ads"),
+    "henry": ("project_admin", "search"),
+}

@@ -1,0 +1,30 @@
+"""Here `manage.py demo` seeds the demo organisation into an empty installation."""
+import os
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from berth.home import home
+from projects.services import demo
+
+
+class Command(BaseCommand):
+    help = "Seed the demo organisation, unless there are departments or pools already."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not demo.is_empty():
+            self.stdout.write("There are departments or node pools already: nothing was seeded.")
+            return
+        kept = keep_passwords(demo.seed())
+        self.stdout.write(f"The demo organisation is there; its people's passwords are in {kept}.")
+
+
+def keep_passwords(passwords: demo.Passwords) -> Path:
+    """In a file that only its owner can read."""
+    path = home() / "demo-passwords"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.writelines(f"{name} {password}\n" for name, password in passwords.items())
+    return path

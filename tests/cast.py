@@ -1,0 +1,63 @@
+"""Here play alice and the others: one person per role, two departments, four projects, one pool."""
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import Department, Membership, Project
+
+
+@dataclass(frozen=True)
+class Cast:
+    alice: Acting  # platform admin
+    bob: Acting  # department admin of research
+    carol: Acting  # project admin of vision
+    dave: Acting  # member of vision
+    erin: Acting  # viewer of vision
+    frank: Acting  # signed in, no role
+    grace: Acting  # member of ads, in the other department
+    research: Department
+    product: Department
+    vision: Project
+    speech: Project
+    ads: Project
+    search: Project
+    pool: NodePool
+
+    @property
+    def people(self) -> dict[str, Acting]:
+        return {name: getattr(self, name) for name in ("alice", "bob", "carol", "dave", "erin", "frank", "grace")}
+
+
+def make_cast() -> Cast:
+    research, product = (Department.objects.create(name=name) for name in ("research", "product"))
+    vision, speech = (Project.objects.create(name=name, department=research) for name in ("vision", "speech"))
+    ads, search = (Project.objects.create(name=name, department=product) for name in ("ads", "search"))
+    roles = {
+        "alice": {"role": "platform_admin"},
+        "bob": {"role": "department_admin", "department": research},
+        "carol": {"role": "project_admin", "project": vision},
+        "dave": {"role": "member", "project": vision},
+        "erin": {"role": "viewer", "project": vision},
+        "frank": None,
+        "grace": {"role": "member", "project": ads},
+    }
+    people = {}
+    for name, role in roles.items():
+        user = User.objects.create_user(name, f"{name}@example.org", "correct horse battery")
+        people[name] = Acting.person(user)
+        if role is not None:
+            Membership.objects.create(user=user, **role)
+    pool = NodePool.objects.create(
+        name="local", provider="fake", runtime="fake", nodes_min=0, nodes_max=4,
+        gpus_per_node=2, cpu_milli=8000, memory_mib=16384,
+    )
+    return Cast(
+        **people, research=research, product=product, vision=vision, speech=speech, ads=ads, search=search, pool=pool
+    )
+
+
+def training(name: str = "train-1", **changes: object) -> dict[str, object]:
+    """A small workload document."""
+    return {"name": name, "command": "true", "roles": [{"name": "worker", "replicas": 2, "gpu": 1}], **changes}

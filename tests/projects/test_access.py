@@ -1,0 +1,72 @@
+"""Here we show who may what."""
+import pytest
+
+from berth.core.errors import Forbidden, NotFound
+from projects import selectors
+from projects.access import Action, may, require
+from projects.acting import Acting
+from projects.services import workloads
+from tests.cast import Cast, training
+
+PLATFORM = {"alice"}
+DEPARTMENT = PLATFORM | {"bob"}
+PROJECT = DEPARTMENT | {"carol"}
+MEMBERS = PROJECT | {"dave"}
+SEEING = MEMBERS | {"erin"}
+
+
+def allowed(cast: Cast, action: Action, obj: object = None) -> set[str]:
+    return {name for name, acting in cast.people.items() if may(acting, action, obj)}
+
+
+def test_roles_may_what_the_table_says_and_nothing_else(cast: Cast) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    assert allowed(cast, Action.ADMINISTER) == PLATFORM
+    assert allowed(cast, Action.EDIT, cast.research) == DEPARTMENT
+    assert allowed(cast, Action.EDIT, cast.vision) == DEPARTMENT
+    assert allowed(cast, Action.SET_QUOTA, cast.vision) == DEPARTMENT
+    assert allowed(cast, Action.GRANT, cast.vision) == PROJECT
+    assert allowed(cast, Action.SUBMIT, cast.vision) == MEMBERS
+    assert allowed(cast, Action.OPERATE, workload) == MEMBERS
+    assert allowed(cast, Action.VIEW, workload) == SEEING
+    assert allowed(cast, Action.EDIT, cast.pool) == PLATFORM
+    assert allowed(cast, Action.SET_QUOTA, cast.product) == PLATFORM
+    assert allowed(cast, Action.SUBMIT, cast.ads) == PLATFORM | {"grace"}
+
+
+def test_a_member_acts_on_own_workloads_only(cast: Cast) -> None:
+    carols = workloads.submit(acting=cast.carol, project=cast.vision, document=training())
+    with pytest.raises(Forbidden):
+        workloads.cancel(acting=cast.dave, workload=carols)
+
+
+def test_what_is_not_yours_does_not_exist(cast: Cast) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    for acting in (cast.grace, cast.frank):
+        assert not selectors.workloads(acting).exists()
+        with pytest.raises(NotFound):
+            workloads.cancel(acting=acting, workload=workload)
+        with pytest.raises(NotFound):
+            require(acting, Action.VIEW, cast.vision)
+
+
+def test_a_member_of_one_project_does_not_see_its_sibling(cast: Cast) -> None:
+    assert [p.name for p in selectors.projects(cast.dave)] == ["vision"]
+    assert [p.name for p in selectors.projects(cast.bob)] == ["speech", "vision"]
+    assert not selectors.projects(cast.frank).exists()
+
+
+def test_a_narrow_token_may_less_than_its_person(cast: Cast) -> None:
+    assert cast.alice.user is not None
+    reader = Acting.person(cast.alice.user, frozenset({"read"}))
+    assert may(reader, Action.VIEW, cast.vision)
+    with pytest.raises(Forbidden, match="write"):
+        workloads.submit(acting=reader, project=cast.vision, document=training())
+
+
+def test_a_person_who_was_switched_off_may_nothing(cast: Cast) -> None:
+    assert cast.alice.user is not None
+    cast.alice.user.is_active = False
+    cast.alice.user.save()
+    assert not may(cast.alice, Action.ADMINISTER)
+    assert not selectors.projects(cast.alice).exists()

@@ -1,0 +1,81 @@
+"""Here we show that quotas are set in one place, guarded, bounded and audited."""
+import pytest
+from django.db import IntegrityError, transaction
+
+from berth.core.errors import Forbidden, Invalid, PreconditionFailed
+from projects.models import Audit, Quota
+from projects.services import quotas
+from tests.cast import Cast
+
+
+def test_a_quota_keeps_what_was_not_mentioned(cast: Cast) -> None:
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "weight": 2})
+    quota = quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}})
+    assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.version) == (4000, 6500, 2.0, 2)
+
+
+def test_the_second_editor_of_one_version_sees_the_first_ones_change(cast: Cast) -> None:
+    quota = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1)
+    with pytest.raises(PreconditionFailed) as refused:
+        quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6}, expected_version=1)
+    assert refused.value.extra["current"]["gpu"] == 5
+    quota.refresh_from_db()
+    assert quota.gpu_milli == 5000
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"gpu": -1}, "gpu"),
+        ({"gpu": float("nan")}, "gpu"),
+        ({"gpu": True}, "gpu"),
+        ({"gpu": "8"}, "gpu"),
+        ({"gpu": 0.0001}, "gpu"),
+        ({"cpu": 1e30}, "cpu"),
+        ({"gpus": 8}, "gpus"),
+        ({"limit": {"disk": 1}}, "limit.disk"),
+        ({"limit": 3}, "limit"),
+        ({"weight": -1}, "weight"),
+        ({"weight": {"gpu": float("inf")}}, "weight.gpu"),
+        ({"over_quota": "yes"}, "over_quota"),
+        ({"rank": 1.5}, "rank"),
+        ({"rank": 5000}, "rank"),
+        ({"gpu": 8, "limit": {"gpu": 4}}, "gpu"),
+        ({"gpu": None, "rank": "first"}, "rank"),
+    ],
+)
+def test_a_bad_value_is_named_and_nothing_is_stored(cast: Cast, values: dict[str, object], path: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values=values)
+    assert path in [problem.path for problem in refused.value.problems]
+    assert not Quota.objects.exists()
+    assert not Audit.objects.filter(action="set_quota").exists()
+
+
+def test_a_department_admin_divides_but_does_not_raise_the_departments_own(cast: Cast) -> None:
+    with pytest.raises(Forbidden):
+        quotas.set_quota(acting=cast.bob, owner=cast.research, pool=cast.pool, values={"gpu": 100})
+
+
+def test_every_change_is_audited_with_before_and_after(cast: Cast) -> None:
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    quota = quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+    quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+    quotas.remove_quota(acting=cast.bob, quota=quota)
+    removed, edited, created = Audit.objects.all()
+    assert (edited.actor, edited.before, edited.after) == ("bob", {"gpu": 4}, {"gpu": 5})
+    assert (created.actor, removed.action) == ("alice", "remove_quota")
+
+
+def test_the_database_itself_refuses_a_quota_without_one_owner(cast: Cast) -> None:
+    for owners in ({}, {"department": cast.research, "project": cast.vision}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Quota.objects.create(pool=cast.pool, **owners)
+
+
+def test_history_cannot_be_rewritten_even_by_hand(cast: Cast) -> None:
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    for attempt in (lambda: Audit.objects.update(actor="nobody"), lambda: Audit.objects.all().delete()):
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            attempt()

@@ -1,0 +1,113 @@
+"""Here we show what submitting, cancelling, suspending and resuming do to the rows."""
+import pytest
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Invalid, NotFound
+from projects.models import Event, Phase, RoleNode, Workload
+from projects.services import workloads
+from projects.services.moves import move
+from tests.cast import Cast, training
+
+
+def test_a_submitted_workload_waits_with_its_tree_stored(cast: Cast) -> None:
+    document = training(
+        roles=None, groups=[
+            {"name": "prefill", "need": 1, "roles": [{"name": "p", "replicas": 2, "gpu": 0.5}]},
+            {"name": "decode", "roles": [{"name": "d", "min": 1, "max": 4, "gpu": 2}]},
+        ],
+    )
+    document.pop("roles")
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    assert (workload.phase, workload.pools, workload.gpu_milli_min) == (Phase.PENDING, ["local"], 3000)
+    rows = [(r.name, r.parent.name if r.parent else None, r.need, r.min, r.max) for r in workload.roles.all()]
+    assert rows == [
+        ("all", None, 2, None, None),
+        ("prefill", "all", 1, None, None),
+        ("p", "prefill", None, 2, 2),
+        ("decode", "all", 1, None, None),
+        ("d", "decode", None, 1, 4),
+    ]
+
+
+def test_a_name_is_free_again_once_its_workload_has_ended(cast: Cast) -> None:
+    first = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    with pytest.raises(Conflict, match="train-1"):
+        workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workloads.cancel(acting=cast.dave, workload=first)
+    assert workloads.submit(acting=cast.dave, project=cast.vision, document=training()).pk != first.pk
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"pools": ["nowhere"]}, "pools[0]"),
+        ({"command": None}, "command"),
+        ({"project": "ads"}, "project"),
+        ({"roles": [{"name": "w", "min": 3, "max": 2, "gpu": 1}]}, "roles[0].min"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_a_bad_document_is_refused_by_path_and_nothing_is_stored(
+    cast: Cast, changes: dict[str, object], path: str
+) -> None:
+    document = {key: value for key, value in training(**changes).items() if value is not None}
+    with pytest.raises(Invalid) as refused:
+        workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    assert path in [problem.path for problem in refused.value.problems]
+    assert not Workload.objects.exists()
+    assert not RoleNode.objects.exists()
+    assert not Event.objects.exists()
+
+
+def test_a_project_that_is_not_yours_reads_like_one_that_is_not_there(cast: Cast) -> None:
+    for name in ("ads", "no-such-project"):
+        with pytest.raises(Invalid, match="there is none of that name"):
+            workloads.submit(acting=cast.dave, document=training(project=name))
+    with pytest.raises(NotFound):
+        workloads.submit(acting=cast.dave, project=cast.ads, document=training())
+
+
+def test_cancel_suspend_and_resume_may_be_said_twice(cast: Cast) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    for said, phase in (
+        (workloads.suspend, Phase.SUSPENDED),
+        (workloads.resume, Phase.PENDING),
+        (workloads.cancel, Phase.CANCELLED),
+    ):
+        for _ in range(2 if said is not workloads.resume else 1):
+            workload = said(acting=cast.dave, workload=workload)
+            assert workload.phase == phase
+    kinds = list(Event.objects.order_by("id").values_list("kind", flat=True))
+    assert kinds == ["submitted", "suspended", "pending", "cancelled"]
+
+
+def test_a_running_workload_is_stopped_before_it_is_cancelled(cast: Cast) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    Workload.objects.update(phase=Phase.RUNNING)
+    workload = workloads.suspend(acting=cast.dave, workload=workload)
+    assert (workload.phase, workload.next_phase) == (Phase.STOPPING, Phase.SUSPENDED)
+    workload = workloads.cancel(acting=cast.dave, workload=workload)
+    assert (workload.phase, workload.next_phase) == (Phase.STOPPING, Phase.CANCELLED)
+    with pytest.raises(Conflict):
+        workloads.suspend(acting=cast.dave, workload=workload)
+
+
+def test_a_live_workload_cannot_be_deleted_and_an_ended_one_leaves_its_history(cast: Cast) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    with pytest.raises(Conflict, match="cancel it first"):
+        workloads.delete(acting=cast.dave, workload=workload)
+    workload = workloads.cancel(acting=cast.dave, workload=workload)
+    workloads.delete(acting=cast.dave, workload=workload)
+    assert not Workload.objects.exists()
+    assert Event.objects.filter(workload_id=workload.pk).count() == 3
+
+
+def test_of_two_moves_from_one_state_only_one_happens(cast: Cast) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    moved = [
+        move(workload, expected=[Phase.PENDING], to=Phase.STARTING, reason="Placed", message="", actor="scheduler",
+             now=timezone.now())
+        for _ in range(2)
+    ]
+    assert moved == [True, False]
+    assert Event.objects.filter(kind="starting").count() == 1
