@@ -1,0 +1,201 @@
+"""Here we give the server's answers types; what a newer server adds is kept beside them."""
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Numbers = dict[str, Any]
+ENDED = ("completed", "failed", "cancelled")
+
+
+class Answer(BaseModel):
+    """Something the server said."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def plain(self) -> dict[str, Any]:
+        """As the server said it, nothing added: for JSON and YAML."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class Gpus(Answer):
+    asked: float = 0
+    now: float = 0
+
+
+class PodCount(Answer):
+    running: int = 0
+    wanted: int = 0
+
+
+class Workload(Answer):
+    id: str
+    name: str
+    project: str
+    phase: str
+    department: str = ""
+    kind: str = ""
+    priority: int = 0
+    preemptible: bool = True
+    pools: list[str] = []
+    pool: str | None = None
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    submitted_at: datetime | None = None
+    submitted_by: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    run: int = 0
+    preemptions: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    gpus: Gpus = Gpus()
+    pods: PodCount = PodCount()
+    labels: dict[str, str] = {}
+    position: int | None = None
+    expected_start: datetime | None = None
+    spec: dict[str, Any] = {}
+
+    @property
+    def handle(self) -> str:
+        return f"{self.project}/{self.name}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in ENDED
+
+
+class Pod(Answer):
+    id: str
+    role: str = ""
+    index: int = 0
+    run: int = 0
+    rank: int = 0
+    node: str | None = None
+    state: str = ""
+    since: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    devices: list[int] = []
+
+    @property
+    def short_name(self) -> str:
+        return f"{self.role}-{self.index}"
+
+
+class Event(Answer):
+    at: datetime
+    kind: str
+    subject: str = ""
+    message: str = ""
+    actor: str = ""
+    data: Numbers = {}
+
+
+class Eviction(Answer):
+    id: int | str
+    at: datetime
+    kind: str
+    rule: str = ""
+    cycle: int | None = None
+    pool: Any = None
+    workload: Any = None
+    project: Any = None
+    beneficiary: Any = None
+    numbers: Numbers = {}
+    lost_gpu_seconds: float = 0
+
+
+class Blocker(Answer):
+    reason: str
+    message: str = ""
+    numbers: Numbers = {}
+
+
+class Explanation(Answer):
+    phase: str
+    reason: str = ""
+    message: str = ""
+    position: int | None = None
+    key: list[str] = []
+    expected_start: datetime | None = None
+    blockers: list[Blocker] = []
+    queue: Any = None
+    evictions: list[Eviction] = []
+    explained_at: datetime | None = None
+    cycle: Any = None
+
+
+class DryRun(Answer):
+    outcome: str
+    workload: Numbers | None = None
+    decisions: list[Numbers] = []
+    evictions: list[Numbers] = []
+    blockers: list[Blocker] = []
+
+
+class Department(Answer):
+    name: str
+    title: str = ""
+    rank: int = 0
+
+
+class Project(Answer):
+    name: str
+    department: str = ""
+    title: str = ""
+    rank: int = 0
+
+
+class Quota(Answer):
+    owner: dict[str, str]
+    pool: str
+    gpu: float | None = None
+    cpu: float | None = None
+    memory_mib: int | None = None
+    limit: dict[str, float | None] = {}
+    weight: float | dict[str, float] = 1
+    over_quota: bool = True
+    rank: int | None = None
+    version: int = 0
+    standing: dict[str, Any] | None = None
+
+
+class NodePool(Answer):
+    name: str
+    provider: str = ""
+    runtime: str = ""
+    nodes_min: int = 0
+    nodes_max: int | None = None
+    paused: bool = False
+
+
+class Node(Answer):
+    name: str
+    pool: str = ""
+    state: str = ""
+    gpus: int = 0
+    gpu_model: str = ""
+    since: datetime | None = None
+
+
+class Token(Answer):
+    id: int | str
+    name: str
+    prefix: str = ""
+    scopes: list[str] = []
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+    token: str | None = None
+
+
+class Identity(Answer):
+    username: str
+    roles: list[Any] = []
+    scopes: list[str] = []

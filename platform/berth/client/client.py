@@ -1,0 +1,59 @@
+"""Here we hold everything a program can ask of one server."""
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import httpx
+
+from berth.client.answers import Identity
+from berth.client.config import Settings, load_settings
+from berth.client.history import Events, Evictions
+from berth.client.machines import NodePools, Nodes
+from berth.client.people import Tokens, identity, sign_in
+from berth.client.retry import Patience
+from berth.client.tenants import Departments, Projects, Quotas
+from berth.client.transport import Transport
+from berth.client.workloads import Workloads
+
+
+class Client:
+    """One server, one person. Close it, or use it in a `with`.
+
+    Without settings, the address and token come from the environment or from the file `berth login` wrote.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        http: httpx.BaseTransport | None = None,
+        patience: Patience | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings or load_settings()
+        self._transport = Transport(self.settings, http=http, patience=patience, sleep=sleep)
+        self.workloads = Workloads(self._transport, sleep)
+        self.events = Events(self._transport)
+        self.evictions = Evictions(self._transport)
+        self.departments = Departments(self._transport)
+        self.projects = Projects(self._transport)
+        self.quotas = Quotas(self._transport)
+        self.node_pools = NodePools(self._transport)
+        self.nodes = Nodes(self._transport)
+        self.tokens = Tokens(self._transport)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def whoami(self) -> Identity:
+        return identity(self._transport)
+
+    def sign_in(self, username: str, password: str) -> str:
+        """A token for this person; this client goes on with what it was opened with."""
+        return sign_in(self._transport, username, password)

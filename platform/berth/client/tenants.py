@@ -1,0 +1,63 @@
+"""Here we look at departments, projects and their quotas, and change quotas without losing anybody's change."""
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from berth.client.answers import Department, Project, Quota
+from berth.client.transport import Transport, content_of
+
+Owner = Literal["department", "project"]
+SETTABLE = ("gpu", "cpu", "memory_mib", "limit", "weight", "over_quota", "rank")
+
+
+class Departments:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Iterator[Department]:
+        for item in self._transport.pages("departments"):
+            yield Department.model_validate(item)
+
+
+class Projects:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, department: str | None = None) -> Iterator[Project]:
+        for item in self._transport.pages("projects", {"department": department}):
+            yield Project.model_validate(item)
+
+
+class Quotas:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self, *, pool: str | None = None, department: str | None = None, project: str | None = None
+    ) -> Iterator[Quota]:
+        params = {"pool": pool, "department": department, "project": project}
+        for item in self._transport.pages("quotas", params):
+            yield Quota.model_validate(item)
+
+    def get(self, kind: Owner, name: str, pool: str) -> Quota:
+        return Quota.model_validate(self._transport.get(_path(kind, name, pool)))
+
+    def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> Quota:
+        """Refused with Conflict when there is one already."""
+        return self._put(_path(kind, name, pool), values, {"If-None-Match": "*"})
+
+    def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> Quota:
+        """Changes some values and keeps the others; refused with Conflict when somebody was faster."""
+        path = _path(kind, name, pool)
+        found = self._transport.ask("GET", path)
+        present = content_of(found)
+        values = {key: present[key] for key in SETTABLE if key in present}
+        if "limit" in changes:
+            changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
+        return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+
+    def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Quota:
+        return Quota.model_validate(content_of(self._transport.ask("PUT", path, body=values, headers=condition)))
+
+
+def _path(kind: Owner, name: str, pool: str) -> str:
+    return f"quotas/{kind}s/{name}/{pool}"

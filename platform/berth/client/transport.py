@@ -1,0 +1,164 @@
+"""Here we send one request and take one answer, patiently: what is lost is sent again, but never done twice."""
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from berth.client.config import Settings
+from berth.client.errors import Refused, ServerFailed, Unreachable, refusal
+from berth.client.retry import Loss, Patience, delay_before_next
+
+Params = Mapping[str, object]
+PAGE = 200
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class Transport:
+    """The connection of one client. `sleep` and `chance` are arguments so that tests decide them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        http: httpx.BaseTransport | None = None,
+        patience: Patience | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.settings = settings
+        self._patience = patience or Patience()
+        self._sleep = sleep
+        self._chance = chance
+        headers = {"Accept": "application/json", "User-Agent": "berth-client"}
+        if settings.token:
+            headers["Authorization"] = f"Bearer {settings.token}"
+        # A proxy for the outside world must not get requests for this machine.
+        self._http = httpx.Client(
+            base_url=f"{settings.address}/api/v1/",
+            headers=headers,
+            timeout=TIMEOUT,
+            transport=http,
+            trust_env=not settings.is_local,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Params | None = None) -> Any:
+        return content_of(self.ask("GET", path, params=params))
+
+    def post(self, path: str, body: object = None, params: Params | None = None, key: str | None = None) -> Any:
+        """Carries a key under which the server keeps its answer: repeated after a loss, it is not done twice."""
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        answer = self.ask("POST", path, params=params, body=body, headers=headers, repeatable=True)
+        return content_of(answer) if answer.content else None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool | None = None,
+    ) -> httpx.Response:
+        """The answer to one request. Raises Refused for an answer that says no, Unreachable for none."""
+        request = self._http.build_request(
+            method, path, params=_plain(params), headers=dict(headers or {}), json=body
+        )
+        again = method == "GET" if repeatable is None else repeatable
+        for attempt in range(1, self._patience.attempts + 1):
+            answer = self._once(request, attempt, again)
+            if answer is not None:
+                return answer
+        raise Unreachable(f"{self.settings.address} did not answer")
+
+    def pages(self, path: str, params: Params | None = None, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """Every item of a list, page after page; at most `limit` of them."""
+        left, cursor = limit, None
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            page = self.get(path, {**(params or {}), "limit": size, "cursor": cursor})
+            yield from page["items"]
+            left = None if left is None else left - len(page["items"])
+            cursor = page.get("next")
+            if not cursor:
+                return
+
+    @contextmanager
+    def stream(self, path: str, params: Params | None = None) -> Iterator[httpx.Response]:
+        """An answer that is read while it is still being written; it may pause for as long as it likes."""
+        request = self._http.build_request("GET", path, params=_plain(params), timeout=httpx.Timeout(5.0, read=None))
+        try:
+            answer = self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from None
+        try:
+            if not answer.is_success:
+                answer.read()
+                raise _refused(answer)
+            yield answer
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from None
+        finally:
+            answer.close()
+
+    def _once(self, request: httpx.Request, attempt: int, repeatable: bool) -> httpx.Response | None:
+        """One attempt; None after waiting means: try again."""
+        outcome: Loss | int
+        try:
+            answer = self._http.send(request)
+        except httpx.TransportError as error:
+            failure: Exception = self._unreachable(error)
+            outcome, asked = Loss.NEVER_SENT if isinstance(error, NEVER_SENT) else Loss.UNANSWERED, None
+        else:
+            if answer.is_success:
+                return answer
+            refused = _refused(answer)
+            failure, outcome, asked = refused, answer.status_code, refused.retry_after
+        delay = delay_before_next(
+            self._patience, attempt, outcome, repeatable=repeatable, retry_after=asked, chance=self._chance()
+        )
+        if delay is None:
+            raise failure from None
+        self._sleep(delay)
+        return None
+
+    def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+        return Unreachable(f"cannot reach {self.settings.address}: {str(error) or type(error).__name__}")
+
+
+def content_of(answer: httpx.Response) -> Any:
+    """The JSON of an answer; another kind of server at that address is told apart from ours."""
+    try:
+        return answer.json()
+    except ValueError:
+        problem = {"title": "No Berth there", "detail": f"{answer.request.url} answered something else than JSON"}
+        raise ServerFailed(502, problem) from None
+
+
+def _refused(answer: httpx.Response) -> Refused:
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = {}
+    asked = answer.headers.get("Retry-After", "")
+    return refusal(
+        answer.status_code, problem if isinstance(problem, dict) else {}, float(asked) if asked.isdigit() else None
+    )
+
+
+def _plain(params: Params | None) -> dict[str, Any]:
+    """Parameters as they stand in an address; those that say nothing are left out."""
+    words = {True: "true", False: "false"}
+    return {
+        key: words[value] if isinstance(value, bool) else value
+        for key, value in (params or {}).items()
+        if value is not None and value != ()
+    }

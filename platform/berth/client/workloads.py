@@ -1,0 +1,137 @@
+"""Here we submit, find, follow and steer workloads."""
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.client.answers import DryRun, Event, Eviction, Explanation, Pod, Workload
+from berth.client.errors import Ambiguous, NotFound
+from berth.client.transport import Transport
+
+Document = Mapping[str, Any]
+POLL_SECONDS = 1.0
+LOG_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A piece of one pod's output; `complete` says that nothing more will follow `next_offset`."""
+
+    data: bytes
+    next_offset: int
+    complete: bool
+
+
+class Workloads:
+    def __init__(self, transport: Transport, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._transport = transport
+        self._sleep = sleep
+
+    def submit(self, document: Document, *, key: str | None = None) -> Workload:
+        """Sent again when the connection is lost, submitted once. The same `key` is the same submission."""
+        return Workload.model_validate(self._transport.post("workloads", document, key=key))
+
+    def dry_run(self, document: Document) -> DryRun:
+        """What would happen now if it were submitted; nothing is stored."""
+        return DryRun.model_validate(self._transport.post("workloads", document, {"dry_run": True}))
+
+    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
+        """Filters as in REST: project, department, pool, phase, kind, reason, label, submitted_by, search, sort."""
+        for item in self._transport.pages("workloads", filters, limit):
+            yield Workload.model_validate(item)
+
+    def get(self, workload_id: str) -> Workload:
+        return Workload.model_validate(self._transport.get(f"workloads/{workload_id}"))
+
+    def find(self, reference: str) -> Workload:
+        """By id, NAME or PROJECT/NAME: the live workload of that name, else the latest that ended.
+
+        Raises Ambiguous when several projects have one.
+        """
+        if _is_id(reference):
+            return self.get(reference)
+        project, _, name = reference.rpartition("/")
+        found = self.list(search=name, project=project or None, sort="-submitted_at")
+        named = [workload for workload in found if workload.name == name]
+        live = [workload for workload in named if not workload.has_ended]
+        candidates = live or named
+        if not candidates:
+            raise NotFound(404, {"detail": f"There is no workload {reference} that you may see."})
+        handles = sorted({workload.handle for workload in candidates})
+        if len(handles) > 1:
+            raise Ambiguous(reference, handles)
+        return self.get(candidates[0].id)
+
+    def cancel(self, workload_id: str) -> Workload:
+        return self._act(workload_id, "cancel")
+
+    def suspend(self, workload_id: str) -> Workload:
+        return self._act(workload_id, "suspend")
+
+    def resume(self, workload_id: str) -> Workload:
+        return self._act(workload_id, "resume")
+
+    def delete(self, workload_id: str) -> None:
+        self._transport.ask("DELETE", f"workloads/{workload_id}")
+
+    def explain(self, workload_id: str) -> Explanation:
+        return Explanation.model_validate(self._transport.get(f"workloads/{workload_id}/explain"))
+
+    def pods(self, workload_id: str) -> Sequence[Pod]:
+        return [Pod.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/pods")]
+
+    def events(self, workload_id: str) -> Sequence[Event]:
+        return [Event.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/events")]
+
+    def evictions(self, workload_id: str) -> Sequence[Eviction]:
+        items = self._transport.pages(f"workloads/{workload_id}/evictions")
+        return [Eviction.model_validate(item) for item in items]
+
+    def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[Workload]:
+        """The workload as it is, then each time its phase, reason or message changed, until it has ended."""
+        seen = None
+        while True:
+            workload = self.get(workload_id)
+            state = (workload.phase, workload.reason, workload.message, workload.run)
+            if state != seen:
+                yield workload
+            if workload.has_ended:
+                return
+            seen = state
+            self._sleep(poll)
+
+    def log(
+        self,
+        workload_id: str,
+        *,
+        pod: str | None = None,
+        run: int | None = None,
+        tail: int | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> LogChunk:
+        """A piece of a pod's output: the last `tail` lines, or `limit` bytes from `offset`."""
+        params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
+        answer = self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
+        start = offset or 0
+        following = int(answer.headers.get("X-Next-Offset", start + len(answer.content)))
+        return LogChunk(answer.content, following, answer.headers.get("X-Complete", "").lower() == "true")
+
+    def log_stream(
+        self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
+    ) -> Iterator[bytes]:
+        """A pod's output from `offset` on, as it is written, until the pod has ended."""
+        params = {"pod": pod, "run": run, "offset": offset, "follow": True}
+        with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
+            yield from answer.iter_raw()
+
+    def _act(self, workload_id: str, action: str) -> Workload:
+        return Workload.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))
+
+
+def _is_id(reference: str) -> bool:
+    try:
+        return str(uuid.UUID(reference)) == reference.lower()
+    except ValueError:
+        return False

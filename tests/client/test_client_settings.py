@@ -1,0 +1,63 @@
+"""Here we show where the address and the token come from, and who gets to see the token."""
+import stat
+from pathlib import Path
+
+import pytest
+
+from berth.client.config import BadSettings, Settings, checked_address, load_settings, settings_path, write_file
+from tests.client.desk import Desk, page
+
+THERE = Settings("https://berth.example.org", "berth_secret", "vision")
+
+
+def test_what_login_wrote_is_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "config.toml"
+    write_file(file, THERE)
+    assert load_settings({}, file) == THERE
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("")
+    file.chmod(0o644)
+    write_file(file, THERE)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    write_file(file, THERE)
+    environ = {"BERTH_URL": "http://localhost:9/", "BERTH_TOKEN": "other", "BERTH_PROJECT": "speech"}
+    assert load_settings(environ, file) == Settings("http://localhost:9", "other", "speech")
+
+
+def test_a_stored_token_is_not_shown_to_another_server(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    write_file(file, THERE)
+    assert load_settings({"BERTH_URL": "http://elsewhere.example.org"}, file).token == ""
+
+
+def test_the_token_travels_as_a_bearer_and_never_in_a_repr() -> None:
+    desk = Desk(page([]))
+    list(desk.client().workloads.list())
+    assert desk.requests[0].headers["Authorization"] == "Bearer berth_secret"
+    assert "berth_secret" not in repr(THERE)
+
+
+@pytest.mark.parametrize("address", ["", "localhost:8000", "ftp://x", "http://", "http://a:b@c", "http://x:port"])
+def test_an_address_that_cannot_be_one_is_refused(address: str) -> None:
+    with pytest.raises(BadSettings):
+        checked_address(address)
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("address = ")
+    with pytest.raises(BadSettings, match=r"config\.toml cannot be read"):
+        load_settings({}, file)
+
+
+def test_the_file_lies_where_the_desktop_keeps_settings(tmp_path: Path) -> None:
+    assert settings_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "berth" / "config.toml"
+    assert settings_path({"BERTH_CONFIG": str(tmp_path / "x")}) == tmp_path / "x"
