@@ -1,6 +1,7 @@
 """Here we keep the one workload document: what may stand in it and what it means."""
+from berth.core.problems import Problem
 from berth.core.spec.parse import parse_workload
-from berth.core.spec.problems import Problem, SpecError
+from berth.core.spec.refusal import SpecError
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
 from berth.core.spec.tree import GroupShape, RoleShape, tree_of
 from berth.core.spec.workload import GroupSpec, Notification, RestartPolicy, WorkloadSpec

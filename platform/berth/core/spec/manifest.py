@@ -1,8 +1,9 @@
-"""Here we read the elastic training manifest of an older system (`kind: TrainingJob`) as one of our documents."""
+"""Here we read an older system's elastic training manifest (`kind: TrainingJob`) as our document."""
 from collections.abc import Mapping
 from typing import Any
 
-from berth.core.spec.problems import Problem, SpecError, nearest, path_of, shown
+from berth.core.problems import Problem, nearest, path_of, shown
+from berth.core.spec.refusal import SpecError
 
 KIND = "TrainingJob"
 TOP = ("apiVersion", "kind", "metadata", "spec")
@@ -51,9 +52,11 @@ def _role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[s
     if "max-instance" not in described:
         most = least
     if least > most:
-        problems.append(Problem(path_of((*at, BOUNDS[0])), "above max-instance", f"{least}", f"at most {most}"))
+        where = path_of((*at, BOUNDS[0]))
+        problems.append(Problem(where, "above max-instance", f"{least}", f"at most {most}"))
     # Parameter servers are not scaled: they run with their minimum, which lies between their bounds.
-    role: dict[str, Any] = {"name": part, "min": least, "max": most if part == "trainer" else max(least, 1)}
+    top = most if part == "trainer" else max(least, 1)
+    role: dict[str, Any] = {"name": part, "min": least, "max": top}
     if "entrypoint" in described:
         role["command"] = described["entrypoint"]
     return role | _resources(problems, (*at, "resources"), described.get("resources"))
@@ -110,7 +113,9 @@ def _part(
     return part
 
 
-def _known_keys(problems: list[Problem], at: Location, part: Mapping[Any, Any], known: tuple[str, ...]) -> None:
+def _known_keys(
+    problems: list[Problem], at: Location, part: Mapping[Any, Any], known: tuple[str, ...]
+) -> None:
     for key in part:
         if key not in known:
             meant = nearest(str(key), known)

@@ -5,8 +5,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from berth.core.problems import Problem, nearest, path_of, shown
 from berth.core.spec.manifest import is_manifest, translated
-from berth.core.spec.problems import Problem, SpecError, nearest, path_of, shown
+from berth.core.spec.refusal import SpecError
 from berth.core.spec.roles import ONE_LINE, WORD_LIST, Limit, RoleSpec, ScaleWith, Toleration, Topology
 from berth.core.spec.rules import broken_rules, role_rules
 from berth.core.spec.workload import GroupSpec, Notification, RestartPolicy, WorkloadSpec
@@ -45,7 +46,7 @@ def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
     try:
         spec = WorkloadSpec.model_validate(document, context={"free_names": free_names})
     except ValidationError as error:
-        found = [problem_of(details, WorkloadSpec) for details in error.errors(include_url=False)]
+        found = problems_of(error, WorkloadSpec)
         raise SpecError(_sorted([*found, *_lone_role_problems("", document)])) from None
     if problems := list(broken_rules(spec)):
         raise SpecError(_sorted(problems))
@@ -68,8 +69,21 @@ def too_deep(data: object, most: int = DEPTH_MAX) -> bool:
     return True
 
 
-def problem_of(details: ErrorDetails, top: type[BaseModel], parts: Mapping[str, type[BaseModel]] = PARTS) -> Problem:
-    """One finding of the model layer in our words."""
+def problems_of(
+    error: ValidationError, top: type[BaseModel], parts: Mapping[str, type[BaseModel]] = PARTS
+) -> list[Problem]:
+    """The findings of the model layer in our words."""
+    found = error.errors(include_url=False)
+    inside = {details["loc"][:depth] for details in found for depth in range(len(details["loc"]))}
+    # A list that has lost its broken members is not too short as well.
+    return [
+        _problem_of(details, top, parts)
+        for details in found
+        if details["type"] != "too_short" or details["loc"] not in inside
+    ]
+
+
+def _problem_of(details: ErrorDetails, top: type[BaseModel], parts: Mapping[str, type[BaseModel]]) -> Problem:
     location = tuple(step for step in details["loc"] if not _is_branch(step))
     path, kind = path_of(location), details["type"]
     context = details.get("ctx") or {}

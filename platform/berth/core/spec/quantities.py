@@ -90,7 +90,7 @@ def moment(value: object) -> datetime:
         except ValueError:
             refuse("time", "is not a time", MOMENT_ALLOWED)
     elif isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day)
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         refuse("time", "is not a time", MOMENT_ALLOWED)
     try:

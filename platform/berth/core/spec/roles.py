@@ -77,14 +77,14 @@ class RoleSpec(Document):
     cpu: Cores = 0
     memory_mib: Mebibytes = 0
     limit: Limit = Limit()
-    node_selector: Labels = {}
+    node_selector: Labels = Field(default_factory=dict)
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64, strict=False)] = ()
     gpu_models: Annotated[tuple[LabelKey, ...], Field(max_length=64, strict=False)] = ()
     spread_per_node: Annotated[int, Field(ge=1, le=REPLICAS_MAX)] | None = None
     topology: Topology | None = None
     scale_with: ScaleWith | None = None
     command: Command | None = None
-    env: Environment = {}
+    env: Environment = Field(default_factory=dict)
 
     @property
     def minimum(self) -> int:

@@ -2,7 +2,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from berth.core.spec.problems import Problem, shown
+from berth.core.problems import Problem, shown
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
 from berth.core.spec.tree import smallest_gang, tree_of
@@ -59,7 +59,8 @@ def _count_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
 
 def _gpu_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
     if role.gpu_memory_mib is not None and role.gpu:
-        yield Problem(f"{at}gpu_memory_mib", "given together with gpu", f"{role.gpu_memory_mib}", "one of the two")
+        given = f"{role.gpu_memory_mib} with gpu {role.gpu}"
+        yield Problem(f"{at}gpu_memory_mib", "given together with gpu", given, "one of the two")
     elif role.gpu_devices is not None and role.gpu >= 1:
         yield Problem(
             f"{at}gpu_devices",
@@ -68,7 +69,8 @@ def _gpu_rules(at: str, role: RoleSpec) -> Iterator[Problem]:
             "gpu_devices beside a part of a device (gpu below 1) or gpu_memory_mib",
         )
     elif role.gpu_devices is not None and not role.gpu and role.gpu_memory_mib is None:
-        yield Problem(f"{at}gpu_devices", "given without gpu", f"{role.gpu_devices}", "gpu or gpu_memory_mib too")
+        given, allowed = f"{role.gpu_devices}", "gpu or gpu_memory_mib too"
+        yield Problem(f"{at}gpu_devices", "given without gpu", given, allowed)
 
 
 def _tree_rules(path: str, node: WorkloadSpec | GroupSpec, roles: Placed) -> Iterator[Problem]:
@@ -81,8 +83,9 @@ def _tree_rules(path: str, node: WorkloadSpec | GroupSpec, roles: Placed) -> Ite
     if node.need is not None and node.need > len(children):
         yield Problem(f"{at}need", "more than there are children", f"{node.need}", f"1 to {len(children)}")
     roles += [(f"{at}roles[{number}]", role) for number, role in enumerate(node.roles or ())]
-    yield from _unique("group", [(f"{at}groups[{n}]", group.name) for n, group in enumerate(node.groups or ())])
-    for number, group in enumerate(node.groups or ()):
+    groups = node.groups or ()
+    yield from _unique("group", [(f"{at}groups[{n}]", group.name) for n, group in enumerate(groups)])
+    for number, group in enumerate(groups):
         yield from _tree_rules(f"{at}groups[{number}]", group, roles)
 
 

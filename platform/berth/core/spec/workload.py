@@ -65,11 +65,11 @@ class WorkloadSpec(Document):
     roles: Roles | None = None
     groups: Groups | None = None
     command: Command | None = None
-    env: Environment = {}
+    env: Environment = Field(default_factory=dict)
     image: Annotated[Text, Field(min_length=1)] | None = None
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
     restart_policy: RestartPolicy = RestartPolicy()
-    labels: Labels = {}
+    labels: Labels = Field(default_factory=dict)
     notifications: Annotated[tuple[Notification, ...], Field(max_length=32, strict=False)] = ()
 
     @property

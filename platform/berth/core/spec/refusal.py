@@ -1,0 +1,14 @@
+"""Here we refuse a document, with everything that is wrong with it."""
+from typing import ClassVar
+
+from berth.core.errors import Invalid
+
+
+class SpecError(Invalid):
+    """A workload document that cannot be taken; `problems` holds all that was found."""
+
+    code: ClassVar[str] = "invalid-workload"
+    title: ClassVar[str] = "The workload document cannot be taken"
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)

@@ -1,0 +1,105 @@
+"""Here we turn a checked workload document into the engine's own values."""
+from datetime import datetime
+
+from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, tree_of
+from berth.core.spec import Toleration as TolerationSpec
+from berth.core.spec import Topology as TopologySpec
+from scheduler.engine.model import (
+    Group,
+    Pod,
+    Request,
+    Role,
+    ScaleWith,
+    Toleration,
+    TopologyConstraint,
+    Workload,
+)
+
+
+def workload_from_spec(
+    spec: WorkloadSpec,
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    pools: tuple[str, ...] | None = None,
+    submitted: int | None = None,
+    max_runtime: int | None = None,
+    runtime_seconds: int | None = None,
+    started: int | None = None,
+    last_checkpoint: int | None = None,
+    preemptions: int = 0,
+    backoff_until: int | None = None,
+    stale_since: int | None = None,
+    suspended: bool = False,
+    misconfigured: str = "",
+    waits_for: tuple[str, ...] | None = None,
+    pods: tuple[Pod, ...] = (),
+) -> Workload:
+    """The document's own words, except where the caller knows better (identity, history, pods)."""
+    written = 0 if spec.submitted is None else seconds_of(spec.submitted)
+    return Workload(
+        name=spec.name if name is None else name,
+        project=(spec.project or "") if project is None else project,
+        tree=group_of(tree_of(spec)),
+        pools=spec.pools if pools is None else pools,
+        priority=spec.priority,
+        preemptible=spec.is_preemptible,
+        submitted=written if submitted is None else submitted,
+        max_runtime=spec.max_runtime if max_runtime is None else max_runtime,
+        runtime_seconds=runtime_seconds,
+        started=started,
+        last_checkpoint=last_checkpoint,
+        preemptions=preemptions,
+        backoff_until=backoff_until,
+        preemption_delay=spec.preemption_delay,
+        stale_gang_grace=spec.stale_gang_grace,
+        stale_since=stale_since,
+        suspended=suspended,
+        misconfigured=misconfigured,
+        waits_for=spec.waits_for if waits_for is None else waits_for,
+        pods=pods,
+    )
+
+
+def group_of(shape: GroupShape) -> Group:
+    children = tuple(
+        group_of(child) if isinstance(child, GroupShape) else role_of(child) for child in shape.children
+    )
+    return Group(shape.name, children, shape.need, _topology(shape.topology))
+
+
+def role_of(shape: RoleShape) -> Role:
+    return Role(
+        name=shape.name,
+        min=shape.min,
+        max=shape.max,
+        request=Request(
+            gpu=shape.gpu,
+            devices=shape.devices,
+            gpu_memory_mib=shape.gpu_memory_mib,
+            cpu=shape.cpu,
+            memory_mib=shape.memory_mib,
+            limit_cpu=shape.limit_cpu,
+            limit_memory_mib=shape.limit_memory_mib,
+        ),
+        node_selector=shape.node_selector,
+        tolerations=tuple(map(_toleration, shape.tolerations)),
+        gpu_models=shape.gpu_models,
+        spread_per_node=shape.spread_per_node,
+        topology=_topology(shape.topology),
+        scale_with=None if shape.scale_with is None else ScaleWith(*shape.scale_with),
+    )
+
+
+def seconds_of(when: datetime) -> int:
+    return int(when.timestamp())
+
+
+def _topology(given: TopologySpec | None) -> TopologyConstraint | None:
+    if given is None or given == TopologySpec():
+        return None
+    return TopologyConstraint(given.required, given.preferred)
+
+
+def _toleration(given: TolerationSpec) -> Toleration:
+    return Toleration(given.key, given.operator, given.value, given.effect)

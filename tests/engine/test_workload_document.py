@@ -1,0 +1,198 @@
+"""Here we show what a workload document may say, and how it is refused."""
+from typing import Any
+
+import pytest
+
+from berth.core.amounts import Amounts
+from berth.core.spec import RoleShape, SpecError, parse_workload, tree_of
+from scheduler.engine.intake import workload_from_spec
+from scheduler.engine.model import Group, Request, Role
+
+
+def problems_of(document: object) -> dict[str, str]:
+    with pytest.raises(SpecError) as refused:
+        parse_workload(document)
+    return {problem.path: str(problem) for problem in refused.value.problems}
+
+
+def one_role(**role: Any) -> dict[str, Any]:
+    return {"name": "w", "roles": [role]}
+
+
+def shape_of(**role: Any) -> RoleShape:
+    (shape,) = tree_of(parse_workload(one_role(**role))).children
+    assert isinstance(shape, RoleShape)
+    return shape
+
+
+def test_a_role_that_says_nothing_is_one_replica_that_asks_for_nothing() -> None:
+    shape = shape_of()
+    assert (shape.name, shape.min, shape.max, shape.amounts) == ("worker", 1, 1, Amounts())
+
+
+@pytest.mark.parametrize(
+    ("role", "gpu", "devices"),
+    [
+        ({"gpu": 3}, 1000, 3),
+        ({"gpu": 0.5}, 500, 1),
+        ({"gpu": 0.25, "gpu_devices": 2}, 250, 2),
+        ({"gpu": 1.0}, 1000, 1),
+        ({"gpu_memory_mib": 2000}, 0, 1),
+        ({"cpu": 1}, 0, 0),
+    ],
+)
+def test_gpus_are_whole_devices_or_parts_of_them(role: dict[str, Any], gpu: int, devices: int) -> None:
+    shape = shape_of(**role)
+    assert (shape.gpu, shape.devices) == (gpu, devices)
+
+
+@pytest.mark.shows("PAD-06")
+def test_quantities_may_carry_suffixes() -> None:
+    shape = shape_of(cpu="800m", memory_mib="1Gi", limit={"cpu": 2, "memory_mib": "2000Mi"})
+    assert (shape.cpu, shape.memory_mib, shape.limit_cpu, shape.limit_memory_mib) == (800, 1024, 2000, 2000)
+
+
+@pytest.mark.shows("PAD-23")
+def test_a_role_without_limits_is_limited_by_its_requests() -> None:
+    shape = shape_of(cpu=2, memory_mib=512)
+    assert (shape.limit_cpu, shape.limit_memory_mib) == (2000, 512)
+
+
+@pytest.mark.parametrize(
+    ("role", "path"),
+    [
+        ({"gpu": 1.5}, "roles[0].gpu"),
+        ({"gpu": -1}, "roles[0].gpu"),
+        ({"gpu": True}, "roles[0].gpu"),
+        ({"gpu": float("nan")}, "roles[0].gpu"),
+        ({"gpu": 10**400}, "roles[0].gpu"),
+        ({"gpu": 0.0001}, "roles[0].gpu"),
+        ({"gpu": 2, "gpu_devices": 2}, "roles[0].gpu_devices"),
+        ({"gpu_devices": 2}, "roles[0].gpu_devices"),
+        ({"gpu": 1, "gpu_memory_mib": 10}, "roles[0].gpu_memory_mib"),
+        ({"gpu_memory_mib": 0}, "roles[0].gpu_memory_mib"),
+        ({"cpu": float("inf")}, "roles[0].cpu"),
+        ({"cpu": "1k"}, "roles[0].cpu"),
+        ({"memory_mib": "5Xi"}, "roles[0].memory_mib"),
+        ({"memory_mib": "5"}, "roles[0].memory_mib"),
+        ({"min": 3, "max": 2}, "roles[0].min"),
+        ({"min": 1, "replicas": 2}, "roles[0].replicas"),
+        ({"max": 2}, "roles[0].min"),
+        ({"min": True}, "roles[0].min"),
+        ({"min": -1}, "roles[0].min"),
+        ({"replicas": 100_001}, "roles[0].replicas"),
+        ({"min": 0, "max": 4}, "roles"),
+        ({"limit": {"cpu": 1}, "cpu": 2}, "roles[0].limit.cpu"),
+        ({"limit": {"gpu": 1}}, "roles[0].limit.gpu"),
+        ({"topology": {"needed": "rack"}}, "roles[0].topology.needed"),
+        ({"tolerations": [{"operator": "Equal"}]}, "roles[0].tolerations[0].key"),
+        ({"scale_with": {"role": "nobody"}}, "roles[0].scale_with.role"),
+        ({"scale_with": {"role": "worker"}}, "roles[0].scale_with.role"),
+        ({"name": "W"}, "roles[0].name"),
+        ({"command": ["ok", "a\x00b"]}, "roles[0].command[1]"),
+        ({"env": {"1X": "y"}}, "roles[0].env.1X"),
+        ({"env": {"X": 1}}, "roles[0].env.X"),
+        ({"env": {"X": "y" * 40_000, "Y": "y" * 40_000}}, "roles[0].env"),
+    ],
+)
+def test_a_refusal_points_at_the_key(role: dict[str, Any], path: str) -> None:
+    assert list(problems_of(one_role(**role))) == [path]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    document = {
+        "name": "Not A Name",
+        "prio": 3,
+        "labels": {"a": "x" * 300},
+        "roles": [{"gpu": 1.5}, {"name": "b", "min": 3, "max": 2}],
+    }
+    paths = ["labels.a", "name", "prio", "roles[0].gpu", "roles[1].min"]
+    assert list(problems_of(document)) == paths
+
+
+def test_an_unknown_key_is_answered_with_the_one_that_was_meant() -> None:
+    assert "priority?" in problems_of(one_role() | {"prioritty": 3})["prioritty"]
+
+
+@pytest.mark.parametrize("document", [None, 3, "text", [], {"roles": [{}]}, {"name": "w"}])
+def test_what_is_no_document_is_refused(document: object) -> None:
+    assert problems_of(document)
+
+
+def test_a_document_that_is_too_deep_is_refused_without_reading_it() -> None:
+    document: dict[str, Any] = {"name": "w"}
+    inner = document
+    for _ in range(100_000):
+        inner["groups"] = [{}]
+        inner = inner["groups"][0]
+    assert "too deep" in problems_of(document)[""]
+
+
+def test_role_names_are_unique_in_the_whole_tree() -> None:
+    groups = [{"name": "a", "roles": [{"name": "x"}]}, {"name": "b", "roles": [{"name": "x"}]}]
+    assert set(problems_of({"name": "w", "groups": groups})) == {
+        "groups[0].roles[0].name",
+        "groups[1].roles[0].name",
+    }
+
+
+def test_scaling_with_each_other_in_a_circle_is_refused() -> None:
+    roles = [{"name": "a", "scale_with": {"role": "b"}}, {"name": "b", "scale_with": {"role": "a"}}]
+    assert len(problems_of({"name": "w", "roles": roles})) == 2
+
+
+def test_a_group_cannot_need_more_children_than_it_has() -> None:
+    document = {"name": "w", "groups": [{"name": "a", "need": 2, "roles": [{}]}]}
+    assert list(problems_of(document)) == ["groups[0].need"]
+
+
+def test_a_gang_that_may_be_made_of_no_replica_is_refused() -> None:
+    roles = [{"name": "a", "min": 0, "max": 2}, {"name": "b"}]
+    assert parse_workload({"name": "w", "roles": roles})
+    assert "no replicas" in problems_of({"name": "w", "need": 1, "roles": roles})["roles"]
+
+
+@pytest.mark.parametrize(("given", "priority"), [("high", 125), (0, 0), (1000, 1000)])
+def test_priorities_are_numbers_or_names(given: object, priority: int) -> None:
+    spec = parse_workload(one_role() | {"priority": given})
+    assert (spec.priority, spec.is_preemptible) == (priority, priority < 100)
+
+
+@pytest.mark.parametrize("given", ["highest", 1001, -1, True, 50.0, None])
+def test_what_is_no_priority_is_refused(given: object) -> None:
+    assert list(problems_of(one_role() | {"priority": given})) == ["priority"]
+
+
+def test_a_kept_document_parses_to_the_same_spec() -> None:
+    spec = parse_workload(
+        {
+            "name": "w",
+            "submitted": "2026-01-01T10:00:00+01:00",
+            "priority": "low",
+            "command": "python train.py\necho done",
+            "roles": [{"gpu": 0.5, "cpu": "250m", "memory_mib": "1Gi", "command": ["a"], "env": {"X": "1"}}],
+        }
+    )
+    assert parse_workload(spec.document()) == spec
+    assert spec.document()["submitted"] == "2026-01-01T09:00:00Z"
+
+
+def test_a_line_is_run_by_the_shell_and_a_role_may_run_something_else() -> None:
+    roles = [{"name": "a"}, {"name": "b", "command": ["x", "y"], "env": {"K": "b"}}]
+    spec = parse_workload({"name": "w", "command": "echo", "env": {"K": "w", "L": "w"}, "roles": roles})
+    a, b = spec.all_roles
+    assert spec.argv_of(a) == ("/bin/sh", "-c", "echo")
+    assert spec.argv_of(b) == ("x", "y")
+    assert spec.env_of(b) == {"K": "b", "L": "w"}
+
+
+def test_the_engine_gets_the_tree_that_was_written() -> None:
+    roles = [{"min": 1, "max": 3, "gpu": 2}]
+    group = {"name": "g", "topology": {"required": "rack"}, "roles": roles}
+    spec = parse_workload({"name": "w", "project": "vision", "need": 1, "groups": [group]})
+    workload = workload_from_spec(spec, pools=("default",), submitted=7)
+    (inner,) = workload.tree.children
+    assert isinstance(inner, Group)
+    (role,) = inner.children
+    assert role == Role("worker", 1, 3, Request(gpu=1000, devices=2))
+    assert (workload.tree.need, workload.submitted, workload.project) == (1, 7, "vision")
