@@ -1,4 +1,5 @@
 """Here we stand in for the network: a desk that answers as it was told and writes down what it was asked."""
+
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -45,16 +46,21 @@ def page(items: Sequence[object], following: str | None = None) -> httpx.Respons
 
 def problem(status: int, **fields: Any) -> httpx.Response:
     body = {"type": "about:blank", "title": "No", "status": status, **fields}
-    return httpx.Response(status, content=json.dumps(body), headers={"Content-Type": "application/problem+json"})
+    return httpx.Response(
+        status, content=json.dumps(body), headers={"Content-Type": "application/problem+json"}
+    )
 
 
-def workload(name: str = "train", project: str = "vision", phase: str = "running", **fields: Any) -> dict[str, Any]:
+def workload(
+    name: str = "train", project: str = "vision", phase: str = "running", **fields: Any
+) -> dict[str, Any]:
     number = sum(ord(letter) * place for place, letter in enumerate(f"{project}/{name}/{phase}", 1))
     return {
-        "id": f"00000000-0000-4000-8000-{number:012d}", "name": name, "project": project, "department": "research",
-        "kind": "training", "priority": 50, "preemptible": True, "pools": ["local"], "phase": phase, "reason": "",
+        "id": f"00000000-0000-4000-8000-{number:012d}", "name": name, "project": project,
+        "reason": "", "department": "research", "kind": "training", "priority": 50, "preemptible": True, "pools": ["local"], "phase": phase,
         "message": "", "since": "2026-01-01T00:00:00Z", "submitted_at": "2026-01-01T00:00:00Z",
-        "submitted_by": "alice", "started_at": None, "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0,
+        "submitted_by": "alice", "started_at": None, "ended_at": None, "run": 1, "preemptions": 0,
+        "restarts": 0,
         "exit_code": None, "pool": "local", "gpus": {"asked": 4, "now": 4}, "labels": {}, "position": None,
         "expected_start": None, "pods": {"running": 4, "wanted": 4}, **fields,
     }  # fmt: skip

@@ -1,4 +1,5 @@
 """Here we show how answers become values, pages become lists and refusals become errors."""
+
 import httpx
 import pytest
 
@@ -106,8 +107,8 @@ def test_changes_end_with_the_workload() -> None:
 
 def test_a_quota_edit_keeps_the_values_it_does_not_name() -> None:
     quota = {
-        "owner": {"kind": "project", "name": "vision"}, "pool": "local", "gpu": 4, "cpu": None, "memory_mib": None,
-        "limit": {"gpu": 6, "cpu": None, "memory_mib": None}, "weight": 2, "over_quota": True, "rank": None,
+        "owner": {"kind": "project", "name": "vision"}, "pool": "local", "gpu": 4, "cpu": None,
+        "memory_mib": None, "limit": {"gpu": 6, "cpu": None, "memory_mib": None}, "weight": 2, "over_quota": True, "rank": None,
         "version": 3, "standing": None,
     }  # fmt: skip
     desk = Desk(httpx.Response(200, json=quota, headers={"ETag": '"3"'}), httpx.Response(200, json=quota))
@@ -115,6 +116,7 @@ def test_a_quota_edit_keeps_the_values_it_does_not_name() -> None:
     sent = desk.requests[1]
     assert sent.headers["If-Match"] == '"3"'
     assert httpx.Response(200, content=sent.content).json() == {
-        "gpu": 5, "cpu": None, "memory_mib": None, "limit": {"gpu": 6, "cpu": 9, "memory_mib": None}, "weight": 2,
+        "gpu": 5, "cpu": None, "memory_mib": None, "weight": 2,
+        "limit": {"gpu": 6, "cpu": 9, "memory_mib": None},
         "over_quota": True, "rank": None,
     }  # fmt: skip

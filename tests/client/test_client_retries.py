@@ -1,4 +1,5 @@
 """Here we show that a lost connection costs time, never a second workload."""
+
 import httpx
 import pytest
 from hypothesis import given

@@ -1,10 +1,18 @@
 """Here we show where the address and the token come from, and who gets to see the token."""
+
 import stat
 from pathlib import Path
 
 import pytest
 
-from berth.client.config import BadSettings, Settings, checked_address, load_settings, settings_path, write_file
+from berth.client.config import (
+    BadSettings,
+    Settings,
+    checked_address,
+    load_settings,
+    settings_path,
+    write_file,
+)
 from tests.client.desk import Desk, page
 
 THERE = Settings("https://berth.example.org", "berth_secret", "vision")
@@ -45,7 +53,9 @@ def test_the_token_travels_as_a_bearer_and_never_in_a_repr() -> None:
     assert "berth_secret" not in repr(THERE)
 
 
-@pytest.mark.parametrize("address", ["", "localhost:8000", "ftp://x", "http://", "http://a:b@c", "http://x:port"])
+@pytest.mark.parametrize(
+    "address", ["", "localhost:8000", "ftp://x", "http://", "http://a:b@c", "http://x:port"]
+)
 def test_an_address_that_cannot_be_one_is_refused(address: str) -> None:
     with pytest.raises(BadSettings):
         checked_address(address)

@@ -1,4 +1,5 @@
 """Here we let Python programs use Berth over REST; nothing of the server is needed."""
+
 from berth.client.client import Client
 from berth.client.config import Settings, load_settings
 from berth.client.errors import (

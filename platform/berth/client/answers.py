@@ -1,4 +1,5 @@
 """Here we give the server's answers types; what a newer server adds is kept beside them."""
+
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,9 @@
 """Here we hold everything a program can ask of one server."""
+
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import httpx
 
@@ -42,10 +44,12 @@ class Client:
         self.nodes = Nodes(self._transport)
         self.tokens = Tokens(self._transport)
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

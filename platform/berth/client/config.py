@@ -1,4 +1,5 @@
 """Here we find out which server to talk to and as whom: environment first, then the file that login wrote."""
+
 import json
 import os
 import tomllib
@@ -64,10 +65,14 @@ def write_file(path: Path, settings: Settings) -> None:
     """Replaced in one step, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     values = {"address": settings.address, "token": settings.token, "project": settings.project}
-    text = "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items() if value)
+    text = "".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items() if value
+    )
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with os.fdopen(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
         file.write(text)
     fresh.replace(path)
 

@@ -1,4 +1,5 @@
 """Here we name what can go wrong between a program and the server."""
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,9 @@ class Refused(ClientError):
         self.code = str(problem.get("code", ""))
         self.title = str(problem.get("title", "")) or f"The server answered {status}"
         self.detail = str(problem.get("detail", "")) or self.title
-        self.problems = tuple(_problem(entry) for entry in problem.get("errors") or () if isinstance(entry, Mapping))
+        self.problems = tuple(
+            _problem(entry) for entry in problem.get("errors") or () if isinstance(entry, Mapping)
+        )
         self.retry_after = retry_after
         super().__init__(self.detail)
 

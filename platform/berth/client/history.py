@@ -1,4 +1,5 @@
 """Here we read what happened: events, and who gave way to whom."""
+
 from collections.abc import Iterator
 
 from berth.client.answers import Event, Eviction

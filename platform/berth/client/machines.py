@@ -1,4 +1,5 @@
 """Here we look at node pools and their nodes."""
+
 from collections.abc import Iterator
 
 from berth.client.answers import Node, NodePool

@@ -1,4 +1,5 @@
 """Here we sign in, say who we are, and keep tokens."""
+
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -16,7 +17,11 @@ class Tokens:
 
     def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
         """`token` of the answer is the secret; it is said this once."""
-        body = {"name": name, "scopes": list(scopes), "expires_at": expires_at.isoformat() if expires_at else None}
+        body = {
+            "name": name,
+            "scopes": list(scopes),
+            "expires_at": expires_at.isoformat() if expires_at else None,
+        }
         return Token.model_validate(self._transport.post("tokens", body))
 
     def revoke(self, token_id: int | str) -> None:

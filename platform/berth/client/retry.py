@@ -1,4 +1,5 @@
 """Here we decide whether a request is sent again, and after how long."""
+
 from dataclasses import dataclass
 from enum import Enum
 

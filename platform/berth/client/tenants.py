@@ -1,4 +1,5 @@
-"""Here we look at departments, projects and their quotas, and change quotas without losing anybody's change."""
+"""Here we look at departments, projects and quotas, and change quotas without losing a change."""
+
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -56,7 +57,9 @@ class Quotas:
         return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Quota:
-        return Quota.model_validate(content_of(self._transport.ask("PUT", path, body=values, headers=condition)))
+        return Quota.model_validate(
+            content_of(self._transport.ask("PUT", path, body=values, headers=condition))
+        )
 
 
 def _path(kind: Owner, name: str, pool: str) -> str:

@@ -1,4 +1,5 @@
-"""Here we send one request and take one answer, patiently: what is lost is sent again, but never done twice."""
+"""Here we send a request and take its answer: what is lost is sent again, but never done twice."""
+
 import random
 import time
 import uuid
@@ -52,8 +53,10 @@ class Transport:
     def get(self, path: str, params: Params | None = None) -> Any:
         return content_of(self.ask("GET", path, params=params))
 
-    def post(self, path: str, body: object = None, params: Params | None = None, key: str | None = None) -> Any:
-        """Carries a key under which the server keeps its answer: repeated after a loss, it is not done twice."""
+    def post(
+        self, path: str, body: object = None, params: Params | None = None, key: str | None = None
+    ) -> Any:
+        """Carries a key under which the server keeps its answer, so that it is done once."""
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         answer = self.ask("POST", path, params=params, body=body, headers=headers, repeatable=True)
         return content_of(answer) if answer.content else None
@@ -79,7 +82,9 @@ class Transport:
                 return answer
         raise Unreachable(f"{self.settings.address} did not answer")
 
-    def pages(self, path: str, params: Params | None = None, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    def pages(
+        self, path: str, params: Params | None = None, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Every item of a list, page after page; at most `limit` of them."""
         left, cursor = limit, None
         while left is None or left > 0:
@@ -94,7 +99,9 @@ class Transport:
     @contextmanager
     def stream(self, path: str, params: Params | None = None) -> Iterator[httpx.Response]:
         """An answer that is read while it is still being written; it may pause for as long as it likes."""
-        request = self._http.build_request("GET", path, params=_plain(params), timeout=httpx.Timeout(5.0, read=None))
+        request = self._http.build_request(
+            "GET", path, params=_plain(params), timeout=httpx.Timeout(5.0, read=None)
+        )
         try:
             answer = self._http.send(request, stream=True)
         except httpx.TransportError as error:
@@ -139,7 +146,10 @@ def content_of(answer: httpx.Response) -> Any:
     try:
         return answer.json()
     except ValueError:
-        problem = {"title": "No Berth there", "detail": f"{answer.request.url} answered something else than JSON"}
+        problem = {
+            "title": "No Berth there",
+            "detail": f"{answer.request.url} answered something else than JSON",
+        }
         raise ServerFailed(502, problem) from None
 
 
@@ -150,7 +160,9 @@ def _refused(answer: httpx.Response) -> Refused:
         problem = {}
     asked = answer.headers.get("Retry-After", "")
     return refusal(
-        answer.status_code, problem if isinstance(problem, dict) else {}, float(asked) if asked.isdigit() else None
+        answer.status_code,
+        problem if isinstance(problem, dict) else {},
+        float(asked) if asked.isdigit() else None,
     )
 
 

@@ -1,4 +1,5 @@
 """Here we submit, find, follow and steer workloads."""
+
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ class Workloads:
         return DryRun.model_validate(self._transport.post("workloads", document, {"dry_run": True}))
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
-        """Filters as in REST: project, department, pool, phase, kind, reason, label, submitted_by, search, sort."""
+        """Filters as in REST: project, department, pool, phase, kind, reason, label, search, sort..."""
         for item in self._transport.pages("workloads", filters, limit):
             yield Workload.model_validate(item)
 
@@ -82,7 +83,9 @@ class Workloads:
         return [Pod.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/pods")]
 
     def events(self, workload_id: str) -> Sequence[Event]:
-        return [Event.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/events")]
+        return [
+            Event.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/events")
+        ]
 
     def evictions(self, workload_id: str) -> Sequence[Eviction]:
         items = self._transport.pages(f"workloads/{workload_id}/evictions")
