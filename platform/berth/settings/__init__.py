@@ -1,0 +1,9 @@
+"""Here we gather the settings; every one that differs between places is read from the environment."""
+from berth.settings.apps import *
+from berth.settings.base import *
+from berth.settings.channels import *
+from berth.settings.database import *
+from berth.settings.logging import *
+from berth.settings.rest import *
+from berth.settings.tasks import *
+from berth.settings.web import *

@@ -1,0 +1,21 @@
+"""Here we set what every part needs: where state lives, the secret, the hosts, the clock's zone."""
+import environ
+
+from berth.home import home
+from berth.settings.secret import secret_key
+
+env = environ.Env()
+
+BERTH_HOME = home()
+DEBUG = env.bool("BERTH_DEBUG", default=False)
+SECRET_KEY = env.str("BERTH_SECRET_KEY", default="") or secret_key(BERTH_HOME)
+
+ALLOWED_HOSTS = env.list("BERTH_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("BERTH_TRUSTED_ORIGINS", default=[])
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

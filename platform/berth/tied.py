@@ -1,0 +1,42 @@
+"""Here we tie a program's life to the process that started it, however that one ends.
+
+Run as a script, between the two: it asks the kernel for a signal at the parent's death, then becomes the
+program.
+"""
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def tied(
+    command: list[str], *, by: int = signal.SIGTERM, account: tuple[int, int] | None = None
+) -> list[str]:
+    """The command line that runs `command` tied to this process, as (user, group) `account`."""
+    uid, gid = account or (-1, -1)
+    return [sys.executable, "-I", __file__, str(os.getpid()), str(int(by)), str(uid), str(gid), *command]
+
+
+def end_with_parent(parent: int, by: int) -> None:
+    """Must run after any change of user, which clears the kernel's note."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:
+        sys.exit(0)  # the parent was gone before the kernel knew
+
+
+def main() -> None:
+    parent, by, uid, gid = (int(value) for value in sys.argv[1:5])
+    if uid >= 0:
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
+    end_with_parent(parent, by)
+    os.execvp(sys.argv[5], sys.argv[5:])  # noqa: S606
+
+
+if __name__ == "__main__":
+    main()

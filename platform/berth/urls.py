@@ -1,0 +1,7 @@
+"""Here we say where everything that answers a request lives."""
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, path
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("admin/", admin.site.urls),
+]

@@ -1,0 +1,50 @@
+"""Here we give the tests a PostgreSQL of their own, and hold them to the promises they are marked with."""
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import environ
+import pytest
+from django.conf import settings
+
+from berth.db.embedded import Embedded, serving
+
+IN_A_HURRY = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a server for this session: DATABASE_URL, or one that is made and ends here."""
+    if given := os.environ.get("DATABASE_URL"):
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="berth-tests-") as place:
+        cluster = Embedded(Path(place) / "postgres", IN_A_HURRY)
+        with serving(cluster, log=Path(place) / "postgres.log"):
+            yield cluster.url()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_parallel_suffix: None) -> None:
+    from django.db import connections
+
+    connections["default"].settings_dict.update(environ.Env.db_url_config(postgres))
+
+
+@pytest.fixture
+def database_url(transactional_db: None, postgres: str) -> str:
+    """For other processes: the very database that this test uses."""
+    from django.db import connection
+
+    return postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
