@@ -57,10 +57,10 @@ def workload(
     number = sum(ord(letter) * place for place, letter in enumerate(f"{project}/{name}/{phase}", 1))
     return {
         "id": f"00000000-0000-4000-8000-{number:012d}", "name": name, "project": project,
-        "reason": "", "department": "research", "kind": "training", "priority": 50, "preemptible": True, "pools": ["local"], "phase": phase,
-        "message": "", "since": "2026-01-01T00:00:00Z", "submitted_at": "2026-01-01T00:00:00Z",
-        "submitted_by": "alice", "started_at": None, "ended_at": None, "run": 1, "preemptions": 0,
-        "restarts": 0,
-        "exit_code": None, "pool": "local", "gpus": {"asked": 4, "now": 4}, "labels": {}, "position": None,
-        "expected_start": None, "pods": {"running": 4, "wanted": 4}, **fields,
+        "department": "research", "kind": "training", "priority": 50, "preemptible": True, "pools": ["local"],
+        "phase": phase, "reason": "", "message": "", "since": "2026-01-01T00:00:00Z",
+        "submitted_at": "2026-01-01T00:00:00Z", "submitted_by": "alice", "started_at": None,
+        "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0, "exit_code": None, "pool": "local",
+        "gpus": {"asked": 4, "now": 4}, "labels": {}, "position": None, "expected_start": None,
+        "pods": {"running": 4, "wanted": 4}, **fields,
     }  # fmt: skip

@@ -107,9 +107,9 @@ def test_changes_end_with_the_workload() -> None:
 
 def test_a_quota_edit_keeps_the_values_it_does_not_name() -> None:
     quota = {
-        "owner": {"kind": "project", "name": "vision"}, "pool": "local", "gpu": 4, "cpu": None,
-        "memory_mib": None, "limit": {"gpu": 6, "cpu": None, "memory_mib": None}, "weight": 2, "over_quota": True, "rank": None,
-        "version": 3, "standing": None,
+        "owner": {"kind": "project", "name": "vision"}, "pool": "local",
+        "gpu": 4, "cpu": None, "memory_mib": None, "limit": {"gpu": 6, "cpu": None, "memory_mib": None},
+        "weight": 2, "over_quota": True, "rank": None, "version": 3, "standing": None,
     }  # fmt: skip
     desk = Desk(httpx.Response(200, json=quota, headers={"ETag": '"3"'}), httpx.Response(200, json=quota))
     desk.client().quotas.edit("project", "vision", "local", {"gpu": 5, "limit": {"cpu": 9}})
