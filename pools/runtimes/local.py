@@ -1,0 +1,242 @@
+"""Here we run pods on this machine: processes with a keeper each, and directories that tell their story."""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from pools.runtimes import local_log
+from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.pod_dir import PodDir, moment, report_of_end
+from pools.runtimes.pod_env import pod_env
+from pools.runtimes.rendezvous import Rendezvous
+from pools.runtimes.shim.processes import boot_id
+from pools.runtimes.shim.records import sync_directory
+
+LOG_LIMIT = 256 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_CODE = """import sys
+sys.path.append(sys.argv[1])
+from pools.runtimes.shim.main import main
+main(sys.argv[2], sys.argv[3])"""
+_SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+_SOURCE = str(Path(__file__).resolve().parents[2])
+
+
+class LocalRuntime:
+    """All it knows lies under `root`, so any number of processes may hold one, now or after a crash.
+
+    Pods are tied to `anchor` (`pid:start`): when that process ends they are stopped. Without one they
+    outlive everything but the machine. Pods run as the same user as Berth does.
+    """
+
+    def __init__(self, root: Path, anchor: str | None = None, log_limit: int = LOG_LIMIT) -> None:
+        self.root = root.resolve()
+        self.anchor = os.environ.get("BERTH_ANCHOR", "") if anchor is None else anchor
+        self.log_limit = log_limit
+        self._pods, self._logs = self.root / "pods", self.root / "logs"
+        self._workspaces, self._wakes = self.root / "workspaces", self.root / "wakes"
+        for directory in (self._pods, self._logs, self._workspaces, self._wakes):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._shims: dict[str, subprocess.Popen[bytes]] = {}
+        self._rendezvous = Rendezvous()
+        self._socket: socket.socket | None = None
+
+    # --- starting and stopping
+
+    def start(self, order: PodOrder) -> None:
+        pod = self._dir(order.pod_id)
+        if self._kept_log(order.pod_id).exists():
+            return
+        try:
+            pod.make()
+            if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.kept():
+                return
+            if not pod.has("order"):
+                if not self._write_order(pod, order):
+                    return
+            elif self._of_another_boot(pod):
+                return
+            self._spawn_shim(order.pod_id, pod)
+        except OSError as error:
+            raise RuntimeFailure(f"the pod {order.name} could not be started: {error}") from error
+
+    def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
+        workspace = self._workspaces / _checked(order.workspace)
+        workspace.mkdir(exist_ok=True, mode=0o700)
+        env = pod_env(order, workspace, pod.work)
+        fault = _fault(order, env)
+        if fault:
+            pod.finish(PodCause.START_FAILED, fault)
+            return False
+        working_dir = Path(order.working_dir) if order.working_dir else pod.work
+        extra = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
+        pod.write_order(order, env, pod.work / working_dir, extra)
+        return True
+
+    def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
+        self._collect()
+        with open(pod.path / "shim.err", "ab") as errors:
+            self._shims[pod_id] = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(pod), self.anchor],
+                stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                cwd="/", env=_SHIM_ENV, start_new_session=True,
+            )
+
+    def stop(self, pod_id: str, grace_seconds: int) -> None:
+        pod = self._dir(pod_id)
+        if pod.has("exit") or self._kept_log(pod_id).exists():
+            return
+        try:
+            pod.make()
+            pod.write_stop(max(grace_seconds, 0))
+            pod.tell_keeper()
+        except OSError as error:
+            raise RuntimeFailure(f"the pod {pod_id} could not be stopped: {error}") from error
+        if not pod.has("status") and not pod.kept():
+            pod.finish(PodCause.STOPPED, "stopped before it was started")
+
+    # --- looking
+
+    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+        self._collect()
+        return {pod_id: self._look(pod_id, self._dir(pod_id)) for pod_id in pod_ids}
+
+    def _look(self, pod_id: str, pod: PodDir) -> PodReport:
+        report = self._ended(pod) or self._kept(pod)
+        if report is not None:
+            return report
+        # Nobody keeps it. That was true after the look for an end: look again, it may have come between.
+        if not pod.has("exit"):
+            if pod.has("status") or self._of_another_boot(pod):
+                pod.finish(PodCause.LOST, "its keeper was killed, so nobody saw how it ended")
+            elif pod.has("stop"):
+                pod.finish(PodCause.STOPPED, "stopped before it was started")
+            elif pod_id in self._shims:
+                return self._unborn(pod_id, pod)
+        # An order that nobody keeps is unknown: `start` takes it up again.
+        return self._ended(pod) or self._kept(pod) or PodReport(PodState.UNKNOWN)
+
+    def _ended(self, pod: PodDir) -> PodReport | None:
+        end = pod.read("exit")
+        return None if end is None else report_of_end(end)
+
+    def _kept(self, pod: PodDir) -> PodReport | None:
+        if not pod.kept():
+            return None
+        status = pod.read("status")
+        if status is None or status["state"] == "starting":
+            return PodReport(PodState.STARTING)
+        return PodReport(PodState.RUNNING, started_at=moment(status["started_at"]))
+
+    def _unborn(self, pod_id: str, pod: PodDir) -> PodReport:
+        """Our own shim has not taken the lock: it is on its way, or it broke."""
+        code = self._shims[pod_id].poll()
+        if code is None:
+            return PodReport(PodState.STARTING)
+        if code != 0:
+            errors = (pod.path / "shim.err").read_text(errors="replace")[-1000:]
+            pod.finish(PodCause.START_FAILED, f"its keeper ended with {code}: {errors}")
+        return self._ended(pod) or PodReport(PodState.UNKNOWN)
+
+    def _of_another_boot(self, pod: PodDir) -> bool:
+        order = pod.read("order")
+        return order is not None and order["boot"] != boot_id()
+
+    def _collect(self) -> None:
+        """Bury our shims that ended. One that never kept its pod stays, for `look` to say why."""
+        for pod_id, shim in list(self._shims.items()):
+            if shim.poll() is not None and (shim.returncode == 0 or self._dir(pod_id).has("exit")):
+                del self._shims[pod_id]
+
+    # --- what is kept
+
+    def known(self) -> tuple[str, ...]:
+        return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
+
+    def forget(self, pod_id: str) -> None:
+        pod = self._dir(pod_id)
+        if not pod.has("exit"):
+            return
+        kept = self._kept_log(pod_id)
+        if pod.log.exists():
+            gap = pod.path / "log.gap"
+            if gap.exists():
+                gap.rename(f"{kept}.gap")
+            pod.log.rename(kept)
+        else:
+            kept.touch(mode=0o600)
+        sync_directory(str(self._logs))
+        pod.remove()
+
+    def drop_log(self, pod_id: str) -> None:
+        if not self._dir(pod_id).exists:
+            kept = self._kept_log(pod_id)
+            Path(f"{kept}.gap").unlink(missing_ok=True)
+            kept.unlink(missing_ok=True)
+
+    def drop_workspace(self, workspace: str) -> None:
+        shutil.rmtree(self._workspaces / _checked(workspace), ignore_errors=True)
+
+    def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
+        ended, path = self._log(pod_id)
+        return local_log.read_log(path, offset, limit, ended)
+
+    def tail_log(self, pod_id: str, lines: int) -> LogChunk:
+        ended, path = self._log(pod_id)
+        return local_log.tail_log(path, lines, ended)
+
+    def _log(self, pod_id: str) -> tuple[bool, Path]:
+        pod = self._dir(pod_id)
+        ended = pod.has("exit")
+        return (ended, pod.log) if pod.exists else (True, self._kept_log(pod_id))
+
+    # --- meeting and waking
+
+    def rendezvous(self) -> tuple[str, int]:
+        return self._rendezvous.find()
+
+    def wake_fds(self) -> tuple[int, ...]:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            directory = os.open(self._wakes, os.O_RDONLY | os.O_DIRECTORY)
+            try:  # by descriptor: a socket's path may have 107 bytes
+                self._socket.bind(f"/proc/self/fd/{directory}/{os.getpid()}.{id(self)}")
+            finally:
+                os.close(directory)
+        return (self._socket.fileno(),)
+
+    def drain_wakes(self) -> None:
+        if self._socket is not None:
+            try:
+                while self._socket.recv(16):
+                    pass
+            except BlockingIOError:
+                pass
+
+    def _dir(self, pod_id: str) -> PodDir:
+        return PodDir(self._pods / _checked(pod_id))
+
+    def _kept_log(self, pod_id: str) -> Path:
+        return self._logs / _checked(pod_id)
+
+
+def _checked(name: str) -> str:
+    """A name that cannot lead out of its directory."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"not a name for a pod or workspace: {name!r}")
+    return name
+
+
+def _fault(order: PodOrder, env: dict[str, str]) -> str:
+    if not order.command or not order.command[0]:
+        return "the command is empty"
+    texts = [*order.command, *env, *env.values(), order.working_dir or "", order.name]
+    if any("\0" in text for text in texts):
+        return "the command, its environment and its directory may hold no NUL"
+    if any("=" in name or not name for name in env):
+        return "the name of a variable may not be empty nor hold '='"
+    return ""

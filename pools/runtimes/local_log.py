@@ -1,0 +1,68 @@
+"""Here we read a pod's log while it is being written: by byte, whatever the bytes are."""
+import os
+from pathlib import Path
+
+from pools.runtimes.base import LogChunk
+from pools.runtimes.shim.podlog import read_gap
+
+_BLOCK = 65536
+
+
+def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
+    """`ended` must have been learned before the call, or the last bytes may be taken for the end too soon."""
+    offset, limit = max(offset, 0), max(limit, 0)
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return LogChunk(b"", 0, 0, 0, ended)
+    try:
+        while True:
+            gap = read_gap(str(path))
+            begin, count = _around(gap, offset, limit)
+            data = os.pread(fd, count, begin)
+            size = os.fstat(fd).st_size
+            if read_gap(str(path)) == gap:  # else a hole came under what was read
+                break
+    finally:
+        os.close(fd)
+    begin = min(begin, size)
+    end = begin + len(data)
+    return LogChunk(data, begin, end, size, ended and end >= size)
+
+
+def _around(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
+    start, end = gap
+    if start <= offset < end:
+        return end, limit
+    if offset < start:
+        return offset, min(limit, start - offset)
+    return offset, limit
+
+
+def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
+    """From the beginning of the last `lines` lines on; back to the hole, if there is one in the way."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return LogChunk(b"", 0, 0, 0, ended)
+    oldest = read_gap(str(path))[1]
+    begin, data = size, b""
+    while begin > oldest and data.count(b"\n") <= lines:
+        step = min(_BLOCK, begin - oldest)
+        chunk = read_log(path, begin - step, step, ended)
+        if chunk.offset != begin - step:
+            break
+        begin, data = begin - step, chunk.data + data
+    cut = _start_of_last(data, lines)
+    return LogChunk(data[cut:], begin + cut, size, size, ended)
+
+
+def _start_of_last(data: bytes, lines: int) -> int:
+    if lines <= 0:
+        return len(data)
+    position = len(data) - 1 if data.endswith(b"\n") else len(data)
+    for _ in range(lines):
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
+            return 0
+    return position + 1

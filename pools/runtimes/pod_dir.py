@@ -1,0 +1,156 @@
+"""Here we keep what is known of one local pod: a directory with its order, its keeper's lock and its end."""
+import fcntl
+import os
+import shutil
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.shim.processes import boot_id, process_ids, send
+from pools.runtimes.shim.records import Record, read_record, sync_directory, write_record
+
+_FLOCK = "hhqqi4x"  # short type, short whence, off_t start, off_t len, pid_t
+
+
+class PodDir:
+    """`order`, `stop` and `exit` are durable; `status` lives as long as the boot that wrote it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        return self.path.is_dir()
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    def make(self) -> None:
+        if not self.exists:
+            self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
+            sync_directory(str(self.path.parent))
+
+    def has(self, record: str) -> bool:
+        return (self.path / record).exists()
+
+    def read(self, record: str) -> dict[str, str] | None:
+        return read_record(str(self.path / record))
+
+    def write(self, record: str, fields: Record) -> None:
+        write_record(str(self.path / record), fields)
+
+    def write_order(self, order: PodOrder, env: dict[str, str], working_dir: Path, extra: Record) -> None:
+        fields: Record = [
+            ("boot", boot_id()), ("ordered_at", repr(time.time())), ("name", order.name),
+            ("instance", order.instance_id), ("grace", str(order.grace_seconds)),
+            ("working_dir", str(working_dir)), *extra,
+        ]
+        fields += [("arg", argument) for argument in order.command]
+        fields += [("env", f"{name}={value}") for name, value in sorted(env.items())]
+        self.write("order", fields)
+
+    def write_stop(self, grace_seconds: int) -> None:
+        """The shortest grace that anybody asked for is the one that holds."""
+        before = self.read("stop")
+        if before is None or int(before["grace"]) > grace_seconds:
+            self.write("stop", [("grace", str(grace_seconds)), ("at", repr(time.time()))])
+
+    def tell_keeper(self) -> None:
+        """Have the shim look at the stop record, if there is one to hear it."""
+        try:
+            fd = os.open(self.path / "control", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # no pipe yet, or nobody at its other end
+            return
+        try:
+            os.write(fd, b"!")
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(fd)
+
+    def kept(self) -> bool:
+        """Whether a shim lives beside this pod. Asks without taking the lock, so no shim is turned away."""
+        try:
+            fd = os.open(self.path / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, question))
+        finally:
+            os.close(fd)
+        return bool(answer[0] != fcntl.F_UNLCK)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the keeper's lock, so that no shim starts meanwhile; False: a shim has it."""
+        fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+        except BlockingIOError:
+            yield False
+        finally:
+            os.close(fd)
+
+    def finish(self, cause: PodCause, message: str) -> None:
+        """Write the end that no shim will write; whatever the pod left running is ended first."""
+        with self.alone() as held:
+            if not held or self.has("exit"):
+                return
+            self._kill_leftovers()
+            fields: Record = [("cause", cause), ("ended_at", repr(time.time())), ("message", message)]
+            status = self.read("status")
+            if status is not None:
+                fields.append(("started_at", status["started_at"]))
+            self.write("exit", fields)
+
+    def _kill_leftovers(self) -> None:
+        """Processes that carry this pod's mark in their environment; the command itself died with the shim."""
+        mark = f"BERTH_POD_DIR={self.work}".encode()
+        for pid in process_ids():
+            try:
+                environment = Path(f"/proc/{pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if mark in environment.split(b"\0"):
+                send(pid, signal.SIGKILL)
+
+    def remove(self) -> None:
+        """First out of the way as one step, then file by file."""
+        away = self.path.with_name(f".{self.path.name}.{os.getpid()}.gone")
+        try:
+            self.path.rename(away)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(away, ignore_errors=True)
+
+
+def report_of_end(end: dict[str, str]) -> PodReport:
+    code, number = end.get("exit_code"), end.get("signal")
+    return PodReport(
+        state=PodState.EXITED,
+        exit_code=None if code is None else int(code),
+        signal=None if number is None else int(number),
+        started_at=moment(end.get("started_at")),
+        ended_at=moment(end.get("ended_at")),
+        cause=PodCause(end["cause"]),
+        message=end["message"],
+    )
+
+
+def moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromtimestamp(float(text), UTC)

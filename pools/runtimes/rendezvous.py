@@ -1,0 +1,41 @@
+"""Here we find a port for the ranks of one gang to meet at, on this machine."""
+import random
+import socket
+import time
+from collections.abc import Iterator
+
+HOST = "127.0.0.1"
+# Below the ports that the kernel hands out by itself, so that no passing connection takes one meanwhile.
+FIRST, LAST = 20000, 32000
+_HELD_SECONDS = 120.0
+
+
+class Rendezvous:
+    """Nobody holds the port between our look and rank 0's: so none is named twice within a while."""
+
+    def __init__(self) -> None:
+        self._named: dict[int, float] = {}
+
+    def find(self) -> tuple[str, int]:
+        now = time.monotonic()
+        self._named = {port: at for port, at in self._named.items() if now - at < _HELD_SECONDS}
+        for port in _ports():
+            if port not in self._named and _is_free(port):
+                self._named[port] = now
+                return HOST, port
+        raise OSError(f"no port between {FIRST} and {LAST} is free")
+
+
+def _ports() -> Iterator[int]:
+    first = random.randrange(FIRST, LAST)
+    yield from range(first, LAST)
+    yield from range(FIRST, first)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

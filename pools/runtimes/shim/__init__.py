@@ -1,0 +1,5 @@
+"""Here we keep one pod running: a small process of its own beside each, with nothing of Berth or Django.
+
+It stands between an order and a running command, and one lives beside every pod: so it imports little,
+and of the standard library only.
+"""

@@ -1,0 +1,113 @@
+"""Here we watch over one pod, from the order on disk to the record of its end."""
+import _signal as signal
+import fcntl
+import os
+import select
+import time
+
+from pools.runtimes.shim.pod import Pod
+from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
+from pools.runtimes.shim.processes import open_anchor
+from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
+from pools.runtimes.shim.wakes import poke
+
+
+def main(directory: str, anchor: str) -> None:
+    """Keep the pod of this directory, if nobody does. `anchor` is `pid:start` of what it is tied to."""
+    lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    order = read_fields(f"{directory}/order") or []
+    keep(directory, order, anchor)
+    poke(dict(order)["wake_dir"])
+
+
+def keep(directory: str, order: Record, anchor: str) -> None:
+    if os.path.exists(f"{directory}/exit"):
+        return
+    if os.path.exists(f"{directory}/status"):
+        return  # kept before by one that was killed: the reader tells that end
+    if os.path.exists(f"{directory}/stop"):
+        return write_exit(directory, "stopped", message="stopped before it was started")
+    anchor_fd = open_anchor(anchor) if anchor else None
+    if anchor and anchor_fd is None:
+        return write_exit(directory, "host_stopped", message="its host stopped before it was started")
+    control, signals = _open_control(directory), _catch_signals()
+    pod = Pod(directory, order)
+    failure = pod.start()
+    if failure:
+        pod.kill()
+        return write_exit(directory, "start_failed", message=failure)
+    poke(pod.order["wake_dir"])
+    watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
+    write_exit(directory, pod.cause, pod)
+
+
+def watch(pod: Pod, control: int, signals: int, anchor: int | None, log: PodLog) -> None:
+    """Until nothing of the pod is left."""
+    grace = float(pod.order["grace"])
+    poller = select.poll()
+    for fd in (control, signals, anchor):
+        if fd is not None:
+            poller.register(fd, select.POLLIN)
+    next_trim = time.monotonic() + CHECK_SECONDS
+    _obey(pod)
+    pod.reap()
+    while not pod.over:
+        wait = max(next_trim - time.monotonic(), 0.0)
+        if pod.deadline is not None:
+            wait = min(wait, pod.deadline - time.monotonic())
+        ready = dict(poller.poll(max(wait, 0.0) * 1000))
+        if signals in ready and signal.SIGTERM in os.read(signals, 4096):
+            pod.stop("host_stopped", grace)
+        if control in ready:
+            os.read(control, 4096)
+            _obey(pod)
+        if anchor is not None and anchor in ready:
+            poller.unregister(anchor)
+            pod.stop("host_stopped", grace)
+        if time.monotonic() >= next_trim:
+            log.trim()
+            next_trim = time.monotonic() + CHECK_SECONDS
+        pod.reap()
+    pod.kill()
+    log.trim()
+
+
+def _obey(pod: Pod) -> None:
+    stop = read_record(f"{pod.directory}/stop")
+    if stop is not None and pod.wait_status is None:
+        pod.stop("stopped", float(stop["grace"]))
+
+
+def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str = "") -> None:
+    record = [("cause", cause), ("ended_at", repr(time.time())), ("message", message.replace("\0", "?"))]
+    if pod is not None and pod.wait_status is not None:
+        code = os.waitstatus_to_exitcode(pod.wait_status)
+        record.append(("exit_code", str(code)) if code >= 0 else ("signal", str(-code)))
+        record.append(("started_at", repr(pod.started_at)))
+    while True:
+        try:
+            return write_record(f"{directory}/exit", record)
+        except OSError:  # a full disk, say: an exit code is worth waiting for
+            time.sleep(1.0)
+
+
+def _open_control(directory: str) -> int:
+    """The pipe that tells us to look at the stop record; open in both directions, so it never ends."""
+    path = f"{directory}/control"
+    if not os.path.exists(path):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+
+def _catch_signals() -> int:
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    return readable

@@ -1,0 +1,122 @@
+"""Here we start a pod's command once and end it with everything that descends from it."""
+import _signal as signal  # `signal` wraps these in enums, which costs as much as starting Python does
+import os
+import time
+
+from pools.runtimes.shim.processes import descendants, group_of, send, start_time
+from pools.runtimes.shim.records import Record, write_record
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class Pod:
+    """The command and all below it. Whoever is orphaned among them comes to this process."""
+
+    def __init__(self, directory: str, order: Record) -> None:
+        self.directory = directory
+        self.order = dict(order)
+        self.command = [value for key, value in order if key == "arg"]
+        self.env = dict(value.split("=", 1) for key, value in order if key == "env")
+        self.pid = 0
+        self.started_at = 0.0
+        self.wait_status: int | None = None
+        self.childless = False
+        self.deadline: float | None = None
+        self.cause = ""
+
+    def start(self) -> str:
+        """Start the command, once its id is written down. The answer is what went wrong, or empty."""
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        go_read, go_write = os.pipe()
+        failed_read, failed_write = os.pipe()
+        shim = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(go_write)
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            self._become_command(shim, go_read, failed_write)
+        os.close(go_read)
+        os.close(failed_write)
+        self.started_at = time.time()
+        self._write_status("starting")
+        os.write(go_write, b"g")
+        os.close(go_write)
+        with open(failed_read, "rb") as file:
+            failure = file.read().decode("utf-8", "replace")
+        if not failure:
+            self._write_status("running")
+        return failure
+
+    def _become_command(self, shim: int, go: int, failed: int) -> None:
+        what = "the log"
+        try:
+            os.setsid()
+            if os.getppid() != shim or os.read(go, 1) != b"g":
+                os._exit(127)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            what = self.order["working_dir"]
+            os.chdir(what)
+            what = self.command[0]
+            os.execvpe(what, self.command, self.env)
+        except BaseException as error:  # whatever it is, this half of the fork must not run on
+            reason = error.strerror if isinstance(error, OSError) else error
+            os.write(failed, f"{what}: {reason}".encode("utf-8", "replace")[:1000])
+        os._exit(127)
+
+    def _write_status(self, state: str) -> None:
+        record = [("state", state), ("pid", str(self.pid)), ("start", start_time(self.pid)),
+                  ("started_at", repr(self.started_at))]
+        write_record(f"{self.directory}/status", record, durable=False)
+
+    def reap(self) -> None:
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.pid:
+                    self.wait_status = status
+        except ChildProcessError:
+            self.childless = True
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left, or only what the command left behind, or the grace is up."""
+        if self.deadline is None:
+            return self.wait_status is not None
+        return self.childless or time.monotonic() >= self.deadline
+
+    def stop(self, cause: str, grace: float) -> None:
+        """Ask everything below to end; asked again, the earlier deadline holds."""
+        deadline = time.monotonic() + max(grace, 0.0)
+        if self.deadline is not None:
+            self.deadline = min(self.deadline, deadline)
+            return
+        self.deadline, self.cause = deadline, cause
+        strays = [pid for pid in descendants(os.getpid()) if group_of(pid) not in (self.pid, None)]
+        try:
+            os.killpg(self.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        for pid in strays:
+            send(pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End everything below, also what is born meanwhile. Waits for those that cannot die yet: until
+        they do, their devices are not free."""
+        pause = 0.001
+        self.reap()
+        while not self.childless:
+            for pid in descendants(os.getpid()):
+                send(pid, signal.SIGKILL)
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+            self.reap()

@@ -1,0 +1,49 @@
+"""Here we keep a pod's log within its limit.
+
+The command writes to the file itself, nothing stands between. Past the limit a hole is made in the middle:
+the first quarter and the last half of the limit stay, offsets go on counting what the pod wrote, the disk
+gets the rest back. Between two checks a fast writer may be over it.
+"""
+import os
+
+from pools.runtimes.shim.records import read_record, write_record
+
+CHECK_SECONDS = 2.0
+_KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
+
+
+def read_gap(path: str) -> tuple[int, int]:
+    """Where the hole of this log begins and ends; (0, 0) is none."""
+    record = read_record(f"{path}.gap")
+    return (int(record["start"]), int(record["end"])) if record else (0, 0)
+
+
+class PodLog:
+    def __init__(self, path: str, limit: int) -> None:
+        self.path, self.limit, self.head = path, limit, limit // 4
+        self.gap_end = self.head
+
+    def trim(self) -> None:
+        try:
+            size = os.stat(self.path).st_size
+        except FileNotFoundError:
+            return
+        if self.limit <= 0 or size - (self.gap_end - self.head) <= self.limit:
+            return
+        self.gap_end = size - self.limit // 2
+        # Readers are told of the hole before it is there.
+        record = [("start", str(self.head)), ("end", str(self.gap_end))]
+        write_record(f"{self.path}.gap", record, durable=False)
+        self._punch()
+
+    def _punch(self) -> None:
+        """Where the file system knows no holes the log just grows; there is nothing better to do."""
+        import ctypes
+
+        fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        fd = os.open(self.path, os.O_WRONLY)
+        try:
+            fallocate(fd, _KEEP_SIZE_AND_PUNCH_HOLE, self.head, self.gap_end - self.head)
+        finally:
+            os.close(fd)

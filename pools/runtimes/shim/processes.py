@@ -1,0 +1,66 @@
+"""Here we tell processes apart and end them; an id alone names nothing, it comes back."""
+import os
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """/proc/PID/stat from the third field (state) on; the second may hold spaces and brackets."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def start_time(pid: int) -> str:
+    """When a process started, in clock ticks since boot: with its id, its identity. Empty: no such one."""
+    fields = stat_fields(pid)
+    return fields[19] if fields else ""
+
+
+def process_ids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root` now, parents first."""
+    children: dict[int, list[int]] = {}
+    for pid in process_ids():
+        fields = stat_fields(pid)
+        if fields is not None:
+            children.setdefault(int(fields[1]), []).append(pid)
+    found, seen = [], [root]
+    while seen:
+        below = children.get(seen.pop(), [])
+        found += below
+        seen += below
+    return found
+
+
+def group_of(pid: int) -> int | None:
+    fields = stat_fields(pid)
+    return int(fields[2]) if fields else None
+
+
+def send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def open_anchor(text: str) -> int | None:
+    """A descriptor that becomes readable when `pid:start` ends, or None when it has ended already."""
+    pid, _, start = text.partition(":")
+    try:
+        fd = os.pidfd_open(int(pid))
+    except ProcessLookupError:
+        return None
+    if start_time(int(pid)) != start:
+        os.close(fd)
+        return None
+    return fd

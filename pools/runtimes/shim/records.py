@@ -1,0 +1,53 @@
+"""Here we write small facts to disk so that a crash leaves all of one or nothing of it.
+
+A record is `key=value` joined by NUL, which no argument, path or variable can hold. (JSON would cost the
+shim as much time to import as Python takes to start.)
+"""
+import os
+from collections.abc import Iterable
+
+Record = list[tuple[str, str]]
+
+
+def encode(record: Iterable[tuple[str, str]]) -> bytes:
+    return b"\0".join(f"{key}={value}".encode("utf-8", "surrogateescape") for key, value in record)
+
+
+def decode(data: bytes) -> Record:
+    fields = data.decode("utf-8", "surrogateescape").split("\0") if data else []
+    return [(key, value) for key, _, value in (field.partition("=") for field in fields)]
+
+
+def read_fields(path: str) -> Record | None:
+    try:
+        with open(path, "rb") as file:
+            return decode(file.read())
+    except FileNotFoundError:
+        return None
+
+
+def read_record(path: str) -> dict[str, str] | None:
+    """The last value of each key, or None when there is no such record."""
+    fields = read_fields(path)
+    return None if fields is None else dict(fields)
+
+
+def write_record(path: str, record: Iterable[tuple[str, str]], durable: bool = True) -> None:
+    """All of it or nothing; where durable, it is on the disk when this returns."""
+    draft = f"{path}.{os.getpid()}.new"
+    with open(draft, "wb") as file:
+        file.write(encode(record))
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    os.rename(draft, path)
+    if durable:
+        sync_directory(os.path.dirname(path))
+
+
+def sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
