@@ -10,6 +10,7 @@ from django.conf import settings
 
 from berth.db.embedded import Embedded, serving
 
+ROOT = Path(__file__).resolve().parents[1]
 IN_A_HURRY = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -48,3 +49,15 @@ def database_url(transactional_db: None, postgres: str) -> str:
     from django.db import connection
 
     return postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+
+
+@pytest.fixture
+def child_env(database_url: str) -> dict[str, str]:
+    """The environment of a process that works on this test's database."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+    return {
+        **os.environ,
+        "DATABASE_URL": database_url,
+        "DJANGO_SETTINGS_MODULE": "berth.settings",
+        "PYTHONPATH": paths,
+    }

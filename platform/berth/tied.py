@@ -30,6 +30,7 @@ def end_with_parent(parent: int, by: int) -> None:
 
 def main() -> None:
     parent, by, uid, gid = (int(value) for value in sys.argv[1:5])
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if uid >= 0:
         os.setgroups([])
         os.setgid(gid)

@@ -97,7 +97,7 @@ class Embedded:
         deadline = time.monotonic() + seconds
         while not self.answers():
             if server.poll() is not None:
-                raise DatabaseTrouble(f"PostgreSQL ended at once (exit code {server.returncode}), see its log.")
+                raise DatabaseTrouble(f"PostgreSQL ended at once with {server.returncode}: see its log.")
             if time.monotonic() > deadline:
                 raise DatabaseTrouble(f"PostgreSQL did not answer within {seconds:.0f} s.")
             time.sleep(0.02)
@@ -137,7 +137,8 @@ def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
-            cluster.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+            cluster.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            start_new_session=True, cwd="/",
         )
     try:
         cluster.wait(server)

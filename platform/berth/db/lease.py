@@ -1,0 +1,90 @@
+"""Here we let one process lead, and keep one that only believes it leads from writing anything.
+
+Times are the database's: two machines need not agree on the hour.
+"""
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from berth.db.models import Lease
+
+TABLE = Lease._meta.db_table
+
+TAKE = f"""
+    INSERT INTO {TABLE} AS lease (name, holder, epoch, renewed_at, expires_at)
+    VALUES (%(name)s, %(holder)s, 1, clock_timestamp(), clock_timestamp() + %(ttl)s * interval '1 second')
+    ON CONFLICT (name) DO UPDATE
+       SET holder = EXCLUDED.holder, epoch = lease.epoch + 1,
+           renewed_at = EXCLUDED.renewed_at, expires_at = EXCLUDED.expires_at
+     WHERE lease.expires_at <= clock_timestamp() OR lease.holder IN ('', EXCLUDED.holder)
+    RETURNING epoch
+"""  # noqa: S608
+RENEW = f"""
+    UPDATE {TABLE}
+       SET renewed_at = clock_timestamp(), expires_at = clock_timestamp() + %(ttl)s * interval '1 second'
+     WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
+"""  # noqa: S608
+RELEASE = f"""
+    UPDATE {TABLE} SET holder = '', expires_at = clock_timestamp()
+     WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
+"""  # noqa: S608
+STILL = f"""
+    SELECT 1 FROM {TABLE}
+     WHERE name = %(name)s AND holder = %(holder)s AND epoch = %(epoch)s
+       FOR SHARE
+"""  # noqa: S608
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a leader shows at each write: its name, and the epoch in which it was given the lead."""
+
+    name: str
+    holder: str
+    epoch: int
+
+
+class LeadershipLost(Exception):
+    """Another process leads now; nothing of this block was written."""
+
+
+def this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def acquire(name: str, holder: str, ttl: float) -> Held | None:
+    """The lead for `ttl` seconds if it is free, has run out, or was ours; None while another has it."""
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, {"name": name, "holder": holder, "ttl": ttl})
+        row = cursor.fetchone()
+    return Held(name, holder, row[0]) if row else None
+
+
+def renew(held: Held, ttl: float) -> bool:
+    """False once another took over. A lease that ran out with nobody there to take it lives on."""
+    return _change(RENEW, held, ttl=ttl)
+
+
+def release(held: Held) -> bool:
+    return _change(RELEASE, held)
+
+
+@contextmanager
+def fenced(held: Held) -> Iterator[None]:
+    """One transaction in which `held` still leads, to its very end: a successor waits for the commit."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(STILL, vars(held))
+            if cursor.fetchone() is None:
+                raise LeadershipLost(f"{held.holder} led {held.name} in epoch {held.epoch}, and no more")
+        yield
+
+
+def _change(statement: str, held: Held, **values: float) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {**vars(held), **values})
+        return cursor.rowcount == 1

@@ -1,0 +1,21 @@
+"""Here we keep who leads: one row per thing that only one process may do at a time."""
+from django.db import models
+
+
+class Lease(models.Model):
+    """Held until `expires_at` by the database's clock; every change of hands raises `epoch`."""
+
+    name = models.CharField(max_length=40, primary_key=True)
+    holder = models.CharField(max_length=200, blank=True)
+    epoch = models.BigIntegerField()
+    renewed_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(epoch__gte=1), name="lease_epoch_from_one"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.holder or 'nobody'} ({self.epoch})"

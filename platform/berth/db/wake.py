@@ -1,0 +1,122 @@
+"""Here we wake a loop in another process, and wait in ours for a wake-up, a file or a time."""
+import selectors
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from django.db import connection, transaction
+from psycopg import sql
+
+REST_BEFORE_RECONNECT = 0.25
+
+
+def wake(name: str, reason: str = "") -> None:
+    """Once the transaction at hand is committed: a statement of its own, for a NOTIFY inside would make
+    commits queue up behind each other. A wake-up lost in a crash costs a tick of waiting, nothing more."""
+    transaction.on_commit(partial(_notify, name, reason), robust=True)
+
+
+def _notify(name: str, reason: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [_channel(name), reason])
+
+
+def _channel(name: str) -> str:
+    return f"berth_{name}"
+
+
+@dataclass(frozen=True)
+class Woken:
+    """Why `wait` came back: the reasons that were given, the files that can be read; neither = time is up."""
+
+    reasons: frozenset[str] = frozenset()
+    ready: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.reasons or self.ready)
+
+
+class Waiter:
+    """Listens on a connection of its own, and finds a new one when the database goes away.
+
+    After such a gap it reports the reason "reconnected", for others may have been missed.
+    """
+
+    def __init__(self, name: str, files: Iterable[int] = ()) -> None:
+        self.name = name
+        self.files = tuple(files)
+        self._connection: psycopg.Connection[Any] | None = None
+        self._was_connected = False
+
+    def __enter__(self) -> Self:
+        self._connected()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._forget()
+
+    def wait(self, seconds: float) -> Woken:
+        deadline = time.monotonic() + seconds
+        while True:
+            missed = self._was_connected and self._connection is None
+            if self._connected() and missed:
+                return Woken(frozenset({"reconnected"}), self._select(0)[1])
+            left = max(0.0, deadline - time.monotonic())
+            reasons = self._heard()
+            heard, ready = self._select(0 if reasons else left)
+            reasons |= self._heard() if heard else frozenset()
+            if reasons or ready or time.monotonic() >= deadline:
+                return Woken(reasons, ready)
+
+    def _connected(self) -> bool:
+        if self._connection is None:
+            try:
+                self._connection = _listen(self.name)
+            except psycopg.OperationalError:
+                return False
+        self._was_connected = True
+        return True
+
+    def _select(self, seconds: float) -> tuple[bool, frozenset[int]]:
+        """Whether the database said something, and which files can be read."""
+        with selectors.DefaultSelector() as selector:
+            for file in self.files:
+                selector.register(file, selectors.EVENT_READ)
+            socket = None
+            if self._connection is None:
+                seconds = min(seconds, REST_BEFORE_RECONNECT)
+            else:
+                socket = self._connection.fileno()
+                selector.register(socket, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select(seconds)}
+        return socket in ready, frozenset(ready - {socket})
+
+    def _heard(self) -> frozenset[str]:
+        if self._connection is None:
+            return frozenset()
+        try:
+            return frozenset(note.payload for note in self._connection.notifies(timeout=0))
+        except psycopg.OperationalError:
+            self._forget()
+            return frozenset()
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _listen(name: str) -> psycopg.Connection[Any]:
+    """Beside Django's connection: that one may be in a transaction, and belongs to its thread."""
+    values = connection.get_connection_params()
+    for key in ("cursor_factory", "context", "pool"):
+        values.pop(key, None)
+    listening = psycopg.connect(**{**values, "autocommit": True, "connect_timeout": 3})
+    listening.execute(sql.SQL("LISTEN {}").format(sql.Identifier(_channel(name))))
+    return listening

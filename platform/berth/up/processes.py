@@ -1,0 +1,55 @@
+"""Here we say which processes there are, and with what command and environment each one runs."""
+import os
+import signal
+import sys
+from pathlib import Path
+from socket import socket
+
+from berth.db.embedded import Embedded
+from berth.home import CHECKOUT, in_checkout
+from berth.tied import tied
+from berth.up.child import Child
+from berth.up.orphans import anchor
+
+
+def environment(home: Path) -> dict[str, str]:
+    values = {**os.environ, "BERTH_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    values.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
+    if in_checkout():
+        ways = [str(CHECKOUT), str(CHECKOUT / "platform"), values.get("PYTHONPATH", "")]
+        values["PYTHONPATH"] = os.pathsep.join(filter(None, ways))
+    return values
+
+
+def database(home: Path, cluster: Embedded) -> Child:
+    def command() -> list[str]:
+        cluster.prepare()
+        return cluster.command()
+
+    log = home / "logs" / "postgres.log"
+    return Child("database", command, dict(os.environ), log, stop_by=signal.SIGINT)
+
+
+def web(home: Path, listening: socket) -> Child:
+    number = listening.fileno()
+    return _python(home, "web", ["berth.up.web", str(number)], passes=(number,))
+
+
+def scheduler(home: Path) -> Child:
+    """Its pods end with this process, not with the scheduler's: they outlive its restarts."""
+    return _python(home, "scheduler", ["django", "run_scheduler"], BERTH_ANCHOR=anchor())
+
+
+def tasks(home: Path) -> Child:
+    return _python(home, "tasks", ["berth.up.tasks"])
+
+
+def _python(home: Path, name: str, module: list[str], passes: tuple[int, ...] = (), **more: str) -> Child:
+    """Killed at the supervisor's death: each of them is made to survive that."""
+    return Child(
+        name,
+        lambda: tied([sys.executable, "-m", *module], by=signal.SIGKILL),
+        {**environment(home), **more},
+        home / "logs" / f"{name}.log",
+        passes,
+    )

@@ -1,0 +1,22 @@
+"""Here we run the task queue so that none of its processes outlives the one that forked it."""
+import os
+import signal
+
+from berth.tied import end_with_parent
+
+
+def main() -> None:
+    forking = [os.getpid()]
+
+    def remember() -> None:
+        forking[0] = os.getpid()
+
+    os.register_at_fork(before=remember, after_in_child=lambda: end_with_parent(forking[0], signal.SIGKILL))
+
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(["berth", "qcluster"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""Here we name what keeps Berth from starting."""
+
+
+class CannotStart(Exception):
+    """The text says what is in the way and what helps; nothing was left running."""

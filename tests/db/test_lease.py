@@ -1,0 +1,123 @@
+"""Here we show that one process leads, and that a former leader can write nothing."""
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+
+from berth.db.lease import Held, LeadershipLost, acquire, fenced, release, renew
+from berth.db.models import Lease
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_first_one_leads_and_the_second_does_not() -> None:
+    assert acquire("scheduler", "a", ttl=60) == Held("scheduler", "a", 1)
+    assert acquire("scheduler", "b", ttl=60) is None
+    assert acquire("other", "b", ttl=60) == Held("other", "b", 1)
+
+
+def test_a_lease_that_ran_out_changes_hands_with_a_higher_epoch() -> None:
+    first = acquire("scheduler", "a", ttl=0)
+    second = acquire("scheduler", "b", ttl=60)
+    assert first == Held("scheduler", "a", 1)
+    assert second == Held("scheduler", "b", 2)
+    assert not renew(first, ttl=60)
+    assert not release(first)
+    assert renew(second, ttl=60)
+
+
+def test_a_leader_that_comes_back_under_its_name_gets_a_new_epoch() -> None:
+    before = acquire("scheduler", "a", ttl=60)
+    after = acquire("scheduler", "a", ttl=60)
+    assert before
+    assert after == Held("scheduler", "a", 2)
+    with pytest.raises(LeadershipLost), fenced(before):
+        pass
+
+
+def test_a_released_lease_is_free_at_once() -> None:
+    held = acquire("scheduler", "a", ttl=60)
+    assert held
+    assert release(held)
+    assert not renew(held, ttl=60)
+    assert acquire("scheduler", "b", ttl=60) == Held("scheduler", "b", 2)
+
+
+def test_a_lease_that_ran_out_with_no_successor_is_renewed() -> None:
+    held = acquire("scheduler", "a", ttl=0)
+    assert held
+    assert renew(held, ttl=60)
+    assert acquire("scheduler", "b", ttl=60) is None
+
+
+def test_a_stale_leader_writes_nothing() -> None:
+    stale = acquire("scheduler", "a", ttl=0)
+    assert stale
+    acquire("scheduler", "b", ttl=60)
+    with pytest.raises(LeadershipLost), fenced(stale):
+        Group.objects.create(name="written by a stale leader")
+    assert not Group.objects.exists()
+
+
+def test_nobody_leads_what_has_no_lease() -> None:
+    with pytest.raises(LeadershipLost), fenced(Held("scheduler", "a", 1)):
+        Group.objects.create(name="never")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_successor_waits_until_the_leaders_transaction_is_over() -> None:
+    held = acquire("scheduler", "a", ttl=0)
+    assert held
+    order: list[str] = []
+
+    def take_over() -> None:
+        acquire("scheduler", "b", ttl=60)
+        order.append("taken over")
+        connection.close()
+
+    with fenced(held):
+        successor = threading.Thread(target=take_over)
+        successor.start()
+        _until_somebody_waits()
+        Group.objects.create(name="still the leader")
+        order.append("written")
+    successor.join()
+    assert order == ["written", "taken over"]
+    assert Group.objects.get().name == "still the leader"
+
+
+RACER = """
+import sys, django
+django.setup()
+from berth.db.lease import acquire
+sys.stdin.readline()
+print(*(n for n in range(200) if acquire(f"lease-{n}", sys.argv[1], ttl=60)))
+"""
+
+
+def test_of_two_processes_each_lease_has_one_winner(database_url: str, child_env: dict[str, str]) -> None:
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=child_env,
+        )
+        for name in ("a", "b")
+    ]
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = Counter(lease for racer in racers for lease in racer.communicate()[0].split())
+    assert won == Counter({str(number): 1 for number in range(200)})
+    assert set(Lease.objects.values_list("epoch", flat=True)) == {1}
+
+
+def _until_somebody_waits() -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with connection.cursor() as cursor:
+        while cursor.execute(waiting).fetchone() == (0,):
+            pass

@@ -1,0 +1,72 @@
+"""Here we show that a loop is woken by a commit, by a file, and by a database that came back."""
+import os
+import threading
+import time
+
+import pytest
+from django.db import connection, transaction
+
+from berth.db.wake import Waiter, Woken, wake
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_commit_wakes_the_waiter_with_its_reason() -> None:
+    with Waiter("scheduler") as waiter:
+        with transaction.atomic():
+            wake("scheduler", "submitted")
+            assert not waiter.wait(0.05)
+        assert waiter.wait(10) == Woken(frozenset({"submitted"}))
+
+
+def test_what_is_rolled_back_wakes_nobody() -> None:
+    with Waiter("scheduler") as waiter:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            wake("scheduler", "submitted")
+            raise ZeroDivisionError
+        assert not waiter.wait(0.05)
+
+
+def test_wake_ups_are_gathered_and_those_for_others_are_not_heard() -> None:
+    with Waiter("scheduler") as waiter:
+        wake("scheduler", "a")
+        wake("somebody else", "b")
+        wake("scheduler", "c")
+        heard: set[str] = set()
+        while woken := waiter.wait(0.2):
+            heard |= woken.reasons
+        assert heard == {"a", "c"}
+
+
+def test_a_wake_up_arrives_within_milliseconds_while_waiting() -> None:
+    with Waiter("scheduler") as waiter:
+        threading.Timer(0.05, lambda: (wake("scheduler", "late"), connection.close())).start()
+        started = time.monotonic()
+        assert waiter.wait(30).reasons == {"late"}
+        assert time.monotonic() - started < 5
+
+
+def test_a_file_that_can_be_read_ends_the_wait() -> None:
+    reading, writing = os.pipe()
+    with Waiter("scheduler", files=[reading]) as waiter:
+        os.write(writing, b"x")
+        assert waiter.wait(10) == Woken(ready=frozenset({reading}))
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_lost_connection_is_made_again_and_reported() -> None:
+    with Waiter("scheduler") as waiter:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE query LIKE 'LISTEN%%' AND datname = current_database()"
+            )
+        assert waiter.wait(10).reasons == {"reconnected"}
+        wake("scheduler", "again")
+        assert waiter.wait(10).reasons == {"again"}
+
+
+def test_time_is_up_when_nothing_happens() -> None:
+    with Waiter("scheduler") as waiter:
+        assert waiter.wait(0) == Woken()
