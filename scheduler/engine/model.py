@@ -3,11 +3,14 @@
 Units: milli-GPU, milli-CPU, MiB, whole seconds (times are seconds since the epoch, UTC). Sizes of
 departments, projects, nodes and workloads are unbounded; names are unique per kind.
 """
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from berth.core.amounts import MILLI, NOTHING, UNLIMITED, Amounts, Bounds
+from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
+
+NO_GPUS = Bounds(0, None, None)
 
 
 class Strategy(StrEnum):
@@ -135,7 +138,7 @@ class Usage:
 class Entitlement:
     """What one queue may expect of one pool. A quota of None is unlimited."""
 
-    quota: Bounds = Bounds(0, None, None)
+    quota: Bounds = NO_GPUS
     limit: Bounds = UNLIMITED
     weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
     over_quota: bool = True

@@ -1,4 +1,5 @@
 """Here we say what the engine answers: frozen values the shell can store, show and carry out."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

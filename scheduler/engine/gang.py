@@ -1,0 +1,206 @@
+"""Here we look at a workload as a gang: what of it stands, what it lacks, how far it may grow."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice, product
+
+from berth.core.amounts import MILLI
+from scheduler.engine.ledger import Account
+from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
+
+MOST_WAYS = 64  # how many choices of "need so many of these" are tried before a gang is refused
+
+ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
+
+
+class Part:
+    """A role on the board: its replicas that stand, by index."""
+
+    __slots__ = ("amounts", "done", "live", "mask", "milli", "on", "request", "role", "soft", "used")
+
+    def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
+        self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
+        self.milli = milli  # of each device, on the smallest device that can hold it
+        request = role.request
+        self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
+        self.live: dict[int, Pod] = {}
+        self.done = 0  # completed replicas: they hold nothing and are not missed
+        self.used: set[int] = set()  # indices not to be given out: completed, stopping or stuck
+        self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
+
+    @property
+    def count(self) -> int:
+        return len(self.live) + self.done
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.live) + self.done >= self.role.min
+
+    def free_indices(self) -> Iterator[int]:
+        return (i for i in range(self.role.max) if i not in self.live and i not in self.used)
+
+    def fulfilment(self) -> float:
+        room = self.role.max - self.role.min
+        return (self.count - self.role.min) / room if room > 0 else 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Section:
+    """An inner group on the board."""
+
+    need: int
+    children: "tuple[Section | Part, ...]"
+    topology: TopologyConstraint | None
+
+    @property
+    def is_whole(self) -> bool:
+        return sum(child.is_whole for child in self.children) >= self.need
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A topology constraint and the pods it binds together, outermost first in a `Want`."""
+
+    constraint: TopologyConstraint
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """So many more replicas of a role, inside these scopes."""
+
+    part: Part
+    count: int
+    scopes: tuple[Scope, ...] = ()
+
+
+Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
+
+
+class Gang:
+    """A workload on the board of one pool."""
+
+    __slots__ = ("account", "choice", "elsewhere", "firm", "name", "parts", "root", "simple", "workload")
+
+    def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
+        self.workload, self.name, self.account = workload, workload.name, account
+        self.choice = choice  # which of the workload's pools this is
+        self.firm = not workload.preemptible
+        self.parts = tuple(parts.values())
+        self.root = _section(workload.tree, parts)
+        self.simple = _is_simple(self.root)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.root.is_whole
+
+    @property
+    def stands(self) -> bool:
+        return any(part.live for part in self.parts)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Nothing of it runs, and some of it has not stopped yet."""
+        return not self.stands and any(
+            pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
+        )
+
+    def part(self, role: str) -> Part:
+        return next(part for part in self.parts if part.role.name == role)
+
+
+def roles_of(group: Group) -> Iterator[Role]:
+    for child in group.children:
+        if isinstance(child, Role):
+            yield child
+        else:
+            yield from roles_of(child)
+
+
+def _section(group: Group, parts: dict[int, Part]) -> Section:
+    children = tuple(
+        parts[id(child)] if isinstance(child, Role) else _section(child, parts) for child in group.children
+    )
+    return Section(group.need, children, group.topology)
+
+
+def _is_simple(section: Section) -> bool:
+    """Every child must run and no constraint binds them: one way, no scopes."""
+    return (
+        section.topology is None
+        and section.need >= len(section.children)
+        and all(
+            child.role.topology is None if isinstance(child, Part) else _is_simple(child)
+            for child in section.children
+        )
+    )
+
+
+def ways(gang: Gang) -> Iterator[Way]:
+    """What could be added to make the gang whole, the most natural choice first."""
+    if gang.simple:
+        found = [Want(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
+        yield tuple(found) or _first_replica(gang)
+        return
+    for way in islice(_ways(gang.root, ()), MOST_WAYS):
+        yield way or _first_replica(gang)
+
+
+def _first_replica(gang: Gang) -> Way:
+    """A gang that needs nobody starts with one replica."""
+    return next(((Want(part, 1),) for part in gang.parts if part.role.max > part.count), ())
+
+
+def _ways(node: "Section | Part", scopes: tuple[Scope, ...]) -> Iterator[Way]:
+    if node.is_whole:
+        yield ()
+        return
+    inner = _inside(node, scopes)
+    if isinstance(node, Part):
+        yield (Want(node, node.role.min - node.count, inner),)
+        return
+    broken = sorted(
+        (child for child in node.children if not child.is_whole), key=lambda child: not alive(child)
+    )
+    lacking = node.need - (len(node.children) - len(broken))
+    for chosen in combinations(broken, lacking):
+        for picks in product(*(tuple(islice(_ways(child, inner), MOST_WAYS)) for child in chosen)):
+            yield tuple(want for pick in picks for want in pick)
+
+
+def _inside(node: "Section | Part", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    constraint = node.role.topology if isinstance(node, Part) else node.topology
+    return (*scopes, Scope(constraint, tuple(leaves(node)))) if constraint else scopes
+
+
+def leaves(node: "Section | Part") -> Iterator[Part]:
+    if isinstance(node, Part):
+        yield node
+    else:
+        for child in node.children:
+            yield from leaves(child)
+
+
+def alive(node: "Section | Part") -> bool:
+    return any(part.live for part in leaves(node))
+
+
+def amounts_of(way: Sequence[Want]) -> tuple[int, int, int]:
+    gpu = cpu = memory = 0
+    for want in way:
+        part, count = want.part.amounts, want.count
+        gpu += part[0] * count
+        cpu += part[1] * count
+        memory += part[2] * count
+    return gpu, cpu, memory
+
+
+def gpus_of(pod: Pod) -> int:
+    return pod.milli * len(pod.devices)
+
+
+def lost_seconds(gang: Gang, pod: Pod, now: int) -> int:
+    """GPU-seconds of work that stopping this pod throws away."""
+    workload = gang.workload
+    since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
+    return max(0, now - since) * gpus_of(pod) // MILLI

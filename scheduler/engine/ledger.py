@@ -1,0 +1,118 @@
+"""Here we keep one pool's queues: what each may hold, what it holds now and what it asks for."""
+
+from collections.abc import Iterator, Sequence
+
+from berth.core.amounts import RESOURCES, Amounts, Bounds
+from scheduler.engine.model import Entitlement, Pool, Queue
+
+GPU, CPU, MEMORY = range(3)
+KINDS = range(len(RESOURCES))
+NO_BOUND = 1 << 60  # above any sum: comparisons need no special case for "unlimited"
+
+_NO_CLAIM = Entitlement()
+
+
+def _plain(bounds: Bounds) -> tuple[int, int, int]:
+    gpu, cpu, memory = (NO_BOUND if bound is None else bound for bound in bounds)
+    return gpu, cpu, memory
+
+
+class Account:
+    """One queue in one pool. Sums are kept up to date with every pod that comes or goes."""
+
+    __slots__ = (
+        "allocated", "asked_for", "cap", "children", "created", "entitled", "entitlement", "firm", "limit",
+        "name", "parent", "parts", "path", "queue", "quota", "rank", "requested", "share",
+    )  # fmt: skip
+
+    def __init__(self, queue: Queue, parent: "Account | None", pool: str) -> None:
+        entitlement = queue.entitlements.get(pool, _NO_CLAIM)
+        self.queue, self.name, self.created = queue, queue.name, queue.created
+        self.entitlement, self.rank = entitlement, entitlement.rank
+        self.parent, self.children = parent, list[Account]()
+        self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)  # project first
+        self.quota, self.limit = _plain(entitlement.quota), _plain(entitlement.limit)
+        # Nothing may pass the cap; without leave to go beyond quota, the quota is a cap too.
+        self.cap = self.limit if entitlement.over_quota else tuple(map(min, self.limit, self.quota))
+        self.allocated, self.firm = [0, 0, 0], [0, 0, 0]  # firm: what may not be taken back
+        self.asked_for, self.share = [0, 0, 0], [0, 0, 0]  # asked for: by pending work, beyond what it has
+        self.requested = [0, 0, 0]  # both, when the cycle began
+        self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
+        self.parts = [(0, 0, 0)] * 3  # of the share: in quota, by weight, by rounding
+        if parent:
+            parent.children.append(self)
+
+    def settle(self, share: Sequence[int]) -> None:
+        self.share = list(share)
+        self.entitled = [max(quota, part) for quota, part in zip(self.quota, share, strict=True)]
+
+    def saturation(self, asked: Sequence[int], plus: bool = True) -> float:
+        """Allocated (and asked) against what is due, in the worst of the resources asked for."""
+        worst = 0.0
+        for kind in KINDS:
+            if asked[kind] <= 0:
+                continue
+            held = self.allocated[kind] + (asked[kind] if plus else 0)
+            due = self.entitled[kind]
+            ratio = held / due if due > 0 else (float("inf") if held > 0 else 0.0)
+            worst = max(worst, ratio)
+        return worst
+
+
+class Ledger:
+    """All accounts of a pool, by name, departments before their projects."""
+
+    def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
+        self.accounts: dict[str, Account] = {}
+        self.roots: list[Account] = []
+        known = {queue.name: queue for queue in queues}
+        for queue in sorted(queues, key=lambda queue: queue.name):
+            self._open(queue, known, pool.name)
+
+    def _open(self, queue: Queue, known: dict[str, Queue], pool: str) -> Account:
+        if queue.name in self.accounts:
+            return self.accounts[queue.name]
+        above = known.get(queue.parent) if queue.parent is not None else None
+        parent = self._open(above, known, pool) if above is not None else None
+        account = self.accounts[queue.name] = Account(queue, parent, pool)
+        if parent is None:
+            self.roots.append(account)
+        return account
+
+    @staticmethod
+    def charge(project: Account, gpu: int, cpu: int, memory: int, firm: bool) -> None:
+        """Add (or, negative, give back) what one pod holds, all the way up."""
+        for account in project.path:
+            held = account.allocated
+            held[GPU] += gpu
+            held[CPU] += cpu
+            held[MEMORY] += memory
+            if firm:
+                held = account.firm
+                held[GPU] += gpu
+                held[CPU] += cpu
+                held[MEMORY] += memory
+
+
+def over(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int | None:
+    """The first resource asked for in which `held + asked` passes the bound."""
+    for kind in KINDS:
+        if asked[kind] > 0 and held[kind] + asked[kind] > bound[kind]:
+            return kind
+    return None
+
+
+def within(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> bool:
+    return over(held, bound, asked) is None
+
+
+def siblings(accounts: Sequence[Account]) -> Iterator[Sequence[Account]]:
+    """Every set of accounts that divide one parent's share, from the top down."""
+    if accounts:
+        yield accounts
+        for account in accounts:
+            yield from siblings(account.children)
+
+
+def amounts(held: Sequence[int]) -> Amounts:
+    return Amounts(held[GPU], held[CPU], held[MEMORY])

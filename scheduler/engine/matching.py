@@ -1,0 +1,72 @@
+"""Here we say which nodes a role may stand on at all: labels, taints, GPU models, device memory."""
+
+from collections.abc import Hashable, Sequence
+
+from scheduler.engine.model import Node, Role, Taint, Toleration
+
+_HARD = ("NoSchedule", "NoExecute")
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    for toleration in tolerations:
+        if toleration.effect and toleration.effect != taint.effect:
+            continue
+        if toleration.operator == "Exists":
+            if not toleration.key or toleration.key == taint.key:
+                return True
+        elif toleration.key == taint.key and toleration.value == taint.value:
+            return True
+    return False
+
+
+def matches(role: Role, node: Node) -> bool:
+    return (
+        all(node.labels.get(key) == value for key, value in role.node_selector.items())
+        and (not role.gpu_models or node.gpu_model in role.gpu_models)
+        and not any(taint.effect in _HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
+        and node.gpu_memory_mib >= role.request.gpu_memory_mib
+    )
+
+
+def avoids(role: Role, node: Node) -> bool:
+    """The node asks not to be chosen while another will do."""
+    return any(taint.effect not in _HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
+
+
+class Matcher:
+    """Remembers the answer for every distinct set of constraints. None: any node will do."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._masks: dict[Hashable, bytes | None] = {}
+        self._soft: dict[Hashable, bytes | None] = {}
+        self._plain = not any(node.taints for node in nodes)
+        self._least_memory = min((node.gpu_memory_mib for node in nodes), default=0)
+
+    def key(self, role: Role) -> Hashable:
+        return (
+            tuple(sorted(role.node_selector.items())),
+            role.gpu_models,
+            role.tolerations,
+            role.request.gpu_memory_mib,
+        )
+
+    def mask(self, role: Role) -> bytes | None:
+        unpicky = self._plain and not role.node_selector and not role.gpu_models
+        if unpicky and role.request.gpu_memory_mib <= self._least_memory:
+            return None
+        key = self.key(role)
+        if key not in self._masks:
+            mask = bytes(matches(role, node) for node in self._nodes)
+            self._masks[key] = None if all(mask) else mask
+        return self._masks[key]
+
+    def soft(self, role: Role) -> bytes | None:
+        """Nodes that are chosen last; None where there are none."""
+        if self._plain:
+            return None
+        key = self.key(role)
+        if key not in self._soft:
+            mask = bytes(avoids(role, node) for node in self._nodes)
+            self._soft[key] = mask if any(mask) else None
+        return self._soft[key]

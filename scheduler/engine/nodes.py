@@ -1,0 +1,137 @@
+"""Here we count what each node of a pool has free, and find nodes by it.
+
+"Free" is what will be free once everything that is leaving has left, less what is promised; `leaving`
+says how much of that is still occupied, and `starts_now` whether a place needs any of it.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from berth.core.amounts import MILLI
+from scheduler.engine.model import Node, NodeState, Request
+
+
+class Spot(NamedTuple):
+    """A place for one replica."""
+
+    node: int
+    devices: tuple[int, ...]
+    milli: int  # of each device
+
+
+@dataclass(slots=True)
+class Leaving:
+    """What pods on their way out still hold of one node."""
+
+    cpu: int = 0
+    memory: int = 0
+    pods: int = 0
+    devices: dict[int, int] = field(default_factory=dict)
+
+
+class Nodes:
+    """Parallel lists, one entry per node in the order of names."""
+
+    def __init__(self, nodes: Sequence[Node], cpu_load_limit: int = MILLI) -> None:
+        self.nodes = sorted(nodes, key=lambda node: node.name)
+        self.index = {node.name: i for i, node in enumerate(self.nodes)}
+        self.cpu_load_limit = cpu_load_limit
+        self.ready = [node.state is NodeState.READY for node in self.nodes]
+        self.booting = [node.state is NodeState.BOOTING for node in self.nodes]
+        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # less the pods' limits
+        self.memory = [node.memory_mib for node in self.nodes]
+        self.cpu_unasked = list(self.cpu)  # less the pods' requests
+        self.memory_unasked = list(self.memory)
+        self.pods = [node.max_pods for node in self.nodes]
+        self.devices = [[MILLI] * node.gpus for node in self.nodes]
+        self.gpu = [node.gpus * MILLI for node in self.nodes]
+        self.whole = [node.gpus for node in self.nodes]  # devices nobody holds any of
+        self.leaving: dict[int, Leaving] = {}
+        self.shared: set[int] = set()  # ready nodes with a device that is partly free
+        self.by_whole: list[list[int]] = [[] for _ in range(max(self.whole, default=0) + 1)]
+        for i, count in enumerate(self.whole):
+            if self.ready[i]:
+                self.by_whole[count].append(i)
+
+    def capacity(self) -> tuple[int, int, int]:
+        """What the pool has to divide: nodes that work and nodes that are on their way."""
+        counted = [node for node, r, b in zip(self.nodes, self.ready, self.booting, strict=True) if r or b]
+        return (
+            sum(node.gpus * MILLI for node in counted),
+            sum(node.cpu * self.cpu_load_limit // MILLI for node in counted),
+            sum(node.memory_mib for node in counted),
+        )
+
+    def milli_on(self, i: int, request: Request) -> int:
+        """What one device of this node gives up to a replica, in thousandths; above 1000: cannot."""
+        if not request.gpu_memory_mib:
+            return request.gpu
+        has = self.nodes[i].gpu_memory_mib
+        return -(-MILLI * request.gpu_memory_mib // has) if has else MILLI + 1
+
+    def take(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
+        self._hold(i, request, 1)
+        if devices:
+            self._devices(i, devices, -milli)
+
+    def give(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
+        self._hold(i, request, -1)
+        if devices:
+            self._devices(i, devices, milli)
+
+    def _hold(self, i: int, request: Request, sign: int) -> None:
+        self.cpu[i] -= sign * request.limit_cpu
+        self.memory[i] -= sign * request.limit_memory_mib
+        self.cpu_unasked[i] -= sign * request.cpu
+        self.memory_unasked[i] -= sign * request.memory_mib
+        self.pods[i] -= sign
+
+    def _devices(self, i: int, devices: Sequence[int], milli: int) -> None:
+        free = self.devices[i]
+        was = whole = self.whole[i]
+        for device in devices:
+            before = free[device]
+            after = free[device] = before + milli
+            whole += (after >= MILLI) - (before >= MILLI)
+        self.gpu[i] += milli * len(devices)
+        self.whole[i] = whole
+        if not self.ready[i]:
+            return
+        if whole != was:
+            bucket = self.by_whole[was]
+            del bucket[bisect_left(bucket, i)]
+            insort(self.by_whole[whole], i)
+        if milli % MILLI:
+            if any(0 < part < MILLI for part in free):
+                self.shared.add(i)
+            else:
+                self.shared.discard(i)
+
+    def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
+        """A pod on this node is on its way out (or, with sign -1, was never asked to go)."""
+        gone = self.leaving.setdefault(i, Leaving())
+        gone.cpu += sign * request.limit_cpu
+        gone.memory += sign * request.limit_memory_mib
+        gone.pods += sign
+        for device in devices:
+            gone.devices[device] = gone.devices.get(device, 0) + sign * milli
+        if not gone.pods:
+            del self.leaving[i]
+
+    def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
+        """Whether this much is free already; ask before taking it."""
+        if not self.ready[i]:
+            return False
+        gone = self.leaving.get(i)
+        return gone is None or (
+            self.cpu[i] - gone.cpu >= request.limit_cpu
+            and self.memory[i] - gone.memory >= request.limit_memory_mib
+            and self.pods[i] - gone.pods >= 1
+            and all(self.devices[i][d] - gone.devices.get(d, 0) >= milli for d in devices)
+        )
+
+    def free_now(self, i: int, device: int) -> int:
+        gone = self.leaving.get(i)
+        return self.devices[i][device] - (gone.devices.get(device, 0) if gone else 0)

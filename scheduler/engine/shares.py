@@ -1,0 +1,176 @@
+"""Here we divide a pool's capacity: quota first, then what is left, rank by rank."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import groupby
+from math import lcm
+
+from berth.core.amounts import MILLI
+from scheduler.engine.ledger import KINDS, NO_BOUND, Account, Ledger
+from scheduler.engine.model import Pool
+
+UNITS = (MILLI, 1, 1)  # nobody is given less than one GPU, one milli-CPU, one MiB by rounding
+_GRAIN = 10**9  # usage is a measured float; so fine is fine enough, and exact from there on
+
+
+@dataclass(slots=True)
+class Claim:
+    """One queue's claim on one resource of its parent's share."""
+
+    account: Account
+    quota: int
+    wanted: int
+    weight: Fraction
+    usage: Fraction
+    given: int = 0
+    in_quota: int = 0  # of what is given
+    rounded_up: int = 0  # of what is given
+
+    @property
+    def age(self) -> tuple[int, str]:
+        return self.account.created, self.account.name
+
+
+Weigh = Callable[[Sequence[Claim]], Sequence[Fraction]]
+
+
+def settle_shares(pool: Pool, ledger: Ledger, capacity: Sequence[int]) -> None:
+    """Give every account its fair share, level by level from the top."""
+    for account in ledger.accounts.values():
+        account.requested = [
+            held + more for held, more in zip(account.allocated, account.asked_for, strict=True)
+        ]
+    _settle(ledger.roots, capacity, pool)
+
+
+def _settle(accounts: Sequence[Account], total: Sequence[int], pool: Pool) -> None:
+    if not accounts:
+        return
+    shares = {account.name: [0, 0, 0] for account in accounts}
+    for kind in KINDS:
+        for claim in divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool)):
+            shares[claim.account.name][kind] = claim.given
+            claim.account.parts[kind] = (claim.in_quota, claim.given - claim.in_quota - claim.rounded_up,
+                                         claim.rounded_up)  # fmt: skip
+    for account in accounts:
+        account.settle(shares[account.name])
+        _settle(account.children, account.share, pool)
+
+
+def wanted(account: Account, kind: int) -> int:
+    """What the queue could use: its requests as far as the caps at and below it allow."""
+    asked = account.requested[kind]
+    if account.children:
+        asked = sum(wanted(child, kind) for child in account.children)
+    return min(account.cap[kind], asked)
+
+
+def _k(pool: Pool) -> Fraction:
+    return exact(pool.fair_share.k) if pool.fair_share.time_based else Fraction(0)
+
+
+@cache
+def exact(number: float) -> Fraction:
+    """The number as it was written: 0.1 is a tenth."""
+    return Fraction(repr(number))
+
+
+def _claims(accounts: Sequence[Account], kind: int, total: int, pool: Pool) -> list[Claim]:
+    claims = []
+    for account in accounts:
+        quota = account.quota[kind]
+        weight = exact(account.entitlement.weights[kind])
+        if not pool.over_quota_weights:
+            weight = Fraction(total if quota >= NO_BOUND else quota)
+        usage = Fraction(0)
+        if pool.fair_share.time_based:
+            usage = Fraction(round(account.entitlement.usage.normalised(kind) * _GRAIN), _GRAIN)
+        claims.append(Claim(account, quota, wanted(account, kind), weight, usage))
+    return claims
+
+
+def divide(total: int, unit: int, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> Sequence[Claim]:
+    """Fill in what each claim is given. The sum never passes the total."""
+    left = total
+    ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
+    ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
+    for same in ranks:
+        left -= _fill(left, unit, same, [min(claim.quota, claim.wanted) for claim in same], _by_quota(total))
+    for claim in claims:
+        claim.in_quota, claim.rounded_up = claim.given, 0
+    for same in ranks:
+        weighty = [claim for claim in same if claim.weight > 0]
+        left -= _fill(left, unit, weighty, [claim.wanted for claim in weighty], _by_weight(k))
+    return claims
+
+
+def _by_quota(total: int) -> Weigh:
+    """An unlimited quota weighs as much as all there is."""
+    return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
+
+
+def _by_weight(k: Fraction) -> Weigh:
+    """Weights pushed by history: who used more than its part (u > n) counts for less."""
+
+    def weigh(claims: Sequence[Claim]) -> Sequence[Fraction]:
+        weights = [claim.weight for claim in claims]
+        if not k:
+            return weights
+        everything = sum(weights)
+        parts = [weight / everything for weight in weights]
+        pushed = [max(Fraction(0), n + k * (n - claim.usage)) for n, claim in zip(parts, claims, strict=True)]
+        return pushed if any(pushed) else parts
+
+    return weigh
+
+
+def _fill(left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], weigh: Weigh) -> int:
+    """Rounds of offers in proportion to weight, until nothing is left or nobody wants more."""
+    target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
+
+    def need(claim: Claim) -> int:
+        return target[claim.account.name] - claim.given
+
+    start = left
+    hungry = [claim for claim in claims if need(claim) > 0]
+    while left > 0 and hungry:
+        weights = _whole_numbers(weigh(hungry))
+        everything = sum(weights)
+        full = [c for c, weight in zip(hungry, weights, strict=True) if need(c) * everything <= left * weight]
+        if not full:
+            left -= _round_down(left, unit, hungry, weights, need)
+            break
+        for claim in full:
+            left -= need(claim)
+            claim.given += need(claim)
+        hungry = [claim for claim in hungry if need(claim) > 0]
+    return start - left
+
+
+def _round_down(
+    left: int, unit: int, hungry: Sequence[Claim], weights: Sequence[int], need: Callable[[Claim], int]
+) -> int:
+    """Nobody can be filled: whole units of each offer, then one unit each by largest remainder."""
+    start, everything = left, sum(weights)
+    remainders: list[tuple[int, int, str, Claim]] = []
+    offered = left
+    for claim, weight in zip(hungry, weights, strict=True):
+        units, remainder = divmod(offered * weight, everything * unit)
+        claim.given += units * unit
+        left -= units * unit
+        remainders.append((-remainder, *claim.age, claim))
+    remainders.sort(key=lambda entry: entry[:3])
+    while left > 0 and any(need(claim) > 0 for *_, claim in remainders):
+        for *_, claim in remainders:
+            more = min(unit, left, need(claim))
+            claim.given += more
+            claim.rounded_up += more
+            left -= more
+    return start - left
+
+
+def _whole_numbers(weights: Sequence[Fraction]) -> list[int]:
+    scale = lcm(*(weight.denominator for weight in weights)) if weights else 1
+    return [int(weight * scale) for weight in weights]
