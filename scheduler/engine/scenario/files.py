@@ -1,0 +1,96 @@
+"""Here we read JSON and YAML as data, without the tricks that either can play."""
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from berth.core.problems import Problem, path_of, shown
+from scheduler.engine.scenario.refusal import ScenarioError
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DEPTH_MAX = 64
+
+
+def read(path: str | Path) -> object:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ScenarioError([Problem("", f"cannot be read: {_reason(error)}", shown(str(path)))]) from None
+    return parse(text)
+
+
+def parse(text: str) -> object:
+    """JSON where it looks like it (YAML would take it as well, slowly), else YAML."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        except json.JSONDecodeError:
+            pass  # YAML has this form too
+        except RecursionError:
+            raise _broken("too deep") from None
+    return _yaml(text)
+
+
+def _yaml(text: str) -> object:
+    loader = Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check(node)
+        return loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise _broken(f"is not YAML{where}") from None
+    except (RecursionError, ValueError):
+        raise _broken("is not YAML that can be read") from None
+    finally:
+        loader.dispose()
+
+
+def _check(top: Any) -> None:
+    """No key twice, and no part that stands for another: a few lines could stand for millions."""
+    seen: set[int] = set()
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), top)]
+    while waiting:
+        path, node = waiting.pop()
+        if id(node) in seen:
+            raise ScenarioError([Problem(path_of(path), "is an alias", "", "the value itself")])
+        seen.add(id(node))
+        if len(path) > DEPTH_MAX:
+            raise _broken("too deep")
+        if isinstance(node, yaml.MappingNode):
+            keys: set[Hashable] = set()
+            for key, value in node.value:
+                name = str(key.value) if isinstance(key, yaml.ScalarNode) else shown(key.tag)
+                if name in keys:
+                    raise ScenarioError([Problem(path_of((*path, name)), "stands here twice")])
+                keys.add(name)
+                waiting.append(((*path, name), value))
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += [((*path, number), value) for number, value in enumerate(node.value)]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ScenarioError([Problem(path_of((key,)), "stands here twice")])
+        found[key] = value
+    return found
+
+
+def _no_constant(word: str) -> None:
+    raise _broken(f"holds {word}, which is no number")
+
+
+def _broken(message: str) -> ScenarioError:
+    return ScenarioError([Problem("", message)])
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or "no such file") if isinstance(error, OSError) else "not text in UTF-8"

@@ -1,0 +1,22 @@
+"""Here we refuse a scenario in one line that names the offending key."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+
+
+class ScenarioError(Invalid):
+    """A scenario that cannot be taken; `problems` holds all that was found, the message the first."""
+
+    code: ClassVar[str] = "invalid-scenario"
+    title: ClassVar[str] = "The scenario cannot be taken"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        self.line = f"{self.problems[0]}{more}"
+
+    def __str__(self) -> str:
+        return self.line

@@ -1,0 +1,213 @@
+"""Here we say what may stand in a scenario file: the engine's snapshot in the words of people."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainValidator
+
+from berth.core.spec.quantities import Cores, Mebibytes, Moment, refuse
+from berth.core.spec.roles import Document, Labels, Seconds
+from berth.core.spec.texts import LabelKey, LabelValue, Name, Text
+from berth.core.spec.workload import WorkloadSpec
+
+FORMAT = "berth.scenario/1"
+LARGEST = 10**9
+AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
+
+
+def amount(value: object) -> int | float:
+    """So much of a resource, in thousandths at the finest."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
+        refuse("amount", "is not an amount", AMOUNT_ALLOWED)
+    if abs(value * 1000 - round(value * 1000)) > 1e-6:
+        refuse("amount", "is finer than a thousandth", AMOUNT_ALLOWED)
+    return value
+
+
+Amount = Annotated[int | float, PlainValidator(amount)]
+Share = Annotated[float, Field(ge=0, le=1e18)]
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Threesome = Annotated[tuple[float, float, float], Field(strict=False)]
+
+
+class Placement(Document):
+    nodes: Literal["binpack", "spread"] = "binpack"
+    devices: Literal["binpack", "spread"] = "binpack"
+
+
+def both(value: Any) -> Any:
+    """One word stands for nodes and devices alike."""
+    return {"nodes": value, "devices": value} if isinstance(value, str) else value
+
+
+class ConsolidationSettings(Document):
+    enabled: bool = True
+    max_moves: Count | None = None
+    max_trials: Count | None = None
+
+
+class FairShareSettings(Document):
+    mode: Literal["point_in_time", "time_based"] = "point_in_time"
+    half_life: Annotated[Seconds, Field(ge=1)] | None = None
+    window: Annotated[Seconds, Field(ge=1)] | None = None
+    tumbling: bool = False
+    k: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    count: Literal["over_quota", "all"] = "over_quota"
+
+
+class TaintDocument(Document):
+    key: LabelKey
+    value: LabelValue = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+Taints = Annotated[tuple[TaintDocument, ...], Field(max_length=64, strict=False)]
+
+
+class Shape(Document):
+    """What one machine has."""
+
+    gpus: Annotated[int, Field(ge=0, le=1024)] = 0
+    gpu_model: Text = ""
+    gpu_memory_mib: Mebibytes = 0
+    cpu: Cores = 0
+    memory_mib: Mebibytes = 0
+    max_pods: Count = 110
+    labels: Labels = Field(default_factory=dict)
+    taints: Taints = ()
+
+
+class NodeBounds(Document):
+    min: Count = 0
+    max: Count | None = None
+    shape: Shape | None = None  # of one more node; default: that of the pool's first node
+
+
+class PoolDocument(Document):
+    name: Name
+    placement: Annotated[Placement, BeforeValidator(both)] = Placement()
+    reclaim_min_runtime: Seconds = 0
+    preempt_min_runtime: Seconds = 0
+    preemption_delay: Seconds = 0
+    stale_gang_grace: Number = 60
+    consolidation: ConsolidationSettings = ConsolidationSettings()
+    fairshare: FairShareSettings = FairShareSettings()
+    over_quota_weights: bool = True
+    topology: Annotated[tuple[LabelKey, ...], Field(max_length=16, strict=False)] = ()
+    nodes: NodeBounds = NodeBounds()
+    reservation_after: Seconds | None = None
+    cpu_load_limit: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class NodeDocument(Shape):
+    name: Name
+    pool: Name | None = None
+    state: Literal["ready", "cordoned", "draining", "booting"] = "ready"
+    ordinal: Count = 0
+    ready_at: Moment | None = None
+
+
+class Limits(Document):
+    gpu: Amount | None = None
+    cpu: Amount | None = None
+    memory_mib: Count | None = None
+
+
+class Weights(Document):
+    gpu: Share = 1.0
+    cpu: Share = 1.0
+    memory_mib: Share = 1.0
+
+
+def alike(value: Any) -> Any:
+    """One number stands for all resources."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"gpu": value, "cpu": value, "memory_mib": value} if plain else value
+
+
+class QuotaDocument(Document):
+    gpu: Amount | None = 0
+    cpu: Amount | None = 0
+    memory_mib: Count | None = 0
+    weight: Annotated[Weights, BeforeValidator(alike)] = Weights()
+    over_quota: bool = True
+    limit: Limits = Limits()
+    rank: Number | None = None  # in this pool; default: the queue's
+
+
+class UsageDocument(Document):
+    """A decayed part of the parent's, or (`used`, `parent`) the integrals themselves."""
+
+    gpu: Share = 0.0
+    cpu: Share = 0.0
+    memory_mib: Share = 0.0
+    used: Threesome | None = None
+    parent: Threesome | None = None
+
+
+class QueueDocument(Document):
+    name: Name
+    rank: Number = 0
+    created: Moment | None = None
+    quotas: dict[Name, QuotaDocument] = Field(default_factory=dict)
+    usage: dict[Name, UsageDocument] = Field(default_factory=dict)
+    reclaim_min_runtime: Seconds | None = None
+    preempt_min_runtime: Seconds | None = None
+
+
+class DepartmentDocument(QueueDocument):
+    pass
+
+
+class ProjectDocument(QueueDocument):
+    department: Name
+
+
+class PodDocument(Document):
+    role: Name | None = None
+    index: Count | None = None
+    node: Name
+    devices: Annotated[tuple[Count, ...], Field(max_length=1024, strict=False)] | None = None
+    state: Literal["running", "starting", "stopping", "stuck", "reserved", "completed"] = "running"
+    started: Moment | None = None
+
+
+Pods = Annotated[tuple[PodDocument, ...], Field(strict=False)]
+
+
+class ScenarioWorkload(WorkloadSpec):
+    """The workload document, and what has become of it so far."""
+
+    project: Name  # a scenario has no project to fall back on
+    pods: Pods = ()
+    runtime_seconds: Annotated[Seconds, Field(ge=1)] | None = None
+    started: Moment | None = None
+    last_checkpoint: Moment | None = None
+    preemptions: Count = 0
+    backoff_until: Moment | None = None
+    stale_since: Moment | None = None
+    suspended: bool = False
+    misconfigured: Text = ""
+
+
+class ReservationDocument(Document):
+    workload: Name
+    role: Name | None = None
+    index: Count = 0
+    node: Name
+    devices: Annotated[tuple[Count, ...], Field(max_length=1024, strict=False)] = ()
+    expires: Moment | None = None
+
+
+class ScenarioDocument(Document):
+    format: Literal["berth.scenario/1"]
+    now: Moment | None = None
+    cycle_seconds: Annotated[Seconds, Field(ge=1)] = 1
+    pools: Annotated[tuple[PoolDocument, ...], Field(min_length=1, strict=False)] = (
+        PoolDocument(name="default"),
+    )
+    nodes: Annotated[tuple[NodeDocument, ...], Field(strict=False)] = ()
+    departments: Annotated[tuple[DepartmentDocument, ...], Field(strict=False)] = ()
+    projects: Annotated[tuple[ProjectDocument, ...], Field(strict=False)] = ()
+    workloads: Annotated[tuple[ScenarioWorkload, ...], Field(strict=False)] = ()
+    reservations: Annotated[tuple[ReservationDocument, ...], Field(strict=False)] = ()

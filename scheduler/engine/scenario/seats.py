@@ -1,0 +1,114 @@
+"""Here we seat the pods of a scenario on their nodes, and refuse what a node cannot hold."""
+
+from dataclasses import dataclass
+
+from berth.core.amounts import MILLI
+from berth.core.problems import Problem
+from scheduler.engine.model import Node, PodState, Request, Strategy
+
+# What is leaving will be gone before a promised pod starts; what is stuck promises nothing.
+PROMISED_OVER = (PodState.STOPPING, PodState.STUCK)
+FIRM = (PodState.RUNNING, PodState.STARTING, *PROMISED_OVER)
+
+
+def milli_on(node: Node, request: Request) -> int | None:
+    """What a replica holds of each of its devices here; None if no device of the node can give it."""
+    if not request.gpu_memory_mib:
+        return request.gpu
+    if not 0 < request.gpu_memory_mib <= node.gpu_memory_mib:
+        return None
+    return -(-MILLI * request.gpu_memory_mib // node.gpu_memory_mib)
+
+
+@dataclass(slots=True)
+class _Room:
+    devices: list[int]
+    cpu: int
+    memory_mib: int
+    pods: int
+
+    def problem(
+        self, path: str, node: Node, devices: tuple[int, ...], milli: int, request: Request
+    ) -> Problem | None:
+        for device in devices:
+            if not fits(self.devices[device], milli):
+                given, has = f"{milli} thousandths", f"{self.devices[device]} left on device {device}"
+                return Problem(f"{path}.devices", f"more than {node.name} holds", given, has)
+        if request.cpu > self.cpu:
+            return Problem(path, f"more CPU than {node.name} holds", f"{request.cpu}m", f"{self.cpu}m left")
+        if request.memory_mib > self.memory_mib:
+            given, has = f"{request.memory_mib} MiB", f"{self.memory_mib} MiB left"
+            return Problem(path, f"more memory than {node.name} holds", given, has)
+        if self.pods < 1:
+            return Problem(path, f"more pods than {node.name} holds", "", f"{node.max_pods}")
+        return None
+
+    def take(self, devices: tuple[int, ...], milli: int, request: Request) -> None:
+        for device in devices:
+            self.devices[device] -= milli
+        self.cpu -= request.cpu
+        self.memory_mib -= request.memory_mib
+        self.pods -= 1
+
+
+def fits(left: int, milli: int) -> bool:
+    """Whole and shared never meet on a device; shares add up to one device at most."""
+    return left == MILLI if milli == MILLI else left >= milli
+
+
+class Seats:
+    """What every node has left: for what stands there now, and for what is promised after that."""
+
+    def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.strategies = strategies  # for devices, by pool
+        self._now = {node.name: _room(node) for node in nodes}
+        self._later = {node.name: _room(node) for node in nodes}
+
+    def take(
+        self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
+    ) -> Problem | None:
+        """Hold the seat, or say why it cannot be held."""
+        if state is PodState.COMPLETED:
+            return None
+        milli = milli_on(node, request)
+        if milli is None:
+            given, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
+            return Problem(path, f"more GPU memory than a device of {node.name} has", given, has)
+        if problem := _listing(path, node, devices, request):
+            return problem
+        rooms = [room[node.name] for room in self._rooms(state)]
+        for room in rooms:
+            if problem := room.problem(path, node, devices, milli, request):
+                return problem
+        for room in rooms:
+            room.take(devices, milli, request)
+        return None
+
+    def choose(self, node: Node, state: PodState, request: Request) -> tuple[int, ...]:
+        """Devices for a pod that names none: fullest or emptiest first, as the pool likes it."""
+        milli = milli_on(node, request) or MILLI
+        left = self._rooms(state)[0][node.name].devices
+        sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1
+        fitting = sorted((sign * has, device) for device, has in enumerate(left) if fits(has, milli))
+        return tuple(sorted(device for _, device in fitting[: request.devices]))
+
+    def _rooms(self, state: PodState) -> list[dict[str, _Room]]:
+        if state in PROMISED_OVER:
+            return [self._now]
+        return [self._later] if state is PodState.RESERVED else [self._now, self._later]
+
+
+def _room(node: Node) -> _Room:
+    return _Room([MILLI] * node.gpus, node.cpu, node.memory_mib, node.max_pods)
+
+
+def _listing(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
+    given = str(list(devices))
+    if len(devices) != request.devices:
+        return Problem(f"{path}.devices", "not as many as the role asks for", given, f"{request.devices}")
+    if len(set(devices)) != len(devices):
+        return Problem(f"{path}.devices", "names a device twice", given)
+    if any(device >= node.gpus for device in devices):
+        return Problem(f"{path}.devices", f"no such device on {node.name}", given, f"0 to {node.gpus - 1}")
+    return None
