@@ -1,7 +1,8 @@
 """Here we say where everything that answers a request lives."""
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("", include("berth.api.urls")),
 ]

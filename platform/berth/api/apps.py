@@ -1,4 +1,5 @@
 """Here we register what every REST door shares, with the one table it keeps."""
+
 from django.apps import AppConfig
 
 

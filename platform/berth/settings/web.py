@@ -6,6 +6,7 @@ ROOT_URLCONF = "berth.urls"
 WSGI_APPLICATION = "berth.wsgi.application"
 
 MIDDLEWARE = [
+    "berth.api.middleware.RequestIds",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,0 +1,19 @@
+"""Here we show the interface to people (Swagger UI) and programs (OpenAPI), without any other host."""
+
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.permissions import AllowAny
+
+
+class Description(SpectacularAPIView):
+    """Public like the source itself: it tells what can be asked, and nothing of what is there."""
+
+    permission_classes = [AllowAny]
+    authentication_classes = []
+
+
+class DocsPage(SpectacularSwaggerSplitView):
+    """No script in the page itself, so that a strict content policy can stand."""
+
+    permission_classes = [AllowAny]
+    authentication_classes = []
+    url_name = "api:schema"

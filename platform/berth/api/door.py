@@ -1,0 +1,110 @@
+"""Here we define the door: what every address of the REST interface does around its own few lines."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from berth.api import limits
+from berth.api.parsers import BODY_MAX, TOO_LARGE
+from berth.api.render import AnswerRenderer
+from berth.api.schema import DoorSchema
+from berth.core.errors import Forbidden, Malformed, TooLarge
+
+
+class OneAnswer(BaseContentNegotiation):
+    """Every answer has one form, whatever a client says it would rather have."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        kind = (request.content_type or "application/json").split(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == kind), None)
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        return renderers[0], renderers[0].media_type
+
+
+class HasScope(BasePermission):
+    """A token must carry the scope that the method needs; what the person may is decided further in."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if not request.user.is_authenticated:
+            return False
+        assert isinstance(view, Door)
+        needed = "read" if request.method in SAFE_METHODS else view.change_scope
+        if needed not in view.acting.scopes:
+            raise Forbidden(f"This token lacks the scope {needed}.", allowed=[needed])
+        return True
+
+
+class Door(APIView):
+    """One address. A subclass reads its body and query, makes one call, and says how the answer looks."""
+
+    change_scope: ClassVar[str] = "write"
+    permission_classes = [HasScope]
+    renderer_classes = [AnswerRenderer]
+    content_negotiation_class = OneAnswer
+    schema = DoorSchema()
+    budget: limits.Budget | None = None
+
+    @property
+    def acting(self) -> Any:
+        """Who acts, with which scopes: what every service and selector asks for."""
+        return self.request.auth
+
+    def require(self, action: str, obj: object = None) -> None:
+        """Asks the one place that knows who may what; the floors below it cannot import it."""
+        import_string(settings.BERTH_ACCESS_GUARD)(self.acting, action, obj)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        _readable(request)
+        super().initial(request, *args, **kwargs)
+
+    def check_throttles(self, request: Request) -> None:
+        bucket = "read" if request.method in SAFE_METHODS else "write"
+        self.spend(bucket, f"user {request.user.pk}")
+
+    def spend(self, bucket: str, who: str) -> None:
+        """The answer says what is left, also the one that refuses."""
+        try:
+            self.budget = limits.spend(bucket, who)
+        except limits.Spent as refusal:
+            self.budget = refusal.budget
+            raise
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        final = super().finalize_response(request, response, *args, **kwargs)
+        final.headers["Cache-Control"] = "no-store"
+        final.headers["X-Content-Type-Options"] = "nosniff"
+        if self.budget is not None:
+            for name, value in self.budget.headers().items():
+                final.headers[name] = value
+        return final
+
+
+def created(answer: Any, location: str, **headers: str) -> Response:
+    return Response(answer, 201, headers={"Location": location, **headers})
+
+
+def done() -> Response:
+    return Response(status=204)
+
+
+def _readable(request: Request) -> None:
+    """A NUL byte is in no name that exists, and the database refuses it; a long body is not even read."""
+    text = request.get_full_path()
+    if "%00" in text or "\x00" in text:
+        raise Malformed("The address holds a NUL byte.")
+    try:
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+    except ValueError:
+        raise Malformed("Content-Length is not a number.") from None
+    if length > BODY_MAX:
+        raise TooLarge(TOO_LARGE)

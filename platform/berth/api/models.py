@@ -1,0 +1,33 @@
+"""Here we keep what a request with an idempotency key was answered, for when it comes again."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class KeptAnswer(models.Model):
+    """One answer per person and key. Only its writer's open transaction ever sees it without a status."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=255)
+    fingerprint = models.CharField(max_length=64, help_text="Keyed digest of method, address and body.")
+    status = models.PositiveSmallIntegerField(null=True)
+    headers = models.JSONField(default=dict)
+    body = models.BinaryField(default=b"")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        verbose_name = "kept answer"
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["created_at"], name="kept_answer_age")]
+        constraints = [
+            models.UniqueConstraint(name="answer_once_per_person_and_key", fields=["user", "key"]),
+            models.CheckConstraint(
+                name="answer_status_range",
+                condition=Q(status__isnull=True) | Q(status__gte=200, status__lte=299),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.status}"

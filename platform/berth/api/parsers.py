@@ -1,0 +1,126 @@
+"""Here we read bodies: JSON or YAML, of bounded size, without tricks that say two things at once."""
+
+import json
+from collections.abc import Hashable, Mapping
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import yaml
+from rest_framework.parsers import BaseParser
+
+from berth.core.errors import Malformed, TooLarge
+
+BODY_MAX = 2**20
+DEPTH_MAX = 64
+TOO_DEEP = "The body is nested too deeply."
+TOO_LARGE = f"A body may have at most {BODY_MAX} bytes."
+if TYPE_CHECKING:
+    from yaml import SafeLoader
+else:
+    SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_json(body: bytes) -> Any:
+    """Refuses NaN and Infinity, which are not JSON, and keys given twice, of which one would win silently."""
+    try:
+        return json.loads(body, parse_constant=_no_constant, object_pairs_hook=_without_doubles)
+    except RecursionError:
+        raise Malformed(TOO_DEEP) from None
+    except UnicodeDecodeError:
+        raise Malformed("The body is not UTF-8 text.") from None
+    except ValueError as error:
+        raise Malformed(f"The body is not JSON: {error}.") from None
+
+
+def read_yaml(body: bytes) -> Any:
+    """Looked over event by event first: the reader itself recurses, in C, without a limit."""
+    try:
+        _look_over(body)
+        return yaml.load(body, Loader=PlainLoader)  # noqa: S506, it is a SafeLoader
+    except RecursionError:
+        raise Malformed(TOO_DEEP) from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        AttributeError,
+        KeyError,
+        TypeError,
+    ) as error:  # !!timestamp, !!bool of text
+        raise Malformed(f"The body is not YAML: {_first_line(error)}.") from None
+
+
+class JSONParser(BaseParser):
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return read_json(_bounded(stream))
+
+
+class YAMLParser(BaseParser):
+    media_type = "application/yaml"
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return read_yaml(_bounded(stream))
+
+
+class OldYAMLParser(YAMLParser):
+    """The name that tools used before YAML had a registered one."""
+
+    media_type = "application/x-yaml"
+
+
+class PlainLoader(SafeLoader):
+    """YAML in which no key may stand twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        pairs = super().construct_mapping(node, deep)
+        if len(pairs) < len(node.value):
+            raise Malformed(f"A key stands twice, below line {node.start_mark.line + 1}.")
+        return pairs
+
+
+def _look_over(body: bytes) -> None:
+    """Refuses what is nested too deeply, and references, with which a few lines become gigabytes."""
+    depth = 0
+    for event in yaml.parse(body, Loader=SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise Malformed("References (& and *) are not read here: write the values out.")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise Malformed(TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _bounded(stream: IO[bytes]) -> bytes:
+    body = stream.read(BODY_MAX + 1)
+    if len(body) > BODY_MAX:
+        raise TooLarge(TOO_LARGE)
+    return body
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:80]!a} stands twice")
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200]

@@ -1,0 +1,44 @@
+"""Here we find out who asks: a program with a token, or a person who signed in to the web pages."""
+
+from django.contrib.auth.models import User
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.request import Request
+
+from berth.api.problems import CHALLENGE
+from berth.core.errors import Unauthenticated
+from projects.acting import Acting
+from projects.services import tokens
+
+
+class BearerTokens(BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[User, Acting] | None:
+        header = request.headers.get("Authorization")
+        if header is None:
+            return None
+        scheme, _, secret = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise Unauthenticated("Send a token: Authorization: Bearer berth_...")
+        token = tokens.authenticate(secret.strip())
+        if token is None:
+            raise Unauthenticated("This token is unknown, expired or revoked.")
+        return token.user, Acting.person(token.user, frozenset(token.scopes), _id_of(request))
+
+    def authenticate_header(self, request: Request) -> str:
+        return CHALLENGE
+
+
+class Sessions(SessionAuthentication):
+    """Changes need the CSRF token as well, as everywhere in a browser."""
+
+    def authenticate(self, request: Request) -> tuple[User, Acting] | None:
+        found = super().authenticate(request)
+        if found is None:
+            return None
+        return found[0], Acting.person(found[0], request_id=_id_of(request))
+
+    def authenticate_header(self, request: Request) -> str:
+        return CHALLENGE
+
+
+def _id_of(request: Request) -> str:
+    return getattr(request, "request_id", "")

@@ -1,0 +1,103 @@
+"""Here departments are listed, made, changed and removed."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body, body_of
+from berth.api.door import Door, created, done
+from berth.api.idempotency import once
+from berth.api.pages import Order, page
+from berth.api.queries import ListQuery, no_query, query_of
+from berth.api.schema import described
+from berth.core.spec.texts import Text
+from projects import selectors
+from projects.models import Department
+from projects.services import tenants
+
+BY_NAME = Order("name", ("name",))
+
+
+class DepartmentAnswer(Answer):
+    name: str
+    title: str
+    rank: int
+    reclaim_min_runtime: int | None
+    preempt_min_runtime: int | None
+    created_at: datetime
+
+
+class NewDepartment(Body):
+    name: Text
+    title: Text = ""
+    rank: int = 0
+    reclaim_min_runtime: int | None = None
+    preempt_min_runtime: int | None = None
+
+
+class TenantChanges(Body):
+    """What can be changed of a department or a project; what is left out stays."""
+
+    title: Text = ""
+    rank: int = 0
+    reclaim_min_runtime: int | None = None
+    preempt_min_runtime: int | None = None
+
+
+class Departments(Door):
+    change_scope = "admin"
+
+    @described("Departments that you see", query=ListQuery, page=DepartmentAnswer)
+    def get(self, request: Request) -> Response:
+        rows = selectors.departments(self.acting)
+        return Response(page(rows, query_of(request, ListQuery), BY_NAME, presented))
+
+    @described("Make a department", body=NewDepartment, answer=DepartmentAnswer, status=201)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        department = tenants.create_department(acting=self.acting, **body_of(request, NewDepartment).given())
+        return created(answer(department), f"/api/v1/departments/{department.name}")
+
+
+class OneDepartment(Door):
+    change_scope = "admin"
+
+    @described("One department", answer=DepartmentAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        no_query(request)
+        return Response(answer(selectors.find_department(self.acting, name)))
+
+    @described("Change a department", body=TenantChanges, answer=DepartmentAnswer)
+    def patch(self, request: Request, name: str) -> Response:
+        no_query(request)
+        department = selectors.find_department(self.acting, name)
+        changes = body_of(request, TenantChanges).given()
+        return Response(
+            answer(tenants.edit_department(acting=self.acting, department=department, changes=changes))
+        )
+
+    @described("Remove a department without projects", status=204)
+    def delete(self, request: Request, name: str) -> Response:
+        no_query(request)
+        tenants.delete_department(acting=self.acting, department=selectors.find_department(self.acting, name))
+        return done()
+
+
+def answer(department: Department) -> DepartmentAnswer:
+    return DepartmentAnswer(
+        name=department.name,
+        title=department.title,
+        rank=department.rank,
+        reclaim_min_runtime=department.reclaim_min_runtime,
+        preempt_min_runtime=department.preempt_min_runtime,
+        created_at=department.created_at,
+    )
+
+
+def presented(rows: Sequence[Department]) -> list[Any]:
+    return [answer(row) for row in rows]

@@ -1,0 +1,175 @@
+"""Here people are given roles, looked for, and made known to Berth."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from django.contrib.auth.models import User
+from django.db.models import Q
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body, body_of
+from berth.api.door import Door, created, done
+from berth.api.idempotency import once
+from berth.api.pages import Order, page
+from berth.api.queries import ListQuery, Word, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import Forbidden, Invalid, NotFound
+from berth.core.problems import Problem, shown
+from berth.core.spec.texts import Text
+from projects import selectors
+from projects.api.lookups import department_in_body, project_in_body, user_in_body
+from projects.models import Department, Membership, Project, Role
+from projects.services import members
+
+RoleWord = Literal["platform_admin", "department_admin", "project_admin", "member", "viewer"]
+OLDEST = Order("oldest", ("id",))
+BY_USERNAME = Order("username", ("username",))
+
+
+class MembersQuery(ListQuery):
+    project: Word | None = None
+    department: Word | None = None
+    user: Word | None = None
+
+
+class UsersQuery(ListQuery):
+    search: Word | None = None
+
+
+class MemberAnswer(Answer):
+    id: int
+    user: str
+    role: Role
+    department: str | None
+    project: str | None
+    created_at: datetime
+
+
+class NewMember(Body):
+    """A role in a project, in a department, or (with neither) on the whole platform."""
+
+    user: Text
+    role: RoleWord
+    project: Text | None = None
+    department: Text | None = None
+
+
+class UserAnswer(Answer):
+    username: str
+    email: str
+    active: bool
+
+
+class NewUser(Body):
+    username: Text
+    email: Text = ""
+    password: Text | None = None
+
+
+class Members(Door):
+    change_scope = "admin"
+
+    @described("Members of what you see", query=MembersQuery, page=MemberAnswer)
+    def get(self, request: Request) -> Response:
+        query = query_of(request, MembersQuery)
+        rows = selectors.members(self.acting)
+        if query.project is not None:
+            rows = rows.filter(project__name=query.project)
+        if query.department is not None:
+            rows = rows.filter(department__name=query.department)
+        if query.user is not None:
+            rows = rows.filter(user__username=query.user)
+        return Response(page(rows, query, OLDEST, presented))
+
+    @described("Give a role", body=NewMember, answer=MemberAnswer, status=201)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        body = body_of(request, NewMember)
+        scope = self._scope(body)
+        self.require("administer" if scope is None else "grant", scope)
+        user = user_in_body(self.acting, body.user)
+        member = members.grant(acting=self.acting, user=user, role=body.role, scope=scope)
+        return created(answer(member), f"/api/v1/members/{member.pk}")
+
+    def _scope(self, body: NewMember) -> Department | Project | None:
+        if body.project is not None and body.department is not None:
+            raise Invalid(
+                [
+                    Problem(
+                        "department", "given together with project", shown(body.department), "one of the two"
+                    )
+                ]
+            )
+        if body.project is not None:
+            return project_in_body(self.acting, body.project)
+        return None if body.department is None else department_in_body(self.acting, body.department)
+
+
+class OneMember(Door):
+    change_scope = "admin"
+
+    @described("One role of one person", answer=MemberAnswer)
+    def get(self, request: Request, member_id: int) -> Response:
+        no_query(request)
+        return Response(answer(self._found(member_id)))
+
+    @described("Take a role away", status=204)
+    def delete(self, request: Request, member_id: int) -> Response:
+        no_query(request)
+        members.revoke(acting=self.acting, membership=self._found(member_id))
+        return done()
+
+    def _found(self, member_id: int) -> Membership:
+        found = selectors.members(self.acting).filter(pk=member_id).first()
+        if found is None:
+            raise NotFound("There is no member with that id.")
+        return found
+
+
+class Users(Door):
+    change_scope = "admin"
+
+    @described("People whom you may give a role", query=UsersQuery, page=UserAnswer)
+    def get(self, request: Request) -> Response:
+        query = query_of(request, UsersQuery)
+        rows = selectors.users(self.acting)
+        if not rows.query.is_empty():
+            rows = _searched(rows, query.search)
+            return Response(page(rows, query, BY_USERNAME, lambda found: [person(user) for user in found]))
+        raise Forbidden("Only people who may give roles see who there is.")
+
+    @described("Make a person known", body=NewUser, answer=UserAnswer, status=201)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        user = members.create_user(acting=self.acting, **body_of(request, NewUser).given())
+        return created(person(user), f"/api/v1/users?search={user.username}")
+
+
+def _searched(rows: Any, text: str | None) -> Any:
+    if text is None:
+        return rows
+    return rows.filter(Q(username__icontains=text) | Q(email__icontains=text))
+
+
+def answer(member: Membership) -> MemberAnswer:
+    return MemberAnswer(
+        id=member.pk,
+        user=member.user.username,
+        role=Role(member.role),
+        department=member.department.name if member.department else None,
+        project=member.project.name if member.project else None,
+        created_at=member.created_at,
+    )
+
+
+def presented(rows: Sequence[Membership]) -> list[Any]:
+    return [answer(row) for row in rows]
+
+
+def person(user: User) -> UserAnswer:
+    return UserAnswer(username=user.username, email=user.email, active=user.is_active)

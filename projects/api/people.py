@@ -1,0 +1,172 @@
+"""Here people sign in, ask who they are, and keep the tokens by which programs act for them."""
+
+import uuid
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body, body_of
+from berth.api.door import Door, created, done
+from berth.api.idempotency import once
+from berth.api.pages import NEWEST, page
+from berth.api.queries import ListQuery, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import NotFound, Unauthenticated
+from berth.core.spec.quantities import Moment
+from berth.core.spec.texts import Text
+from projects import selectors
+from projects.access import is_platform_admin
+from projects.acting import SCOPES, Acting
+from projects.models import ApiToken, Membership
+from projects.services import tokens
+
+LOGIN_LASTS = timedelta(days=30)
+Scope = Literal["read", "write", "admin"]
+Scopes = Annotated[tuple[Scope, ...], Field(min_length=1, max_length=3, strict=False)]
+
+
+class Credentials(Body):
+    username: Text
+    password: Text
+
+
+class LoginAnswer(Answer):
+    token: str
+    expires_at: datetime
+
+
+class RoleAnswer(Answer):
+    role: str
+    department: str | None
+    project: str | None
+
+
+class WhoAnswer(Answer):
+    username: str
+    platform_admin: bool
+    roles: list[RoleAnswer]
+    scopes: list[str]
+
+
+class TokenAnswer(Answer):
+    id: int
+    name: str
+    prefix: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewTokenAnswer(TokenAnswer):
+    token: str | None = Field(description="The secret, shown this once; null in a repeated answer.")
+
+
+class NewToken(Body):
+    name: Text
+    scopes: Scopes = ("read", "write", "admin")
+    expires_at: Moment | None = None
+
+
+class Login(Door):
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    def check_throttles(self, request: Request) -> None:
+        self.spend("login", f"address {request.META.get('REMOTE_ADDR', '')}")
+
+    @described("Sign in with a password for a token", body=Credentials, answer=LoginAnswer)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        body = body_of(request, Credentials)
+        self.spend("login", f"name {body.username.lower()}")
+        user = authenticate(request._request, username=body.username, password=body.password)
+        if not isinstance(user, User):
+            raise Unauthenticated("The name and the password do not belong together.")
+        acting = Acting.person(user, request_id=getattr(request, "request_id", ""))
+        now = timezone.now()
+        name = f"login {now:%Y-%m-%d %H:%M:%S} {uuid.uuid4().hex[:8]}"
+        token, secret = tokens.issue(acting=acting, name=name, scopes=SCOPES, expires_at=now + LOGIN_LASTS)
+        assert token.expires_at is not None
+        return Response(LoginAnswer(token=secret, expires_at=token.expires_at))
+
+
+class Whoami(Door):
+    @described("Who you are, and what you may", answer=WhoAnswer)
+    def get(self, request: Request) -> Response:
+        no_query(request)
+        rows = (
+            Membership.objects.filter(user=self.acting.user)
+            .select_related("department", "project")
+            .order_by("id")
+        )
+        return Response(
+            WhoAnswer(
+                username=request.user.get_username(),
+                platform_admin=is_platform_admin(self.acting),
+                roles=[_role(row) for row in rows],
+                scopes=[scope for scope in SCOPES if scope in self.acting.scopes],
+            )
+        )
+
+
+class Tokens(Door):
+    @described("Your tokens", query=ListQuery, page=TokenAnswer)
+    def get(self, request: Request) -> Response:
+        rows = selectors.tokens(self.acting)
+        return Response(
+            page(rows, query_of(request, ListQuery), NEWEST, lambda found: [_token(row) for row in found])
+        )
+
+    @described("Make a token for yourself", body=NewToken, answer=NewTokenAnswer, status=201)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        body = body_of(request, NewToken)
+        token, secret = tokens.issue(
+            acting=self.acting, name=body.name, scopes=body.scopes, expires_at=body.expires_at
+        )
+        answer = NewTokenAnswer(**_token(token).model_dump(), token=secret)
+        return created(answer, f"/api/v1/tokens/{token.pk}")
+
+
+class OneToken(Door):
+    @described("One of your tokens", answer=TokenAnswer)
+    def get(self, request: Request, token_id: int) -> Response:
+        no_query(request)
+        return Response(_token(self._found(token_id)))
+
+    @described("Revoke one of your tokens", status=204)
+    def delete(self, request: Request, token_id: int) -> Response:
+        no_query(request)
+        tokens.revoke(acting=self.acting, token=self._found(token_id))
+        return done()
+
+    def _found(self, token_id: int) -> ApiToken:
+        found = selectors.tokens(self.acting).filter(pk=token_id).first()
+        if found is None:
+            raise NotFound("There is no token with that id.")
+        return found
+
+
+def _role(row: Membership) -> RoleAnswer:
+    return RoleAnswer(
+        role=row.role,
+        department=row.department.name if row.department else None,
+        project=row.project.name if row.project else None,
+    )
+
+
+def _token(row: ApiToken) -> TokenAnswer:
+    known: dict[str, Any] = {name: getattr(row, name) for name in TokenAnswer.model_fields}
+    return TokenAnswer(**known)

@@ -1,0 +1,113 @@
+"""Here we say what a quota looks like from outside, with its standing in the last cycle."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from berth.api.answers import Amounts, Answer, amounts
+from berth.api.bodies import Body
+from projects.models import Department, Quota
+from projects.services.quotas import values_of
+
+Count = Annotated[float, Field(ge=0, le=1e9)] | None
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+
+
+class Limits(Body):
+    gpu: Count = None
+    cpu: Count = None
+    memory_mib: Annotated[int, Field(ge=0, le=10**12)] | None = None
+
+
+class Weights(Body):
+    gpu: Weight = 1.0
+    cpu: Weight = 1.0
+    memory_mib: Weight = 1.0
+
+
+class QuotaValues(Body):
+    """What a quota is set to: devices, cores, MiB; null is unlimited; what is left out stays as it was."""
+
+    gpu: Count = 0
+    cpu: Count = None
+    memory_mib: Annotated[int, Field(ge=0, le=10**12)] | None = None
+    limit: Limits | None = None
+    weight: Weight | Weights = 1.0
+    over_quota: bool = True
+    rank: Annotated[int, Field(ge=-1000, le=1000)] | None = None
+
+
+class Owner(Answer):
+    kind: Literal["department", "project"]
+    name: str
+
+
+class Used(Answer):
+    """Decayed use, by resource."""
+
+    gpu: float
+    cpu: float
+    memory_mib: float
+
+
+class Standing(Answer):
+    """As the last cycle saw it."""
+
+    share: Amounts
+    allocated: Amounts
+    requested: Amounts
+    usage: Used
+
+
+class EachWeight(Answer):
+    gpu: float
+    cpu: float
+    memory_mib: float
+
+
+class QuotaAnswer(Answer):
+    owner: Owner
+    pool: str
+    gpu: float | None
+    cpu: float | None
+    memory_mib: int | None
+    limit: Amounts
+    weight: float | EachWeight
+    over_quota: bool
+    rank: int | None
+    version: int
+    standing: Standing | None
+
+
+def answer(quota: Quota) -> QuotaAnswer:
+    owner = quota.owner
+    values = values_of(quota)
+    weight = values.pop("weight")
+    alike = len(set(weight.values())) == 1
+    return QuotaAnswer(
+        owner=Owner(kind="department" if isinstance(owner, Department) else "project", name=owner.name),
+        pool=quota.pool.name,
+        weight=weight["gpu"] if alike else EachWeight(**weight),
+        version=quota.version,
+        standing=_standing(quota),
+        **values,
+    )
+
+
+def _standing(quota: Quota) -> Standing | None:
+    """Looked for among prefetched rows; no queue has more than a handful of pools."""
+    rows: Iterable[Any] = quota.owner.standings.all()
+    found = next((row for row in rows if row.pool_id == quota.pool_id), None)
+    return None if found is None else standing_of(found)
+
+
+def standing_of(row: Any) -> Standing:
+    """Of a row of the scheduler's standings, which this floor reads but does not know."""
+    gpu, cpu, memory = row.usage
+    return Standing(
+        share=amounts(*row.share),
+        allocated=amounts(*row.allocated),
+        requested=amounts(*row.requested),
+        usage=Used(gpu=gpu, cpu=cpu, memory_mib=memory),
+    )

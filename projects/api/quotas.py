@@ -1,0 +1,120 @@
+"""Here quotas are read with what became of them, and set by people who have seen the present version."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.bodies import document_of
+from berth.api.door import Door, created, done
+from berth.api.etags import etag, expected_version
+from berth.api.pages import Order, page
+from berth.api.queries import ListQuery, Word, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import NotFound
+from pools.models import NodePool
+from projects import selectors
+from projects.api.lookups import pool_named
+from projects.api.quota_shapes import QuotaAnswer, QuotaValues, answer
+from projects.models import Department, Project, Quota
+from projects.services import quotas
+
+OLDEST = Order("oldest", ("id",))
+GUARDS = ("If-Match", "If-None-Match")
+
+
+class QuotasQuery(ListQuery):
+    pool: Word | None = None
+    department: Word | None = None
+    project: Word | None = None
+
+
+class Quotas(Door):
+    @described("Quotas that you see", query=QuotasQuery, page=QuotaAnswer)
+    def get(self, request: Request) -> Response:
+        query = query_of(request, QuotasQuery)
+        rows = with_standings(selectors.quotas(self.acting))
+        if query.pool is not None:
+            rows = rows.filter(pool__name=query.pool)
+        if query.department is not None:
+            rows = rows.filter(department__name=query.department)
+        if query.project is not None:
+            rows = rows.filter(project__name=query.project)
+        return Response(page(rows, query, OLDEST, presented))
+
+
+class OneQuota(Door):
+    """The quota of one owner in one pool."""
+
+    change_scope = "admin"
+    kind: ClassVar[str]
+
+    def owner(self, name: str) -> Department | Project:
+        raise NotImplementedError
+
+    @described("One quota", answer=QuotaAnswer)
+    def get(self, request: Request, name: str, pool: str) -> Response:
+        no_query(request)
+        quota = self._present(self.owner(name), pool_named(pool))
+        if quota is None:
+            raise NotFound("There is no such quota.")
+        return Response(answer(quota), headers={"ETag": etag(quota.version)})
+
+    @described("Set a quota", body=QuotaValues, answer=QuotaAnswer, headers=GUARDS, also=(201,))
+    def put(self, request: Request, name: str, pool: str) -> Response:
+        no_query(request)
+        owner, node_pool = self.owner(name), pool_named(pool)
+        self.require("set_quota", owner)
+        present = self._present(owner, node_pool)
+        expected = expected_version(request, present.version if present else None)
+        quota = quotas.set_quota(
+            acting=self.acting,
+            owner=owner,
+            pool=node_pool,
+            values=document_of(request),
+            expected_version=expected,
+        )
+        stored, tag = answer(quota), etag(quota.version)
+        if present is None:
+            return created(stored, f"/api/v1/quotas/{self.kind}/{name}/{pool}", ETag=tag)
+        return Response(stored, headers={"ETag": tag})
+
+    @described("Remove a quota", status=204, headers=("If-Match",))
+    def delete(self, request: Request, name: str, pool: str) -> Response:
+        no_query(request)
+        owner, node_pool = self.owner(name), pool_named(pool)
+        self.require("set_quota", owner)
+        present = self._present(owner, node_pool)
+        if present is None:
+            raise NotFound("There is no such quota.")
+        expected = expected_version(request, present.version)
+        quotas.remove_quota(acting=self.acting, quota=present, expected_version=expected)
+        return done()
+
+    def _present(self, owner: Department | Project, pool: NodePool) -> Quota | None:
+        whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+        return with_standings(selectors.quotas(self.acting)).filter(pool=pool, **whose).first()
+
+
+class DepartmentQuota(OneQuota):
+    kind = "departments"
+
+    def owner(self, name: str) -> Department:
+        return selectors.find_department(self.acting, name)
+
+
+class ProjectQuota(OneQuota):
+    kind = "projects"
+
+    def owner(self, name: str) -> Project:
+        return selectors.find_project(self.acting, name)
+
+
+def with_standings(rows: QuerySet[Quota]) -> QuerySet[Quota]:
+    return rows.prefetch_related("project__standings", "department__standings")
+
+
+def presented(rows: Sequence[Quota]) -> list[Any]:
+    return [answer(row) for row in rows]

@@ -1,0 +1,85 @@
+"""Here we find workloads: filters, search and sort of the list."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from berth.api.pages import Order
+from berth.api.queries import ListQuery, Word
+from projects.api.workload_shapes import KindWord, PhaseWord
+from projects.models import Workload
+
+Sort = Literal[
+    "submitted_at",
+    "-submitted_at",
+    "name",
+    "-name",
+    "priority",
+    "-priority",
+    "phase",
+    "-phase",
+    "gpus",
+    "-gpus",
+]
+COLUMNS = {"gpus": "gpu_milli_min"}
+
+
+def _label(text: str) -> str:
+    key, equals, _ = text.partition("=")
+    if not key or not equals:
+        raise PydanticCustomError("label", "is not a label", {"allowed": "key=value"})
+    return text
+
+
+Label = Annotated[Word, AfterValidator(_label)]
+
+
+class WorkloadsQuery(ListQuery):
+    project: Word | None = None
+    department: Word | None = None
+    pool: Annotated[Word, Field(description="Placed there, or not placed and willing.")] | None = None
+    phase: Annotated[
+        tuple[PhaseWord, ...], Field(max_length=9, description="May be given more than once.")
+    ] = ()
+    kind: KindWord | None = None
+    reason: Word | None = None
+    label: Annotated[
+        tuple[Label, ...], Field(max_length=16, description="key=value; all of them must be there.")
+    ] = ()
+    submitted_by: Word | None = None
+    search: Annotated[Word, Field(description="A part of the name, or the whole id.")] | None = None
+    sort: Sort = "-submitted_at"
+
+
+def order_of(query: WorkloadsQuery) -> Order:
+    name = query.sort.lstrip("-")
+    return Order(query.sort, (COLUMNS.get(name, name), "id"), down=query.sort.startswith("-"))
+
+
+def found(rows: QuerySet[Workload], query: WorkloadsQuery) -> QuerySet[Workload]:
+    exact = {
+        "project__name": query.project,
+        "project__department__name": query.department,
+        "kind": query.kind,
+        "reason": query.reason,
+        "submitted_by__username": query.submitted_by,
+    }
+    rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
+    if query.phase:
+        rows = rows.filter(phase__in=query.phase)
+    if query.pool is not None:
+        rows = rows.filter(Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool]))
+    for label in query.label:
+        key, _, value = label.partition("=")
+        rows = rows.filter(labels__contains={key: value})
+    return rows if query.search is None else rows.filter(_matching(query.search))
+
+
+def _matching(text: str) -> Q:
+    try:
+        return Q(pk=UUID(text))
+    except ValueError:
+        return Q(name__icontains=text)

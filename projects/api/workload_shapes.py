@@ -1,0 +1,108 @@
+"""Here we say what a workload looks like from outside."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+from pydantic import Field
+
+from berth.api.answers import Answer, whole
+from projects.models import Pod, PodState, RoleNode, Workload
+
+PhaseWord = Literal[
+    "pending", "reserved", "starting", "running", "stopping", "suspended", "completed", "failed", "cancelled"
+]
+KindWord = Literal["training", "elastic", "interactive", "service"]
+
+
+class Gpus(Answer):
+    asked: float = Field(description="Of the smallest gang.")
+    now: float = Field(description="Held by its pods now.")
+
+
+class PodCount(Answer):
+    running: int
+    wanted: int = Field(description="Replicas of all roles at their most.")
+
+
+class WorkloadAnswer(Answer):
+    id: UUID
+    name: str
+    project: str
+    department: str
+    kind: KindWord
+    priority: int
+    preemptible: bool
+    pools: list[str]
+    pool: str | None
+    phase: PhaseWord
+    reason: str
+    message: str
+    since: datetime
+    submitted_at: datetime
+    submitted_by: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    run: int
+    preemptions: int
+    restarts: int
+    exit_code: int | None
+    gpus: Gpus
+    labels: dict[str, str]
+    position: int | None
+    expected_start: datetime | None
+    pods: PodCount
+
+
+class OneWorkloadAnswer(WorkloadAnswer):
+    spec: dict[str, Any]
+
+
+def with_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+    """The counts come with the rows: a page is one statement, however long it is."""
+    running = (
+        Pod.objects.filter(workload=OuterRef("pk"), state=PodState.RUNNING).order_by().values("workload")
+    )
+    wanted = RoleNode.objects.filter(workload=OuterRef("pk"), max__isnull=False).order_by().values("workload")
+    return rows.annotate(
+        pods_running=Coalesce(Subquery(running.annotate(n=Count("pk")).values("n")), 0),
+        pods_wanted=Coalesce(Subquery(wanted.annotate(n=Sum("max")).values("n")), 0),
+    )
+
+
+def listed(rows: Sequence[Workload]) -> list[Any]:
+    return [WorkloadAnswer(**values_of(row)) for row in rows]
+
+
+def answer(workload: Workload) -> OneWorkloadAnswer:
+    """With the document as it was understood."""
+    row = with_counts(Workload.objects.select_related("project__department", "submitted_by", "pool")).get(
+        pk=workload.pk
+    )
+    return OneWorkloadAnswer(spec=row.spec, **values_of(row))
+
+
+def values_of(row: Any) -> dict[str, Any]:
+    explanation = row.explanation or {}
+    return {
+        **{name: getattr(row, name) for name in _PLAIN},
+        "project": row.project.name,
+        "department": row.project.department.name,
+        "pool": row.pool.name if row.pool else None,
+        "submitted_by": row.submitted_by.username if row.submitted_by else None,
+        "gpus": Gpus(asked=whole(row.gpu_milli_min) or 0, now=whole(row.gpu_milli_now) or 0),
+        "position": explanation.get("position"),
+        "expected_start": explanation.get("expected_start"),
+        "pods": PodCount(running=row.pods_running, wanted=row.pods_wanted),
+    }
+
+
+def _plain(names: Iterable[str]) -> tuple[str, ...]:
+    columns = {field.name for field in Workload._meta.concrete_fields if not field.is_relation}
+    return tuple(name for name in names if name in columns)
+
+
+_PLAIN = _plain(WorkloadAnswer.model_fields)
