@@ -5,3 +5,6 @@ from django.apps import AppConfig
 class ProjectsConfig(AppConfig):
     name = "projects"
     label = "projects"
+
+    def ready(self) -> None:
+        from projects import pool_changes  # noqa: F401  (connects its receivers)
