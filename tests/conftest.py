@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 
 from berth.db.embedded import Embedded, serving
+from tests.behaviours import refuse_unknown
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_A_HURRY = {
@@ -22,6 +23,10 @@ IN_A_HURRY = {
 def pytest_configure(config: pytest.Config) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    refuse_unknown(items)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,12 @@
 """Here we hold the walls of the house."""
+import ast
 import platform
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+LONGEST_FILE = 400
 
 
 def test_the_folder_platform_does_not_hide_pythons_own() -> None:
@@ -16,3 +18,28 @@ def test_the_folder_platform_does_not_hide_pythons_own() -> None:
 def test_python_finds_its_own_platform_from_the_root_of_the_checkout() -> None:
     code = "import platform; print(platform.python_implementation())"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).strip() == "CPython"
+
+
+def test_every_module_says_what_it_does_in_its_first_sentence() -> None:
+    silent = [
+        str(file.relative_to(ROOT)) for file in our_modules()
+        if (text := file.read_text().strip()) and ast.get_docstring(ast.parse(text)) is None
+    ]
+    assert not silent
+
+
+def test_no_file_is_too_long_to_answer_one_question() -> None:
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in our_modules()}
+    assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    vague = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
+    assert not [str(file) for file in our_modules() if file.stem in vague or file.parent.name in vague]
+
+
+def our_modules() -> list[Path]:
+    tops = ("platform", "scheduler", "pools", "projects", "tests", "benchmarks", "examples")
+    return [
+        file for top in tops for file in sorted((ROOT / top).rglob("*.py")) if "migrations" not in file.parts
+    ]

@@ -1,0 +1,83 @@
+"""Here we show that the engines only compute: they load no Django, and import nothing that could do more."""
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES = ("scheduler.engine", "projects.engine", "pools.engine")
+WITH_EFFECTS = {
+    "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil",
+    "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid",
+}  # fmt: skip
+# Libraries that only compute. A workload document is checked by its types before anything else sees it.
+ALLOWED_LIBRARIES = {"numpy", "pydantic", "yaml"}
+ALLOWED_WORDS = {"pydantic", "pydantic_core"}
+
+
+def modules_of(engine: str) -> list[Path]:
+    return sorted((ROOT / engine.replace(".", "/")).rglob("*.py"))
+
+
+def imports_of(file: Path) -> set[str]:
+    """Every module that the file names in an import, in full."""
+    package = file.relative_to(ROOT).parent.parts
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            found.add(".".join(filter(None, [base, node.module])))
+    return found
+
+
+def is_allowed(name: str, engine: str) -> bool:
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return top not in WITH_EFFECTS
+    return top in ALLOWED_LIBRARIES or any(
+        name == floor or name.startswith(f"{floor}.") for floor in ("berth.core", engine)
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_imports_only_the_words_and_what_has_no_effects(engine: str) -> None:
+    broken = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in modules_of(engine)
+        for name in imports_of(file)
+        if not is_allowed(name, engine)
+    }
+    assert not broken
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_loading_an_engine_loads_no_django_and_opens_no_door(engine: str) -> None:
+    paths = [file.relative_to(ROOT).with_suffix("").parts for file in modules_of(engine)]
+    names = [".".join(path).removesuffix(".__init__") for path in paths]
+    assert names
+    code = (
+        f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\n"
+        "heavy = {'django', 'rest_framework', 'psycopg', 'httpx', 'boto3', 'ray', 'structlog', 'channels'}\n"
+        "print(*sorted(heavy & set(sys.modules)))"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_the_words_need_little_more_than_python() -> None:
+    broken = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in sorted((ROOT / "platform" / "berth" / "core").rglob("*.py"))
+        for name in imports_of(file)
+        if (top := name.partition(".")[0]) not in sys.stdlib_module_names | ALLOWED_WORDS
+        and not (top == "berth" and name.startswith("berth.core"))
+    }
+    assert not broken
+
+
