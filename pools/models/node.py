@@ -41,11 +41,12 @@ class Node(models.Model):
     max_pods = models.PositiveIntegerField(default=110)
     labels = models.JSONField(default=dict, blank=True)
     taints = models.JSONField(default=list, blank=True)
-    devices = models.JSONField(default=list, blank=True, help_text="Physical identity of each device, by index.")
+    devices = models.JSONField(default=list, blank=True, help_text="Each device's physical identity.")
 
     since = models.DateTimeField(help_text="When it came into this state.")
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When it is expected to be ready.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
+    drained_by_scaling = models.BooleanField(default=False, help_text="May be taken back when work comes.")
     drain_reason = models.CharField(max_length=255, blank=True)
     emptied_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -59,7 +60,9 @@ class Node(models.Model):
                 name="node_name_unique_while_alive", fields=["name"], condition=~Q(state="ended")
             ),
             models.UniqueConstraint(
-                name="node_ordinal_unique_while_alive", fields=["pool", "ordinal"], condition=~Q(state="ended")
+                name="node_ordinal_unique_while_alive",
+                fields=["pool", "ordinal"],
+                condition=~Q(state="ended"),
             ),
             models.UniqueConstraint(name="node_instance_once", fields=["pool", "instance_id"]),
             models.CheckConstraint(name="node_state_known", condition=Q(state__in=NodeState.values)),

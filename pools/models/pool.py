@@ -46,7 +46,9 @@ class NodePool(models.Model):
     last_scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
     idle_since = models.DateTimeField(null=True, blank=True, editable=False)
     pressure = models.JSONField(null=True, blank=True, editable=False)
+    operational_since = models.DateTimeField(null=True, blank=True, editable=False)
     ticked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
 
@@ -139,7 +141,8 @@ class NodePool(models.Model):
                 & Q(device_placement__in=["binpack", "spread"]),
             ),
             models.CheckConstraint(
-                name="pool_known_fairshare_mode", condition=Q(fairshare_mode__in=["point_in_time", "time_based"])
+                name="pool_known_fairshare_mode",
+                condition=Q(fairshare_mode__in=["point_in_time", "time_based"]),
             ),
         ]
 

@@ -42,7 +42,9 @@ class ScalingEvent(models.Model):
         ordering = ["-at", "-pk"]
         indexes = [models.Index(fields=["pool", "-at"], name="scaling_pool_at")]
         constraints = [
-            models.CheckConstraint(name="scaling_kind_known", condition=models.Q(kind__in=ScalingKind.values)),
+            models.CheckConstraint(
+                name="scaling_kind_known", condition=models.Q(kind__in=ScalingKind.values)
+            ),
         ]
 
     def __str__(self) -> str:

@@ -79,7 +79,7 @@ class LocalRuntime:
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         self._collect()
-        with open(pod.path / "shim.err", "ab") as errors:
+        with (pod.path / "shim.err").open("ab") as errors:
             self._shims[pod_id] = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(pod), self.anchor],
                 stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,

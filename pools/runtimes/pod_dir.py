@@ -119,7 +119,7 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Processes that carry this pod's mark in their environment; the command itself died with the shim."""
+        """By their mark in the environment; the command itself died with the shim."""
         mark = f"BERTH_POD_DIR={self.work}".encode()
         for pid in process_ids():
             try:

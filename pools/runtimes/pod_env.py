@@ -12,7 +12,9 @@ _PASSED_ON = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def pod_env(order: PodOrder, workspace: Path, work: Path, own: Mapping[str, str] = os.environ) -> dict[str, str]:
+def pod_env(
+    order: PodOrder, workspace: Path, work: Path, own: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """`python` is the one that runs Berth, so that what is installed with it is there for pods too."""
     env = {name: own[name] for name in _PASSED_ON if name in own}
     env |= {

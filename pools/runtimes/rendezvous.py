@@ -27,7 +27,7 @@ class Rendezvous:
 
 
 def _ports() -> Iterator[int]:
-    first = random.randrange(FIRST, LAST)
+    first = random.randrange(FIRST, LAST)  # noqa: S311
     yield from range(first, LAST)
     yield from range(FIRST, first)
 

@@ -1,5 +1,5 @@
 """Here we watch over one pod, from the order on disk to the record of its end."""
-import _signal as signal
+import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import os
 import select
@@ -30,16 +30,19 @@ def keep(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/status"):
         return  # kept before by one that was killed: the reader tells that end
     if os.path.exists(f"{directory}/stop"):
-        return write_exit(directory, "stopped", message="stopped before it was started")
+        write_exit(directory, "stopped", message="stopped before it was started")
+        return
     anchor_fd = open_anchor(anchor) if anchor else None
     if anchor and anchor_fd is None:
-        return write_exit(directory, "host_stopped", message="its host stopped before it was started")
+        write_exit(directory, "host_stopped", message="its host stopped before it was started")
+        return
     control, signals = _open_control(directory), _catch_signals()
     pod = Pod(directory, order)
     failure = pod.start()
     if failure:
         pod.kill()
-        return write_exit(directory, "start_failed", message=failure)
+        write_exit(directory, "start_failed", message=failure)
+        return
     poke(pod.order["wake_dir"])
     watch(pod, control, signals, anchor_fd, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
     write_exit(directory, pod.cause, pod)

@@ -1,0 +1,106 @@
+"""Here we say how many nodes a pool may have: a floor, a ready threshold and a ceiling, in four notations."""
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+
+FIELDS = ("min", "desired", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """`max` None is a fixed pool of `min` nodes; `desired` None waits for `min` to be ready."""
+
+    min: int
+    max: int | None = None
+    desired: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = list(_problems(self.min, self.max, self.desired))
+        if problems:
+            raise Invalid(problems)
+
+    @property
+    def elastic(self) -> bool:
+        return self.max is not None
+
+    @property
+    def ceiling(self) -> int:
+        return self.min if self.max is None else self.max
+
+    @property
+    def ready_threshold(self) -> int:
+        """So many nodes must be ready before the pool takes on work."""
+        return self.min if self.desired is None else self.desired
+
+    @property
+    def first_wanted(self) -> int:
+        """How many a new pool sets out to have; none, where none is allowed, until there is work."""
+        return max(self.min, self.ready_threshold) if self.min > 0 else 0
+
+    def clamp(self, count: int) -> int:
+        return min(max(count, self.min), self.ceiling)
+
+
+def node_spec(given: Any) -> NodeSpec:
+    """From a number, a pair (floor, ceiling), a mapping of min, max and desired, or a spec."""
+    match given:
+        case NodeSpec():
+            return given
+        case bool():
+            pass
+        case int():
+            return NodeSpec(given)
+        case [floor, ceiling]:
+            return NodeSpec(floor, ceiling)
+        case Mapping():
+            unknown = sorted(str(key) for key in given if key not in FIELDS)
+            if unknown:
+                known = ", ".join(FIELDS)
+                raise Invalid(Problem(f"nodes.{key}", "is not known", allowed=known) for key in unknown)
+            if "min" in given:
+                return NodeSpec(given["min"], given.get("max"), given.get("desired"))
+            raise Invalid([Problem("nodes.min", "is missing")])
+    allowed = "a number, a pair of floor and ceiling, or min, max and desired"
+    raise Invalid([Problem("nodes", "is no number of nodes", shown(given), allowed)])
+
+
+def _problems(floor: object, ceiling: object, desired: object) -> list[Problem]:
+    wrong = [
+        Problem(f"nodes.{name}", "is not a whole number", shown(value))
+        for name, value in zip(FIELDS, (floor, desired, ceiling), strict=True)
+        if not _is_whole(value) and not (value is None and name != "min")
+    ]
+    if wrong or not isinstance(floor, int):
+        return wrong
+    return [*_floor(floor, ceiling), *_ceiling(floor, ceiling), *_desired(floor, ceiling, desired)]
+
+
+def _floor(floor: int, ceiling: object) -> list[Problem]:
+    if floor < 0 or (floor == 0 and ceiling is None):
+        allowed = "at least 1; 0 only with a max" if ceiling is None else "at least 0"
+        return [Problem("nodes.min", "is too small", str(floor), allowed)]
+    return []
+
+
+def _ceiling(floor: int, ceiling: object) -> list[Problem]:
+    if isinstance(ceiling, int) and ceiling < max(floor, 1):
+        return [Problem("nodes.max", "is below nodes.min", str(ceiling), f"at least {max(floor, 1)}")]
+    return []
+
+
+def _desired(floor: int, ceiling: object, desired: object) -> list[Problem]:
+    if not isinstance(desired, int):
+        return []
+    lowest = 0 if floor == 0 else 1
+    highest = ceiling if isinstance(ceiling, int) else floor
+    if lowest <= desired <= highest:
+        return []
+    message = "is too small" if desired < lowest else "is above what the pool may have"
+    return [Problem("nodes.desired", message, str(desired), f"{lowest} to {highest}")]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

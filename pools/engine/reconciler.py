@@ -1,0 +1,163 @@
+"""Here we decide, for one pool, the next step from the nodes there are to the number that is wanted.
+
+A node counts once: pending (ordered, not there yet), current (takes work, or would if nobody had cordoned
+it) or draining. All that is known stands in rows, so a step is a function of what is, not of what happened:
+an event changes the fleet, `next_step` looks at the fleet.
+"""
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+HEAD = 0
+
+
+class Phase(StrEnum):
+    WATCHING = "watching"
+    SCALING_UP = "scaling_up"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The nodes of a pool by ordinal.
+
+    `leaving` are drained on somebody's order, whatever is wanted; `in_flight` is how many the one call to
+    the provider asks for; `may_order` is no while a failed call waits for its tick, or the pool is paused.
+    """
+
+    wanted: int
+    current: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
+    draining: frozenset[int] = frozenset()
+    leaving: frozenset[int] = frozenset()
+    in_flight: int = 0
+    may_order: bool = True
+    may_drain: bool = True
+
+    @property
+    def phase(self) -> Phase:
+        if self.in_flight:
+            return Phase.SCALING_UP
+        return Phase.DRAINING if self.draining else Phase.WATCHING
+
+    @property
+    def effective(self) -> int:
+        """What there will be without doing anything more: so that no gap is ordered for twice."""
+        return len(self.current) + len(self.pending) + self.in_flight
+
+    @property
+    def taken(self) -> frozenset[int]:
+        return self.current | self.pending | self.draining | self.leaving
+
+    # What happened, as a change of the fleet.
+
+    def with_wanted(self, wanted: int) -> "Fleet":
+        return replace(self, wanted=wanted)
+
+    def ordered(self, order: "Order") -> "Fleet":
+        return replace(self, in_flight=order.count)
+
+    def provisioned(self, ordinals: Iterable[int]) -> "Fleet":
+        """The call is over; these came, be they fewer or later than was hoped."""
+        return replace(self, in_flight=0, pending=self.pending | (frozenset(ordinals) - self.taken))
+
+    def provision_failed(self) -> "Fleet":
+        return replace(self, in_flight=0, may_order=False)
+
+    def ticked(self) -> "Fleet":
+        return replace(self, may_order=True)
+
+    def joined(self, ordinal: int) -> "Fleet":
+        if ordinal not in self.pending:
+            return self
+        return replace(self, pending=self.pending - {ordinal}, current=self.current | {ordinal})
+
+    def lost(self, ordinal: int) -> "Fleet":
+        gone = {ordinal}
+        return replace(
+            self,
+            current=self.current - gone,
+            pending=self.pending - gone,
+            draining=self.draining - gone,
+            leaving=self.leaving - gone,
+        )
+
+    def drained(self, ordinal: int) -> "Fleet":
+        """Ignored for a node that was taken back meanwhile."""
+        return replace(self, draining=self.draining - {ordinal}, leaving=self.leaving - {ordinal})
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Ask the provider for `count` instances, for the ordinals from `start_ordinal` on."""
+
+    count: int
+    start_ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """In this order."""
+
+    ordinals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Abort these drains; the nodes take on work again."""
+
+    ordinals: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    fleet: Fleet
+    commands: tuple[Order | Drain | TakeBack, ...] = ()
+
+
+def next_step(fleet: Fleet, work_to_lose: Mapping[int, int] | None = None) -> Step:
+    """What to do now, with the fleet as it is once that is begun. Nothing to do: no commands.
+
+    `work_to_lose` by ordinal, absent = none: those with the least go first.
+    """
+    commands: list[Order | Drain | TakeBack] = []
+    if fleet.wanted > len(fleet.current) and fleet.draining:
+        fleet, taken_back = _take_back(fleet)
+        commands.append(taken_back)
+    if fleet.wanted > fleet.effective and not fleet.in_flight and fleet.may_order:
+        order = _order(fleet)
+        fleet = fleet.ordered(order)
+        commands.append(order)
+    elif fleet.wanted < len(fleet.current) and fleet.may_drain:
+        victims = _victims(fleet, work_to_lose or {})
+        if victims:
+            gone = frozenset(victims)
+            fleet = replace(fleet, current=fleet.current - gone, draining=fleet.draining | gone)
+            commands.append(Drain(victims))
+    return Step(fleet, tuple(commands))
+
+
+def _take_back(fleet: Fleet) -> tuple[Fleet, TakeBack]:
+    """As many as are wanted again, lowest ordinal first: those that would be drained last."""
+    back = tuple(sorted(fleet.draining))[: fleet.wanted - len(fleet.current)]
+    taken = frozenset(back)
+    fleet = replace(fleet, draining=fleet.draining - taken, current=fleet.current | taken)
+    return fleet, TakeBack(back)
+
+
+def _order(fleet: Fleet) -> Order:
+    """Consecutive ordinals after the highest one; a missing head first, and alone if need be."""
+    missing = fleet.wanted - fleet.effective
+    start = max(fleet.taken, default=-1) + 1 if HEAD in fleet.taken else HEAD
+    count = next((n for n in range(missing) if start + n in fleet.taken), missing)
+    return Order(count, start)
+
+
+def _victims(fleet: Fleet, work_to_lose: Mapping[int, int]) -> tuple[int, ...]:
+    """The head goes only where no node at all is wanted, and then last."""
+    surplus = len(fleet.current) - fleet.wanted
+    candidates = fleet.current - {HEAD}
+    victims = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, 0), -ordinal))[:surplus]
+    if fleet.wanted == 0 and HEAD in fleet.current and not fleet.pending and not fleet.in_flight:
+        victims.append(HEAD)
+    return tuple(victims)

@@ -1,0 +1,23 @@
+"""Here we write down why the number of nodes changed, or did not."""
+from datetime import datetime
+from typing import Any
+
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.scaling import ScalingKind
+
+
+def write(
+    pool: NodePool,
+    kind: ScalingKind,
+    reason: str,
+    *,
+    at: datetime,
+    node: Node | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    **data: Any,
+) -> ScalingEvent:
+    """One row, in the caller's transaction. `before` and `after` count the nodes that are wanted."""
+    return ScalingEvent.objects.create(
+        pool=pool, kind=kind, reason=reason, at=at, node=node, before=before, after=after, data=data
+    )

@@ -1,0 +1,47 @@
+"""Here pools, nodes and their history are read. They are no secret: whoever is signed in may see them."""
+from datetime import datetime, timedelta
+
+from django.db.models import Count, DateTimeField, ExpressionWrapper, F, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
+
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import HOSTING, PENDING, USABLE, NodeState
+
+
+def pools() -> QuerySet[NodePool]:
+    """With the number of nodes in each phase, and of the GPUs of those that hold work."""
+    return NodePool.objects.annotate(
+        nodes_ready=_counted(USABLE),
+        nodes_pending=_counted(PENDING),
+        nodes_draining=_counted((NodeState.DRAINING,)),
+        gpus_ready=Coalesce(Sum("nodes__gpus", filter=Q(nodes__state__in=HOSTING)), 0),
+    ).order_by("name")
+
+
+def nodes() -> QuerySet[Node]:
+    """Those that have not ended."""
+    living = Node.objects.exclude(state=NodeState.ENDED)
+    return living.select_related("pool").order_by("pool__name", "ordinal")
+
+
+def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:
+    """Newest first."""
+    return ScalingEvent.objects.filter(pool=pool).select_related("node").order_by("-at", "-pk")
+
+
+def overdue_drains(now: datetime) -> QuerySet[Node]:
+    """Draining nodes whose pods had their pool's whole drain timeout to finish."""
+    patience = ExpressionWrapper(
+        F("drain_started_at") + F("pool__drain_timeout") * timedelta(seconds=1), output_field=DateTimeField()
+    )
+    draining = Node.objects.filter(state=NodeState.DRAINING, emptied_at=None).annotate(due_at=patience)
+    return draining.filter(due_at__lte=now).select_related("pool").order_by("pool__name", "-ordinal")
+
+
+def is_operational(pool: NodePool) -> bool:
+    """Whether its ready threshold was reached; from then on it takes work, until no node is left."""
+    return pool.operational_since is not None
+
+
+def _counted(states: tuple[NodeState, ...]) -> Count:
+    return Count("nodes", filter=Q(nodes__state__in=states), distinct=True)

@@ -1,0 +1,82 @@
+"""Here people take nodes out of use and put them back, and the scheduler says when one is empty."""
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from berth.core.errors import Conflict
+from berth.db.moves import move
+from pools import history
+from pools.models import Node
+from pools.models.node import ALIVE, USABLE, NodeState
+from pools.models.scaling import ScalingKind
+from pools.signals import changed
+
+NOT_DRAINING = {
+    "drain_started_at": None, "drain_reason": "", "drained_by_scaling": False, "emptied_at": None,
+}  # fmt: skip
+
+
+def cordon_node(*, acting: Any, node: Node, reason: str = "") -> None:
+    """It keeps what it has and takes nothing new."""
+    cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
+    _apply(cordon, acting=acting, node=node, reason=reason)
+
+
+def uncordon_node(*, acting: Any, node: Node) -> None:
+    """Back to work, also from a drain that is not over."""
+    idle = (NodeState.CORDONED, NodeState.DRAINING)
+    uncordon = _Change("uncordon", ScalingKind.UNCORDON, idle, NodeState.READY)
+    _apply(uncordon, acting=acting, node=node, **NOT_DRAINING)
+
+
+def drain_node(*, acting: Any, node: Node, reason: str = "") -> None:
+    """Let it finish what it has, within the pool's drain timeout, then end it; the pool replaces it."""
+    drain = _Change("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
+    draining = {**NOT_DRAINING, "drain_started_at": timezone.now(), "drain_reason": reason[:255]}
+    _apply(drain, acting=acting, node=node, reason=reason, **draining)
+
+
+def terminate_node(*, acting: Any, node: Node, reason: str = "") -> None:
+    """End it at once, with whatever runs on it. The pool replaces it."""
+    living = tuple(state for state in ALIVE if state != NodeState.LOST)
+    terminate = _Change("terminate", ScalingKind.TERMINATE, living, NodeState.LOST)
+    _apply(terminate, acting=acting, node=node, reason=reason)
+
+
+def node_emptied(node: Node, *, at: datetime | None = None) -> bool:
+    """Nothing runs on this draining node any more, and nothing new will: it may be ended.
+
+    False, and nothing happened, for a node that is not draining (any more).
+    """
+    still = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
+    return still.update(emptied_at=at or timezone.now()) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    action: str
+    kind: ScalingKind
+    expected: tuple[NodeState, ...]
+    to: NodeState
+
+
+def _apply(change: _Change, *, acting: Any, node: Node, reason: str = "", **also: Any) -> None:
+    now = timezone.now()
+    with transaction.atomic():
+        before = node.state
+        if not move(node, "state", expected=change.expected, to=change.to, since=now, **also):
+            node.refresh_from_db()
+            raise Conflict(f"The node {node.name} is {node.state}, which allows no {change.action}.")
+        told = f"{change.action} by {acting.name}" + (f": {reason}" if reason else "")
+        history.write(node.pool, change.kind, told, at=now, node=node)
+        changed.send(
+            Node,
+            acting=acting,
+            action=change.action,
+            obj=node,
+            before={"state": str(before)},
+            after={"state": str(change.to), "reason": reason},
+        )

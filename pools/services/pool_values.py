@@ -1,0 +1,99 @@
+"""Here we check what people give for a pool, and show a pool as plain values for the audit."""
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, nearest, shown
+from pools.engine.node_spec import NodeSpec, node_spec
+from pools.models import NodePool
+
+EDITABLE = frozenset(
+    field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
+) - {"name", "wanted", "paused"}
+SHAPE_OF = {"nodes_min": "min", "nodes_desired": "desired", "nodes_max": "max"}
+
+
+def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
+    """Lay checked values over a pool in hand; `nodes` may stand for its three numbers."""
+    given = dict(values)
+    if "nodes" in given:
+        spec = node_spec(given.pop("nodes"))
+        given |= {"nodes_min": spec.min, "nodes_desired": spec.desired, "nodes_max": spec.max}
+    unknown = sorted(set(given) - EDITABLE)
+    if unknown:
+        raise Invalid(
+            Problem(name, "cannot be set", allowed=nearest(name, EDITABLE | {"nodes"})) for name in unknown
+        )
+    for name, value in given.items():
+        setattr(pool, name, value)
+    check(pool)
+    return pool
+
+
+def check(pool: NodePool) -> None:
+    spec_of(pool)
+    problems = [*_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
+    try:
+        pool.full_clean(exclude=["labels", "taints", "topology"], validate_constraints=True)
+    except ValidationError as error:
+        problems += [
+            Problem("" if field == "__all__" else field, "; ".join(messages), _shown(pool, field))
+            for field, messages in sorted(error.message_dict.items())
+        ]
+    if problems:
+        raise Invalid(problems)
+
+
+def spec_of(pool: NodePool) -> NodeSpec:
+    return NodeSpec(pool.nodes_min, pool.nodes_max, pool.nodes_desired)
+
+
+def values_of(pool: NodePool) -> dict[str, Any]:
+    """Everything that people decide, as JSON can hold it."""
+    names = sorted(EDITABLE | {"name", "wanted", "paused"})
+    return {name: _plain(getattr(pool, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _shown(pool: NodePool, field: str) -> str:
+    return shown(getattr(pool, field)) if hasattr(pool, field) else ""
+
+
+def _labels(labels: object) -> list[Problem]:
+    if isinstance(labels, dict) and all(isinstance(x, str) for pair in labels.items() for x in pair):
+        return []
+    return [Problem("labels", "are not names with texts", shown(labels))]
+
+
+def _taints(taints: object) -> list[Problem]:
+    if not isinstance(taints, list):
+        return [Problem("taints", "are not a list", shown(taints))]
+    return [
+        Problem(f"taints[{index}]", "is no taint", shown(taint), "key, value and effect, all texts")
+        for index, taint in enumerate(taints)
+        if not _is_taint(taint)
+    ]
+
+
+def _is_taint(taint: object) -> bool:
+    return (
+        isinstance(taint, dict)
+        and bool(taint.get("key"))
+        and taint.keys() <= {"key", "value", "effect"}
+        and all(isinstance(value, str) for value in taint.values())
+    )
+
+
+def _topology(levels: object) -> list[Problem]:
+    if isinstance(levels, list) and all(isinstance(level, str) and level for level in levels):
+        return []
+    return [Problem("topology", "is not a list of label keys", shown(levels))]

@@ -1,0 +1,125 @@
+"""Here pools are made, changed and removed."""
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import transaction
+from django.db.models import ProtectedError
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Invalid, PreconditionFailed
+from berth.core.problems import Problem
+from pools import history
+from pools.models import Node, NodePool
+from pools.models.node import NodeState
+from pools.models.scaling import ScalingKind
+from pools.services.pool_values import apply, spec_of, values_of
+from pools.signals import changed
+
+FIXED_WHILE_USED = ("provider", "runtime")
+
+
+def create_pool(*, acting: Any, name: str, **values: Any) -> NodePool:
+    """`values` are fields of the model; `nodes` may be given in any of its notations."""
+    with transaction.atomic():
+        pool = apply(NodePool(name=name), values)
+        pool.wanted = spec_of(pool).first_wanted
+        pool.save(force_insert=True)
+        changed.send(NodePool, acting=acting, action="create", obj=pool, before=None, after=values_of(pool))
+    return pool
+
+
+def edit_pool(
+    *, acting: Any, pool: NodePool, changes: Mapping[str, Any], version: int | None = None
+) -> NodePool:
+    """Nodes that are there keep their shape. `version`: refuse if somebody changed the pool since."""
+    with _changing(acting, pool, "edit", version) as locked:
+        apply(locked, changes)
+        if any(name in changes for name in FIXED_WHILE_USED):
+            _refuse_while_used(locked)
+        spec = spec_of(locked)
+        locked.wanted = spec.clamp(locked.wanted)
+    return locked
+
+
+def delete_pool(*, acting: Any, pool: NodePool) -> None:
+    """Only a pool that was never used: history is kept. End another one with `expires_at`."""
+    try:
+        with transaction.atomic():
+            changed.send(
+                NodePool, acting=acting, action="delete", obj=pool, before=values_of(pool), after=None
+            )
+            NodePool.objects.get(pk=pool.pk).delete()
+    except ProtectedError as error:
+        raise Conflict(
+            f"The pool {pool.name} has a history or quotas: let it expire instead of deleting it."
+        ) from error
+
+
+def pause_pool(*, acting: Any, pool: NodePool) -> NodePool:
+    """It neither grows nor shrinks until it is resumed."""
+    return _set_paused(acting, pool, True)
+
+
+def resume_pool(*, acting: Any, pool: NodePool) -> NodePool:
+    return _set_paused(acting, pool, False)
+
+
+def set_wanted(*, acting: Any, pool: NodePool, wanted: int, version: int | None = None) -> NodePool:
+    """By hand; the autoscaler goes on from there once its cooldown is over."""
+    with _changing(acting, pool, "scale", version) as locked:
+        spec = spec_of(locked)
+        if not spec.elastic:
+            raise Invalid([Problem("wanted", "is fixed by nodes.min in a pool without nodes.max")])
+        if not spec.min <= wanted <= spec.ceiling:
+            allowed = f"{spec.min} to {spec.ceiling}"
+            raise Invalid([Problem("wanted", "is outside the pool's bounds", str(wanted), allowed)])
+        before, locked.wanted = locked.wanted, wanted
+        if before != wanted:
+            locked.last_scaled_at = timezone.now()
+            history.write(
+                locked, ScalingKind.AUTOSCALE, f"set by {acting.name}", at=locked.last_scaled_at,
+                before=before, after=wanted,
+            )  # fmt: skip
+    return locked
+
+
+def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
+    action, kind = ("pause", ScalingKind.PAUSED) if paused else ("resume", ScalingKind.RESUMED)
+    with _changing(acting, pool, action, None) as locked:
+        if locked.paused != paused:
+            locked.paused = paused
+            history.write(locked, kind, f"{action}d by {acting.name}", at=timezone.now())
+    return locked
+
+
+@contextmanager
+def _changing(acting: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
+    """The row under its lock; what differs at the end is stored, counted as a version and told."""
+    with transaction.atomic():
+        locked = NodePool.objects.select_for_update().get(pk=pool.pk)
+        if version is not None and version != locked.version:
+            raise PreconditionFailed(f"The pool {locked.name} is at version {locked.version} by now.")
+        before = values_of(locked)
+        yield locked
+        after = values_of(locked)
+        names = [name for name in after if after[name] != before[name]]
+        if names:
+            locked.version += 1
+            locked.save()
+        changed.send(
+            NodePool,
+            acting=acting,
+            action=action,
+            obj=locked,
+            before={name: before[name] for name in names},
+            after={name: after[name] for name in names},
+        )
+
+
+def _refuse_while_used(pool: NodePool) -> None:
+    stored = NodePool.objects.only(*FIXED_WHILE_USED).get(pk=pool.pk)
+    if all(getattr(stored, name) == getattr(pool, name) for name in FIXED_WHILE_USED):
+        return
+    if pool.provisioning or Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).exists():
+        raise Conflict(f"The pool {pool.name} has nodes: its provider and runtime stay until they are gone.")

@@ -1,0 +1,8 @@
+"""Here we tell the floors above what people change about pools and nodes; they allow it and write it down.
+
+Sent inside the change's transaction, to whoever may refuse by raising: `acting`, `action` (pool.edit,
+node.drain, ...), `obj`, and `before` and `after` as dictionaries of what changed, or None.
+"""
+from django.dispatch import Signal
+
+changed = Signal()
