@@ -1,4 +1,5 @@
 """Here we tell Django about this application."""
+
 from django.apps import AppConfig
 
 

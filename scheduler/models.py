@@ -1,4 +1,5 @@
 """Here we keep what the scheduler decided: cycles, allocations, reservations, evictions and use."""
+
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
@@ -23,7 +24,9 @@ class Cycle(models.Model):
     stale = models.PositiveIntegerField(default=0, help_text="Bundles that the applier found outdated.")
     evictions = models.PositiveIntegerField(default=0)
     trials = models.PositiveIntegerField(default=0)
-    scenario = models.BinaryField(null=True, help_text="The snapshot as a scenario file, zlib; kept for a while.")
+    scenario = models.BinaryField(
+        null=True, help_text="The snapshot as a scenario file, zlib; kept for a while."
+    )
     plan = models.JSONField(null=True)
     notes = models.JSONField(default=list, help_text="What was found broken and scheduled around.")
 
@@ -51,7 +54,9 @@ class Allocation(models.Model):
             models.Index(fields=["released_at"], name="allocation_released"),
         ]
         constraints = [
-            models.CheckConstraint(name="allocation_at_most_one_device_each", condition=Q(gpu_milli__lte=1000)),
+            models.CheckConstraint(
+                name="allocation_at_most_one_device_each", condition=Q(gpu_milli__lte=1000)
+            ),
             models.CheckConstraint(
                 name="allocation_devices_with_gpu", condition=Q(devices__len=0) | Q(gpu_milli__gt=0)
             ),
@@ -72,7 +77,9 @@ class DeviceClaim(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(name="claim_once_per_allocation_and_device", fields=["allocation", "device"]),
+            models.UniqueConstraint(
+                name="claim_once_per_allocation_and_device", fields=["allocation", "device"]
+            ),
             models.UniqueConstraint(
                 name="claim_whole_device_once", fields=["node", "device"], condition=Q(milli=1000)
             ),
@@ -94,7 +101,9 @@ class Reservation(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(name="reservation_once_per_replica", fields=["workload", "role", "index"]),
+            models.UniqueConstraint(
+                name="reservation_once_per_replica", fields=["workload", "role", "index"]
+            ),
         ]
 
 
@@ -122,7 +131,9 @@ class Eviction(models.Model):
     beneficiary_project_id = models.BigIntegerField(null=True)
     beneficiary_project_name = models.CharField(max_length=63, blank=True)
     rule = models.TextField(help_text="The rule that allowed it, with its numbers.")
-    numbers = models.JSONField(default=dict, help_text="Quota, share, allocated and use of both sides; alternatives.")
+    numbers = models.JSONField(
+        default=dict, help_text="Quota, share, allocated and use of both sides; alternatives."
+    )
     pods = models.JSONField(default=list)
     whole = models.BooleanField(default=True)
     gpu_milli = models.BigIntegerField(default=0)
@@ -143,10 +154,13 @@ class Usage(models.Model):
     """The decayed ledger of one queue in one pool, exact at `settled_at` (unit-seconds per resource)."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
-    department = models.ForeignKey("projects.Department", null=True, on_delete=models.CASCADE, related_name="+")
+    department = models.ForeignKey(
+        "projects.Department", null=True, on_delete=models.CASCADE, related_name="+"
+    )
     project = models.ForeignKey("projects.Project", null=True, on_delete=models.CASCADE, related_name="+")
     used = ArrayField(models.FloatField(), size=3)
     parent = ArrayField(models.FloatField(), size=3)
+    held = ArrayField(models.BigIntegerField(), size=3, help_text="What it holds since settled_at.")
     rate = ArrayField(models.FloatField(), size=3, help_text="What is charged per second since settled_at.")
     parent_rate = ArrayField(models.FloatField(), size=3)
     settled_at = models.DateTimeField()
@@ -181,8 +195,12 @@ class QueueStanding(models.Model):
     """Quota, share, use and demand of one queue in one pool as the last cycle saw them (for people)."""
 
     pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="standings")
-    department = models.ForeignKey("projects.Department", null=True, on_delete=models.CASCADE, related_name="standings")
-    project = models.ForeignKey("projects.Project", null=True, on_delete=models.CASCADE, related_name="standings")
+    department = models.ForeignKey(
+        "projects.Department", null=True, on_delete=models.CASCADE, related_name="standings"
+    )
+    project = models.ForeignKey(
+        "projects.Project", null=True, on_delete=models.CASCADE, related_name="standings"
+    )
     share = ArrayField(models.BigIntegerField(), size=3)
     allocated = ArrayField(models.BigIntegerField(), size=3)
     requested = ArrayField(models.BigIntegerField(), size=3)
@@ -192,6 +210,8 @@ class QueueStanding(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(name="standing_once_per_department_and_pool", fields=["department", "pool"]),
+            models.UniqueConstraint(
+                name="standing_once_per_department_and_pool", fields=["department", "pool"]
+            ),
             models.UniqueConstraint(name="standing_once_per_project_and_pool", fields=["project", "pool"]),
         ]

@@ -1,0 +1,81 @@
+"""Here we let the database itself refuse to sell a device twice, and to rewrite who gave way for whom.
+
+Room on a node is judged with the node's row locked, so that two writers cannot both take the last of it.
+"""
+
+from django.db import migrations
+
+FORBID = """
+CREATE FUNCTION scheduler_eviction_forbid() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the history of evictions is append-only' USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE TRIGGER scheduler_eviction_append_only BEFORE UPDATE OR DELETE ON scheduler_eviction
+    FOR EACH ROW EXECUTE FUNCTION scheduler_eviction_forbid();
+
+CREATE FUNCTION scheduler_claim_fits() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    place pools_node%ROWTYPE;
+    held bigint;
+BEGIN
+    SELECT * INTO place FROM pools_node WHERE id = NEW.node_id FOR UPDATE;
+    IF NEW.device >= place.gpus THEN
+        RAISE EXCEPTION 'node % has no device %', place.name, NEW.device USING ERRCODE = 'check_violation';
+    END IF;
+    SELECT coalesce(sum(milli), 0) INTO held FROM scheduler_deviceclaim
+        WHERE node_id = NEW.node_id AND device = NEW.device;
+    IF held > 1000 THEN
+        RAISE EXCEPTION 'device % of node % would be sold to % thousandths', NEW.device, place.name, held
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER scheduler_claim_fits AFTER INSERT OR UPDATE ON scheduler_deviceclaim
+    FOR EACH ROW EXECUTE FUNCTION scheduler_claim_fits();
+
+CREATE FUNCTION scheduler_allocation_fits() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    place pools_node%ROWTYPE;
+    load_limit bigint;
+    cpu bigint;
+    memory bigint;
+    pods bigint;
+BEGIN
+    IF NEW.released_at IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO place FROM pools_node WHERE id = NEW.node_id FOR UPDATE;
+    SELECT cpu_load_limit INTO load_limit FROM pools_nodepool WHERE id = place.pool_id;
+    SELECT coalesce(sum(cpu_milli), 0), coalesce(sum(memory_mib), 0), count(*) INTO cpu, memory, pods
+        FROM scheduler_allocation WHERE node_id = NEW.node_id AND released_at IS NULL;
+    IF cpu * 1000 > place.cpu_milli::bigint * load_limit THEN
+        RAISE EXCEPTION 'node % would give % of its % milli-CPU', place.name, cpu, place.cpu_milli
+            USING ERRCODE = 'check_violation';
+    END IF;
+    IF memory > place.memory_mib THEN
+        RAISE EXCEPTION 'node % would give % of its % MiB', place.name, memory, place.memory_mib
+            USING ERRCODE = 'check_violation';
+    END IF;
+    IF pods > place.max_pods THEN
+        RAISE EXCEPTION 'node % would hold % pods of at most %', place.name, pods, place.max_pods
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER scheduler_allocation_fits
+    AFTER INSERT OR UPDATE OF node_id, cpu_milli, memory_mib, released_at ON scheduler_allocation
+    FOR EACH ROW EXECUTE FUNCTION scheduler_allocation_fits();
+"""
+ALLOW = """
+DROP TRIGGER scheduler_allocation_fits ON scheduler_allocation;
+DROP FUNCTION scheduler_allocation_fits();
+DROP TRIGGER scheduler_claim_fits ON scheduler_deviceclaim;
+DROP FUNCTION scheduler_claim_fits();
+DROP TRIGGER scheduler_eviction_append_only ON scheduler_eviction;
+DROP FUNCTION scheduler_eviction_forbid();
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("scheduler", "0001_initial")]
+    operations = [migrations.RunSQL(FORBID, ALLOW)]
