@@ -1,0 +1,115 @@
+"""Here the API tests get their people, each with a client of their own."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from projects.acting import ALL_SCOPES
+from projects.services import tokens
+from tests.cast import Cast, make_cast
+
+V1 = "/api/v1/"
+
+
+@dataclass
+class Caller:
+    """Speaks JSON with a person's token."""
+
+    secret: str = ""
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, **query: Any
+    ) -> Any:
+        sent = {"HTTP_AUTHORIZATION": f"Bearer {self.secret}"} if self.secret else {}
+        sent |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in (headers or {}).items()}
+        address = path if path.startswith("/") else V1 + path
+        client = Client(raise_request_exception=True)
+        if body is None:
+            return client.generic(method, address, query_params=query or None, **sent)
+        kind = "application/json"
+        if isinstance(body, tuple):
+            kind, body = body
+        return client.generic(
+            method,
+            address,
+            body if isinstance(body, bytes | str) else _json(body),
+            kind,
+            query_params=query or None,
+            **sent,
+        )
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self("GET", path, **query)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self("POST", path, body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+def _json(body: Any) -> bytes:
+    import json
+
+    return json.dumps(body).encode()
+
+
+@pytest.fixture(autouse=True)
+def unspent() -> Iterator[None]:
+    """Budgets of requests are counted in the cache: each test begins with full ones."""
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def cast(db: None) -> Cast:
+    return make_cast()
+
+
+@pytest.fixture
+def caller(cast: Cast) -> Callable[..., Caller]:
+    """`caller("dave")`, or with fewer scopes `caller("dave", "read")`; "" is a stranger without a token."""
+
+    def make(name: str, *scopes: str) -> Caller:
+        if not name:
+            return Caller()
+        acting = cast.people[name]
+        given = sorted(scopes or ALL_SCOPES)
+        label = "test " + " ".join(given)
+        acting.user.api_tokens.filter(name=label).delete()
+        _, secret = tokens.issue(acting=acting, name=label, scopes=given, expires_at=None)
+        return Caller(secret)
+
+    return make
+
+
+@pytest.fixture
+def alice(caller: Callable[..., Caller]) -> Caller:
+    return caller("alice")
+
+
+@pytest.fixture
+def bob(caller: Callable[..., Caller]) -> Caller:
+    return caller("bob")
+
+
+@pytest.fixture
+def carol(caller: Callable[..., Caller]) -> Caller:
+    return caller("carol")
+
+
+@pytest.fixture
+def dave(caller: Callable[..., Caller]) -> Caller:
+    return caller("dave")
+
+
+@pytest.fixture
+def erin(caller: Callable[..., Caller]) -> Caller:
+    return caller("erin")
+
+
+@pytest.fixture
+def frank(caller: Callable[..., Caller]) -> Caller:
+    return caller("frank")

@@ -1,0 +1,139 @@
+"""Here we show that bad input gets a clear refusal and leaves nothing behind."""
+
+from typing import Any
+
+import pytest
+
+from projects.models import Workload
+from tests.api.conftest import Caller
+from tests.cast import training
+
+NESTED = b'{"name": "deep", "project": "vision", "env": ' + b'{"A":' * 5000 + b"1" + b"}" * 5000 + b"}"
+TOO_LARGE = b'{"name": "' + b"x" * 10_000_000 + b'"}'
+
+DOCUMENTS: dict[str, tuple[Any, int, str]] = {
+    "NUL in the command": (training(command="echo \0"), 422, "command"),
+    "NUL in an argument": (training(command=["echo", "a\0b"]), 422, "command[1]"),
+    "NUL in the name": (training(name="a\0b"), 422, "name"),
+    "markup in the name": (training(name="<script>alert(1)</script>"), 422, "name"),
+    "an endless name": (training(name="x" * 64), 422, "name"),
+    "min above max": (training(roles=[{"name": "w", "min": 3, "max": 2, "gpu": 1}]), 422, "roles[0].min"),
+    "a part beyond one device": (training(roles=[{"name": "w", "gpu": 1.5}]), 422, "roles[0].gpu"),
+    "fewer GPUs than none": (training(roles=[{"name": "w", "gpu": -1}]), 422, "roles[0].gpu"),
+    "an unknown key": (training(gpus=2), 422, "gpus"),
+    "an unknown key inside": (training(roles=[{"name": "w", "gpuz": 1}]), 422, "roles[0].gpuz"),
+    "text for a number": (training(roles=[{"name": "w", "gpu": "two"}]), 422, "roles[0].gpu"),
+    "a number for text": (training(name=5), 422, "name"),
+    "true for a number": (training(priority=True), 422, "priority"),
+    "a pool that is not there": (training(pools=["moon"]), 422, "pools[0]"),
+    "a project that is not there": (training(project="moon"), 422, "project"),
+    "nothing to run": ({"name": "a", "project": "vision", "roles": [{"name": "w"}]}, 422, "command"),
+    "a list": ([], 422, ""),
+    "a text": (b'"hello"', 422, ""),
+    "null": (None, 422, ""),
+}
+BODIES: dict[str, tuple[str, bytes, int]] = {
+    "NaN": ("application/json", b'{"name": "a", "priority": NaN}', 400),
+    "a key twice": ("application/json", b'{"name": "a", "name": "b"}', 400),
+    "half a document": ("application/json", b'{"name": ', 400),
+    "no UTF-8": ("application/json", b'{"name": "\xff"}', 400),
+    "deep nesting": ("application/json", NESTED, 400),
+    "a number of 5000 digits": ("application/json", b'{"priority": ' + b"9" * 5000 + b"}", 400),
+    "a lone surrogate": ("application/json", b'{"name": "a", "command": "\\ud800"}', 422),
+    "an empty body": ("application/json", b"", 422),
+    "10 MB": ("application/json", TOO_LARGE, 413),
+    "YAML with references": ("application/yaml", b"a: &x [1]\nb: *x", 400),
+    "YAML with a key twice": ("application/yaml", b"name: a\nname: b", 400),
+    "YAML that makes objects": ("application/yaml", b"a: !!python/object/apply:os.system [id]", 400),
+    "deep YAML": ("application/yaml", b"[" * 100_000, 400),
+    "YAML with a bad time": ("application/yaml", b"a: !!timestamp x", 400),
+    "a form": ("application/x-www-form-urlencoded", b"name=a", 415),
+    "XML": ("application/xml", b"<a/>", 415),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DOCUMENTS)
+def test_a_bad_document_is_refused_with_its_path(dave: Caller, what: str) -> None:
+    document, status, path = DOCUMENTS[what]
+    if isinstance(document, dict):
+        document = {"project": "vision", **document}
+    answer = dave("POST", "workloads", b"null" if document is None else document)
+    problem = answer.json()
+    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
+    assert problem["errors"][0]["path"] == path
+    assert all(fault["message"] for fault in problem["errors"])
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_a_body_that_cannot_be_read_is_refused(dave: Caller, what: str) -> None:
+    kind, body, status = BODIES[what]
+    answer = dave("POST", "workloads", (kind, body))
+    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json")
+    assert len(answer.content) < 5000
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "named"),
+    [
+        ("workloads", {"colour": "red"}, "colour"),
+        ("workloads", {"limit": "0"}, "limit"),
+        ("workloads", {"limit": "501"}, "limit"),
+        ("workloads", {"limit": "many"}, "limit"),
+        ("workloads", {"limit": ["1", "2"]}, "limit"),
+        ("workloads", {"cursor": "!!!"}, "cursor"),
+        ("workloads", {"cursor": "W10"}, "cursor"),
+        ("workloads", {"sort": "colour"}, "sort"),
+        ("workloads", {"phase": "flying"}, "phase[0]"),
+        ("workloads", {"label": "team"}, "label[0]"),
+        ("events", {"workload": "me"}, "workload"),
+        ("events", {"since": "yesterday"}, "since"),
+        ("pods", {"state": "happy"}, "state[0]"),
+        ("whoami", {"x": "1"}, "x"),
+        ("departments/research", {"x": "1"}, "x"),
+    ],
+)
+def test_unknown_and_wrong_parameters_are_named(
+    bob: Caller, path: str, query: dict[str, Any], named: str
+) -> None:
+    answer = bob.get(path, **query)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == named
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("departments", {"name": "<b>x</b>"}, "name"),
+        ("departments", {"name": "ok", "rank": 10**30}, "rank"),
+        ("departments", {"name": "ok", "rank": 1.5}, "rank"),
+        ("departments", {"name": "ok", "title": "a\0b"}, "title"),
+        ("departments", {"name": "ok", "colour": 1}, "colour"),
+        ("departments", {}, "name"),
+        ("departments", {"name": "ok", "reclaim_min_runtime": -1}, "reclaim_min_runtime"),
+        ("projects", {"name": "ok"}, "department"),
+        ("members", {"user": "frank", "role": "king"}, "role"),
+        ("members", {"user": "frank", "role": "member"}, "role"),
+        ("members", {"user": "nobody", "role": "member", "project": "vision"}, "user"),
+        (
+            "members",
+            {"user": "frank", "role": "member", "project": "vision", "department": "research"},
+            "department",
+        ),
+        ("users", {"username": "a b"}, "username"),
+        ("users", {"username": "new", "password": "short"}, "password"),
+        ("tokens", {"name": "t", "scopes": ["root"]}, "scopes[0]"),
+        ("tokens", {"name": "t", "scopes": []}, "scopes"),
+        ("tokens", {"name": "t", "expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
+    ],
+)
+def test_a_bad_value_is_named(alice: Caller, path: str, body: dict[str, Any], named: str) -> None:
+    answer = alice.post(path, body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == named
+
+
+def test_a_nul_byte_in_the_address_is_refused(bob: Caller) -> None:
+    assert bob("GET", "/api/v1/departments/a%00b").status_code == 400
+    assert bob("GET", "/api/v1/workloads?search=%00").status_code == 400

@@ -1,0 +1,116 @@
+"""Here we show what every answer has in common: who may ask, how often, and how it is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from projects.models import ApiToken
+from projects.services import tokens
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+def test_without_a_token_there_is_nothing(caller: Callable[..., Caller]) -> None:
+    for secret in ("", "berth_wrong", "berth_" + "a" * 5000):
+        answer = Caller(secret).get("workloads")
+        assert answer.status_code == 401
+        assert answer["WWW-Authenticate"].startswith("Bearer")
+        assert answer.json()["code"] == "unauthenticated"
+
+
+def test_a_revoked_token_and_a_locked_person_are_strangers(cast: Cast, dave: Caller, erin: Caller) -> None:
+    ApiToken.objects.filter(user=cast.dave.user).get()
+    tokens.revoke(acting=cast.dave, token=ApiToken.objects.get(user=cast.dave.user))
+    assert dave.get("whoami").status_code == 401
+    User.objects.filter(username="erin").update(is_active=False)
+    assert erin.get("whoami").status_code == 401
+
+
+def test_scopes_bind_a_token_below_its_person(caller: Callable[..., Caller]) -> None:
+    reader, writer = caller("alice", "read"), caller("alice", "write")
+    assert reader.get("departments").status_code == 200
+    refused = reader.post("workloads", training(project="vision"))
+    assert (refused.status_code, refused.json()["allowed"]) == (403, ["write"])
+    assert writer.post("workloads", training(project="vision")).status_code == 201
+    assert writer.get("departments").status_code == 403
+    assert writer.post("departments", {"name": "new"}).json()["allowed"] == ["admin"]
+
+
+def test_a_token_cannot_make_a_stronger_one(caller: Callable[..., Caller]) -> None:
+    weak = caller("alice", "write")
+    assert weak.post("tokens", {"name": "up", "scopes": ["admin"]}).status_code == 403
+    assert weak.post("tokens", {"name": "same", "scopes": ["write"]}).status_code == 201
+
+
+def test_signing_in_gives_a_token_that_works(cast: Cast) -> None:
+    answer = Caller().post("login", {"username": "dave", "password": "correct horse battery"})
+    assert answer.status_code == 200
+    who = Caller(answer.json()["token"]).get("whoami").json()
+    assert (who["username"], who["scopes"]) == ("dave", ["read", "write", "admin"])
+    assert who["roles"] == [{"role": "member", "department": None, "project": "vision"}]
+    assert Caller().post("login", {"username": "dave", "password": "wrong"}).status_code == 401
+
+
+def test_guessing_passwords_is_slowed_down(cast: Cast, settings: Any) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
+    tries = [Caller().post("login", {"username": "dave", "password": str(n)}) for n in range(5)]
+    assert [answer.status_code for answer in tries] == [401, 401, 401, 429, 429]
+    assert int(tries[-1]["Retry-After"]) > 0
+
+
+def test_a_session_signs_in_too_but_changes_need_the_csrf_token(cast: Cast) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(cast.dave.user)
+    assert browser.get("/api/v1/whoami").json()["username"] == "dave"
+    refused = browser.post("/api/v1/workloads", training(project="vision"), content_type="application/json")
+    assert refused.status_code == 403
+    assert refused["Content-Type"] == "application/problem+json"
+
+
+def test_every_answer_says_how_many_requests_are_left(dave: Caller, settings: Any) -> None:
+    settings.BERTH_RATE_LIMITS = {"read": 2, "write": 1, "login": 1}
+    first, second, third = (dave.get("whoami") for _ in range(3))
+    assert [answer["RateLimit-Remaining"] for answer in (first, second, third)] == ["1", "0", "0"]
+    assert {answer["RateLimit-Limit"] for answer in (first, second, third)} == {"2"}
+    assert (third.status_code, third.json()["code"]) == (429, "rate-limited")
+    assert 1 <= int(third["Retry-After"]) <= 60
+    assert dave.post("workloads", training(project="vision")).status_code == 201
+
+
+def test_a_request_keeps_the_id_it_came_with(dave: Caller) -> None:
+    named = dave("GET", "whoami", headers={"X-Request-Id": "abc-1"})
+    assert named["X-Request-Id"] == "abc-1"
+    strange = dave("GET", "workloads/none", headers={"X-Request-Id": "a b\tc"})
+    assert strange["X-Request-Id"] not in ("", "a b\tc")
+    missing = dave.get("departments/none")
+    assert missing.json()["request_id"] == missing["X-Request-Id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "nothing"), ("GET", "/api/v2/workloads"), ("PUT", "departments")]
+)
+def test_unknown_addresses_and_methods_are_problems_too(dave: Caller, method: str, path: str) -> None:
+    answer = dave(method, path)
+    assert answer.status_code == (405 if method == "PUT" else 404)
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer["X-Content-Type-Options"] == "nosniff"
+
+
+def test_what_we_did_not_foresee_tells_nothing_about_the_inside(
+    dave: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("the secret is swordfish")
+
+    monkeypatch.setattr("projects.selectors.departments", broken)
+    answer = dave.get("departments")
+    assert (answer.status_code, answer.json()["code"]) == (500, "broken")
+    assert b"swordfish" not in answer.content
+
+
+def test_the_process_lives_and_is_ready(db: None) -> None:
+    assert Client().get("/healthz").json() == {"status": "ok"}
+    assert Client().get("/readyz").json()["checks"] == {"database": True, "migrations": True}

@@ -1,0 +1,97 @@
+"""Here we show that pages stay true while rows come and go, and that long lists cost no more statements."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from pools.models import Node
+from projects.models import Pod, Project, Quota, Workload
+from projects.services import workloads
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+def submit(cast: Cast, name: str, **changes: Any) -> Workload:
+    return workloads.submit(acting=cast.dave, project=cast.vision, document=training(name, **changes))
+
+
+@pytest.mark.parametrize("sort", ["-submitted_at", "submitted_at", "name", "-priority", "phase", "gpus"])
+def test_no_row_is_missed_or_told_twice_while_others_arrive(cast: Cast, dave: Caller, sort: str) -> None:
+    before = {submit(cast, f"w{number}", priority=number % 3).name for number in range(12)}
+    seen: list[str] = []
+    query: dict[str, Any] = {"limit": 5, "sort": sort}
+    for number in range(9):
+        answer = dave.get("workloads", **query).json()
+        seen += [item["name"] for item in answer["items"]]
+        submit(cast, f"a{number}", priority=number % 3)
+        submit(cast, f"z{number}", priority=number % 3)
+        if answer["next"] is None:
+            break
+        query["cursor"] = answer["next"]
+    assert len(seen) == len(set(seen))
+    assert before <= set(seen)
+
+
+def test_a_page_in_hand_outlives_the_rows_it_ended_with(cast: Cast, dave: Caller) -> None:
+    for number in range(4):
+        submit(cast, f"w{number}")
+    first = dave.get("workloads", limit=2, sort="name").json()
+    Workload.objects.filter(name="w1").delete()
+    second = dave.get("workloads", limit=2, sort="name", cursor=first["next"]).json()
+    assert [item["name"] for item in second["items"]] == ["w2", "w3"]
+    assert second["next"] is None
+
+
+def test_a_cursor_is_good_for_its_own_order_only(cast: Cast, dave: Caller) -> None:
+    for number in range(3):
+        submit(cast, f"w{number}")
+    cursor = dave.get("workloads", limit=1, sort="name").json()["next"]
+    assert dave.get("workloads", limit=1, cursor=cursor).status_code == 422
+    assert dave.get("events", cursor=cursor).status_code == 422
+
+
+def many_workloads(cast: Cast, count: int) -> None:
+    node = Node.objects.create(
+        pool=cast.pool, name=f"local-{count}", ordinal=count, state="ready", instance_id=f"i{count}",
+        gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+    )  # fmt: skip
+    for number in range(count):
+        workload = submit(cast, f"w{count}-{number}")
+        Pod.objects.create(workload=workload, role="worker", index=0, run=1, node=node, state="running")
+
+
+def many_projects(cast: Cast, count: int) -> None:
+    for number in range(count):
+        project = Project.objects.create(department=cast.research, name=f"p{count}-{number}")
+        Quota.objects.create(project=project, pool=cast.pool, gpu_milli=1000)
+
+
+LISTS: dict[str, tuple[str, Callable[[Cast, int], None]]] = {
+    "workloads": ("workloads", many_workloads),
+    "pods": ("pods", many_workloads),
+    "events": ("events", many_workloads),
+    "projects": ("projects", many_projects),
+    "quotas": ("quotas", many_projects),
+    "members": ("members", many_projects),
+    "audit": ("audit", many_projects),
+    "departments": ("departments", many_projects),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_a_hundred_rows_take_no_more_statements_than_ten(cast: Cast, bob: Caller, what: str) -> None:
+    path, make = LISTS[what]
+    bob.get(path)
+    counts = []
+    for rows in (10, 90):
+        make(cast, rows)
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            assert bob.get(path, limit=500).status_code == 200
+        counts.append(len(captured))
+    assert counts[0] == counts[1] <= 10

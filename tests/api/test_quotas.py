@@ -1,0 +1,89 @@
+"""Here we show that quotas are set by people who have seen the present version, and by no others."""
+
+from django.utils import timezone
+
+from projects.models import Quota
+from scheduler.models import QueueStanding
+from tests.api.conftest import Caller
+from tests.cast import Cast
+
+NEW = {"If-None-Match": "*"}
+OF_VISION = "quotas/projects/vision/local"
+
+
+def test_a_quota_is_created_read_and_changed_by_its_etag(bob: Caller) -> None:
+    made = bob("PUT", OF_VISION, {"gpu": 4, "weight": 2, "limit": {"gpu": 6}}, headers=NEW)
+    assert (made.status_code, made["ETag"]) == (201, '"1"')
+    assert made.json() == {
+        "owner": {"kind": "project", "name": "vision"},
+        "pool": "local",
+        "gpu": 4.0,
+        "cpu": None,
+        "memory_mib": None,
+        "limit": {"gpu": 6.0, "cpu": None, "memory_mib": None},
+        "weight": 2.0,
+        "over_quota": True,
+        "rank": None,
+        "version": 1,
+        "standing": None,
+    }
+    read = bob.get(OF_VISION)
+    assert (read["ETag"], read.json()) == ('"1"', made.json())
+    changed = bob("PUT", OF_VISION, {"gpu": 2.5}, headers={"If-Match": read["ETag"]})
+    assert (changed.status_code, changed["ETag"], changed.json()["gpu"]) == (200, '"2"', 2.5)
+    assert changed.json()["limit"]["gpu"] == 6.0
+
+
+def test_a_change_without_the_present_version_is_refused(bob: Caller) -> None:
+    assert bob("PUT", OF_VISION, {"gpu": 1}).status_code == 428
+    assert bob("PUT", OF_VISION, {"gpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
+    bob("PUT", OF_VISION, {"gpu": 1}, headers=NEW)
+    assert bob("PUT", OF_VISION, {"gpu": 2}).status_code == 428
+    assert bob("PUT", OF_VISION, {"gpu": 2}, headers=NEW).status_code == 412
+    assert bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": '"7"'}).status_code == 412
+    assert bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": 'W/"1"'}).status_code == 412
+    assert bob("DELETE", OF_VISION).status_code == 428
+    assert Quota.objects.get().gpu_milli == 1000
+    assert bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": '"9", "1"'}).status_code == 200
+    assert bob("DELETE", OF_VISION, headers={"If-Match": '"2"'}).status_code == 204
+    assert bob.get(OF_VISION).status_code == 404
+
+
+def test_bad_amounts_are_named_and_nothing_is_stored(bob: Caller) -> None:
+    for values, path in (
+        ({"gpu": -1}, "gpu"),
+        ({"gpu": 0.0001}, "gpu"),
+        ({"gpu": True}, "gpu"),
+        ({"gpus": 1}, "gpus"),
+        ({"limit": {"gpu": "2"}}, "limit.gpu"),
+        ({"weight": {"gpu": -1}}, "weight.gpu"),
+        ({"rank": 10**9}, "rank"),
+        ({"memory_mib": 10**13}, "memory_mib"),
+    ):
+        answer = bob("PUT", OF_VISION, values, headers=NEW)
+        assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
+    assert bob("PUT", OF_VISION, {"gpu": 5, "limit": {"gpu": 4}}, headers=NEW).status_code == 422
+    assert not Quota.objects.exists()
+
+
+def test_a_quota_shows_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:
+    bob("PUT", OF_VISION, {"gpu": 4}, headers=NEW)
+    QueueStanding.objects.create(
+        pool=cast.pool, project=cast.vision, share=[5000, 2000, 10], allocated=[2500, 0, 0],
+        requested=[8000, 0, 0], usage=[0.25, 0, 0], at=timezone.now(),
+    )  # fmt: skip
+    standing = carol.get("quotas", pool="local", project="vision").json()["items"][0]["standing"]
+    assert standing["share"] == {"gpu": 5.0, "cpu": 2.0, "memory_mib": 10}
+    assert standing["allocated"]["gpu"] == 2.5
+    assert standing["usage"]["gpu"] == 0.25
+
+
+def test_only_those_who_run_the_department_set_its_projects_quotas(
+    carol: Caller, dave: Caller, erin: Caller, frank: Caller, alice: Caller
+) -> None:
+    for caller, status in ((carol, 403), (dave, 403), (erin, 403), (frank, 404)):
+        assert caller("PUT", OF_VISION, {"gpu": 1}, headers=NEW).status_code == status
+    assert not Quota.objects.exists()
+    assert alice("PUT", "quotas/departments/research/local", {"gpu": 8}, headers=NEW).status_code == 201
+    assert carol.get("quotas/departments/research/local").status_code == 404
+    assert alice("PUT", "quotas/departments/research/moon", {"gpu": 8}, headers=NEW).status_code == 404

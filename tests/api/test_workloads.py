@@ -1,0 +1,106 @@
+"""Here we show how workloads are submitted, found and steered over REST."""
+
+import yaml
+
+from projects.models import Phase, Workload
+from projects.services import workloads
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+def test_a_member_submits_and_reads_it_back(dave: Caller) -> None:
+    sent = dave.post("workloads", training(project="vision", labels={"team": "a"}, priority="high"))
+    assert sent.status_code == 201
+    answer = sent.json()
+    assert sent["Location"] == f"/api/v1/workloads/{answer['id']}"
+    assert (answer["phase"], answer["project"], answer["department"]) == ("pending", "vision", "research")
+    assert (answer["priority"], answer["submitted_by"], answer["labels"]) == (125, "dave", {"team": "a"})
+    assert answer["gpus"] == {"asked": 2.0, "now": 0.0}
+    assert answer["pods"] == {"running": 0, "wanted": 2}
+    assert answer["spec"]["roles"] == [{"replicas": 2, "gpu": 1}]
+    assert dave.get(f"workloads/{answer['id']}").json() == answer
+
+
+def test_yaml_says_the_same_as_json(dave: Caller) -> None:
+    text = yaml.safe_dump(training(project="vision"))
+    sent = dave("POST", "workloads", ("application/yaml", text))
+    assert sent.status_code == 201
+    assert sent.json()["spec"]["command"] == "true"
+
+
+def test_a_viewer_may_not_submit_and_a_stranger_sees_no_project(erin: Caller, frank: Caller) -> None:
+    assert erin.post("workloads", training(project="vision")).status_code == 403
+    refused = frank.post("workloads", training(project="vision"))
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "project")
+    assert not Workload.objects.exists()
+
+
+def test_a_live_name_is_taken(dave: Caller) -> None:
+    assert dave.post("workloads", training(project="vision")).status_code == 201
+    assert dave.post("workloads", training(project="vision")).status_code == 409
+
+
+def test_cancel_suspend_resume_and_delete(dave: Caller) -> None:
+    path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
+    assert dave.post(f"{path}/suspend").json()["phase"] == "suspended"
+    assert dave.post(f"{path}/resume").json()["phase"] == "pending"
+    assert dave("DELETE", path).status_code == 409
+    assert dave.post(f"{path}/cancel").json()["phase"] == "cancelled"
+    assert dave.post(f"{path}/cancel").json()["phase"] == "cancelled"
+    assert dave.post(f"{path}/resume").status_code == 409
+    assert dave("DELETE", path).status_code == 204
+    assert dave.get(path).status_code == 404
+
+
+def test_actions_take_no_words(dave: Caller) -> None:
+    path = "workloads/" + dave.post("workloads", training(project="vision")).json()["id"]
+    refused = dave.post(f"{path}/cancel", {"force": True})
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "force")
+    assert dave.get(path).json()["phase"] == "pending"
+
+
+def test_the_list_filters_sorts_and_searches(cast: Cast, bob: Caller) -> None:
+    for name, project, priority, labels in (
+        ("bert", cast.vision, 10, {"team": "a"}),
+        ("vit", cast.vision, 30, {"team": "b"}),
+        ("asr", cast.speech, 20, {"team": "a"}),
+    ):
+        document = training(name, priority=priority, labels=labels)
+        workloads.submit(acting=cast.bob, project=project, document=document)
+
+    def names(**query: object) -> list[str]:
+        return [item["name"] for item in bob.get("workloads", **query).json()["items"]]
+
+    assert names() == ["asr", "vit", "bert"]
+    assert names(sort="priority") == ["bert", "asr", "vit"]
+    assert names(sort="-name") == ["vit", "bert", "asr"]
+    assert names(project="vision", sort="name") == ["bert", "vit"]
+    assert names(department="product") == []
+    assert names(label="team=a", sort="name") == ["asr", "bert"]
+    assert names(search="er") == ["bert"]
+    assert names(phase=["running", "pending"], sort="name") == ["asr", "bert", "vit"]
+    assert names(phase="running") == []
+    assert len(names(pool="local", kind="training", submitted_by="bob", sort="gpus")) == 3
+    assert names(search=str(Workload.objects.get(name="asr").pk)) == ["asr"]
+
+
+def test_lists_leave_the_document_out(cast: Cast, dave: Caller) -> None:
+    workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    assert "spec" not in dave.get("workloads").json()["items"][0]
+
+
+def test_events_of_a_workload_tell_its_story_from_the_beginning(cast: Cast, dave: Caller) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    workloads.cancel(acting=cast.dave, workload=workload)
+    story = dave.get(f"workloads/{workload.pk}/events").json()["items"]
+    assert [event["kind"] for event in story] == ["submitted", Phase.CANCELLED]
+    assert {event["project"] for event in story} == {"vision"}
+    newest = dave.get("events", workload=str(workload.pk)).json()["items"]
+    assert newest == story[::-1]
+
+
+def test_the_audit_names_who_did_what_by_which_request(alice: Caller) -> None:
+    alice("PATCH", "projects/vision", {"rank": 7}, headers={"X-Request-Id": "mine-1"})
+    change = alice.get("audit", object_name="vision").json()["items"][0]
+    assert (change["actor"], change["action"], change["request_id"]) == ("alice", "edit", "mine-1")
+    assert (change["before"], change["after"]) == ({"rank": 0}, {"rank": 7})
