@@ -53,7 +53,7 @@ class Workloads:
         if _is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")
-        found = self.list(search=name, project=project or None, sort="-submitted_at")
+        found = () if not name else self.list(search=name, project=project or None, sort="-submitted_at")
         named = [workload for workload in found if workload.name == name]
         live = [workload for workload in named if not workload.has_ended]
         candidates = live or named
@@ -127,7 +127,7 @@ class Workloads:
         """A pod's output from `offset` on, as it is written, until the pod has ended."""
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
-            yield from answer.iter_raw()
+            yield from answer.iter_bytes()
 
     def _act(self, workload_id: str, action: str) -> Workload:
         return Workload.model_validate(self._transport.post(f"workloads/{workload_id}/{action}"))

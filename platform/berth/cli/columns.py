@@ -1,0 +1,86 @@
+"""Here we say which columns each kind of thing has in a table."""
+
+from datetime import datetime
+from typing import Any
+
+from berth.cli.output import Column
+from berth.cli.text import age, local, number, span
+
+STYLES = {
+    "running": "green", "completed": "green dim", "ready": "green", "succeeded": "green dim",
+    "failed": "red", "lost": "red", "pending": "yellow", "starting": "cyan", "reserved": "cyan",
+    "stopping": "magenta", "suspended": "blue", "cancelled": "dim", "stopped": "dim", "draining": "magenta",
+    "cordoned": "yellow", "booting": "cyan", "requested": "cyan",
+}  # fmt: skip
+
+
+def phase_style(item: Any) -> str:
+    return STYLES.get(str(getattr(item, "phase", "") or getattr(item, "state", "")), "")
+
+
+def workload_columns(now: datetime) -> list[Column]:
+    return [
+        Column("NAME", lambda w: w.name),
+        Column("PROJECT", lambda w: w.project),
+        Column("PHASE", lambda w: w.phase, style=phase_style),
+        Column("GPUS", lambda w: f"{number(w.gpus.now)}/{number(w.gpus.asked)}", right=True),
+        Column("PODS", lambda w: f"{w.pods.running}/{w.pods.wanted}", right=True, wide=True),
+        Column("PRIORITY", lambda w: str(w.priority), right=True, wide=True),
+        Column("KIND", lambda w: w.kind, wide=True),
+        Column("POOL", lambda w: w.pool or ",".join(w.pools)),
+        Column("RUN", lambda w: str(w.run), right=True, wide=True),
+        Column("EVICTED", lambda w: str(w.preemptions), right=True, wide=True),
+        Column("SINCE", lambda w: age(w.since, now), right=True),
+        Column("AGE", lambda w: age(w.submitted_at, now), right=True),
+        Column("BY", lambda w: w.submitted_by or "-", wide=True),
+        Column("ID", lambda w: w.id, wide=True),
+        Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),
+    ]
+
+
+def pod_columns(now: datetime) -> list[Column]:
+    return [
+        Column("POD", lambda p: p.short_name),
+        Column("RUN", lambda p: str(p.run), right=True),
+        Column("STATE", lambda p: p.state, style=phase_style),
+        Column("NODE", lambda p: p.node or "-"),
+        Column("DEVICES", lambda p: ",".join(map(str, p.devices)) or "-"),
+        Column("RANK", lambda p: str(p.rank), right=True),
+        Column("EXIT", lambda p: "-" if p.exit_code is None else str(p.exit_code), right=True),
+        Column("SINCE", lambda p: age(p.since, now), right=True),
+        Column("MESSAGE", lambda p: p.message, grows=True),
+    ]
+
+
+def event_columns() -> list[Column]:
+    return [
+        Column("TIME", lambda e: local(e.at)),
+        Column("KIND", lambda e: e.kind),
+        Column("SUBJECT", lambda e: e.subject),
+        Column("BY", lambda e: e.actor),
+        Column("MESSAGE", lambda e: e.message, grows=True),
+    ]
+
+
+def eviction_columns() -> list[Column]:
+    return [
+        Column("TIME", lambda e: local(e.at)),
+        Column("KIND", lambda e: e.kind),
+        Column("EVICTED", lambda e: name_of(e.workload, e.project)),
+        Column("FOR", lambda e: name_of(e.beneficiary) or "-"),
+        Column("POOL", lambda e: name_of(e.pool)),
+        Column("LOST", lambda e: f"{span(e.lost_gpu_seconds)} GPU", right=True, wide=True),
+        Column("CYCLE", lambda e: str(e.cycle or "-"), right=True, wide=True),
+        Column("ID", lambda e: str(e.id), right=True, wide=True),
+        Column("RULE", lambda e: e.rule, grows=True),
+    ]
+
+
+def name_of(thing: Any, project: Any = None) -> str:
+    """Of a name, or of an object that has one; with its project where that is known."""
+    if not isinstance(thing, dict):
+        name, inside = thing or "", None
+    else:
+        name, inside = thing.get("name") or "", thing.get("project")
+    owner = name_of(inside or project) if inside or project else ""
+    return f"{owner}/{name}" if owner and name and "/" not in str(name) else str(name)

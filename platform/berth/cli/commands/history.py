@@ -1,0 +1,97 @@
+"""Here we list what happened, and who gave way to whom."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from berth.cli.columns import event_columns, eviction_columns
+from berth.cli.link import connected, workload_names
+from berth.cli.output import Output, OutputOption, show_list
+from berth.cli.quantities import moment
+from berth.cli.text import now
+
+if TYPE_CHECKING:
+    from berth.client import Client
+
+Since = Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, such as 2h.")]
+Limit = Annotated[int, typer.Option(min=1, help="At most so many, newest first.")]
+Name = Annotated[
+    str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="Of this workload.")
+]
+
+
+def events(
+    *,
+    workload: Annotated[
+        str | None,
+        typer.Argument(metavar="[WORKLOAD]", autocompletion=workload_names, help="Of this workload."),
+    ] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of this kind.")] = None,
+    since: Since = None,
+    limit: Limit = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """What happened, the latest last.
+
+    \b
+    berth events vision/train
+    berth events --project vision --since 2h
+    """
+    with connected() as client:
+        filters = {
+            "workload": _id_of(client, workload),
+            "project": project,
+            "kind": kind,
+            "since": _moment(since),
+        }
+        found = list(client.events.list(limit=limit, **filters))
+    show_list(found[::-1], event_columns(), output, "No events.")
+
+
+def evictions(
+    *,
+    kind: Annotated[
+        str | None, typer.Option(help="shrink, consolidate, reclaim, preempt, stale_gang or drain.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="In this pool.")] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Of this project's workloads.")
+    ] = None,
+    beneficiary: Annotated[
+        str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="For this workload.")
+    ] = None,
+    workload: Name = None,
+    since: Since = None,
+    until: Annotated[str | None, typer.Option(help="Before then.")] = None,
+    limit: Limit = 50,
+    csv: Annotated[bool, typer.Option("--csv", help="All of them, as a CSV file.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Who gave way to whom, when, and by which rule; the latest first.
+
+    \b
+    berth evictions --project vision --since 7d
+    berth evictions --beneficiary speech/urgent
+    berth evictions --csv > evictions.csv
+    """
+    with connected() as client:
+        filters: dict[str, object] = {
+            "kind": kind, "pool": pool, "project": project, "beneficiary": _id_of(client, beneficiary),
+            "workload": _id_of(client, workload), "since": _moment(since), "until": _moment(until, "--until"),
+        }  # fmt: skip
+        if csv:
+            for piece in client.evictions.csv(**filters):
+                sys.stdout.buffer.write(piece)
+            return
+        found = list(client.evictions.list(limit=limit, **filters))
+    show_list(found, eviction_columns(), output, "No evictions.")
+
+
+def _id_of(client: "Client", reference: str | None) -> str | None:
+    return None if reference is None else client.workloads.find(reference).id
+
+
+def _moment(text: str | None, option: str = "--since") -> str | None:
+    return None if text is None else moment(option, text, now())

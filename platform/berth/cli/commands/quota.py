@@ -1,0 +1,145 @@
+"""Here we show quotas with what became of them, and set them."""
+
+import sys
+from typing import Annotated, Any, Literal
+
+import typer
+
+from berth.cli.exits import BadInput
+from berth.cli.link import connected
+from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.quantities import amount, amount_or_unlimited
+from berth.cli.text import number, plain
+
+app = typer.Typer(
+    no_args_is_help=True, help="Quotas: what a department or project may expect of a node pool."
+)
+Amount = str | None
+
+
+@app.command("show")
+def show(
+    owner: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this department or project.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Only in this pool.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Quota, fair share, what is allocated and what is asked for, in GPUs.
+
+    \b
+    berth quota show
+    berth quota show vision --pool local -o wide
+    """
+    with connected() as client:
+        found = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
+        projects = {project.name: project.department for project in client.projects.list()}
+    found.sort(key=lambda quota: _place(quota, projects))
+    show_list(found, quota_columns(), output, "No quotas.")
+
+
+@app.command("set")
+def set_quota(
+    *,
+    owner: Annotated[
+        str, typer.Argument(metavar="NAME", help="A project, or with --department a department.")
+    ],
+    pool: Annotated[str, typer.Option(help="In this pool.")],
+    department: Annotated[bool, typer.Option("--department", help="NAME is a department.")] = False,
+    gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="GPUs.")] = None,
+    cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="CPU cores.")] = None,
+    memory: Annotated[Amount, typer.Option(metavar="MIB|unlimited", help="Memory in MiB.")] = None,
+    gpu_limit: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Never more GPUs.")] = None,
+    cpu_limit: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="Never more cores.")] = None,
+    memory_limit: Annotated[Amount, typer.Option(metavar="MIB|unlimited", help="Never more memory.")] = None,
+    weight: Annotated[Amount, typer.Option(metavar="NUMBER", help="Share of what is beyond quotas.")] = None,
+    over_quota: Annotated[
+        bool | None, typer.Option("--over-quota/--no-over-quota", help="May it borrow?")
+    ] = None,
+    rank: Annotated[
+        Amount, typer.Option(metavar="NUMBER|owner", help="Higher ranks are served first.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Set a quota, or some values of it; the others stay. Refused (exit 5) if somebody changes it meanwhile.
+
+    \b
+    berth quota set vision --pool local --gpu 8 --gpu-limit 12 --weight 2
+    berth quota set research --department --pool local --gpu unlimited
+    """
+    given = {"gpu": gpu, "cpu": cpu, "memory": memory}
+    limits = {"gpu": gpu_limit, "cpu": cpu_limit, "memory": memory_limit}
+    changes: dict[str, Any] = _amounts(given, "")
+    if limit := _amounts(limits, "-limit"):
+        changes["limit"] = limit
+    if weight is not None:
+        changes["weight"] = amount("--weight", weight)
+    if over_quota is not None:
+        changes["over_quota"] = over_quota
+    if rank is not None:
+        changes["rank"] = None if rank == "owner" else amount("--rank", rank)
+    if not changes:
+        raise BadInput(
+            "quota set: nothing to set; allowed: --gpu, --cpu, --memory, --gpu-limit, --weight ..."
+        )
+    _store("department" if department else "project", owner, pool, changes, output)
+
+
+def quota_columns() -> list[Column]:
+    return [
+        Column(
+            "OWNER", lambda q: q.owner["name"] if q.owner["kind"] == "department" else f"  {q.owner['name']}"
+        ),
+        Column("POOL", lambda q: q.pool),
+        Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
+        Column("SHARE", lambda q: _standing(q, "share"), right=True),
+        Column("ALLOCATED", lambda q: _standing(q, "allocated"), right=True),
+        Column("REQUESTED", lambda q: _standing(q, "requested"), right=True),
+        Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True),
+        Column("WEIGHT", lambda q: plain(q.weight), right=True),
+        Column("BORROWS", lambda q: "yes" if q.over_quota else "no"),
+        Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
+        Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide=True),
+        Column("MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True, wide=True),
+        Column("VERSION", lambda q: str(q.version), right=True, wide=True),
+    ]
+
+
+def _store(
+    kind: Literal["department", "project"], owner: str, pool: str, changes: dict[str, Any], output: Output
+) -> None:
+    from berth.client import NotFound
+
+    with connected() as client:
+        try:
+            client.quotas.get(kind, owner, pool)
+        except NotFound:
+            stored = client.quotas.create(kind, owner, pool, changes)
+        else:
+            stored = client.quotas.edit(kind, owner, pool, changes)
+
+    def describe(_: object) -> None:
+        show_list([stored], quota_columns(), output, "")
+        if stored.standing is None:
+            print("berth: its share is known after the next scheduling cycle", file=sys.stderr)
+
+    show_one(stored, output, describe)
+
+
+def _amounts(given: dict[str, str | None], suffix: str) -> dict[str, Any]:
+    return {
+        "memory_mib" if name == "memory" else name: amount_or_unlimited(f"--{name}{suffix}", text)
+        for name, text in given.items()
+        if text is not None
+    }
+
+
+def _standing(quota: Any, name: str) -> str:
+    values = (quota.standing or {}).get(name)
+    return number(values.get("gpu")) if isinstance(values, dict) else "-"
+
+
+def _place(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
+    """Each department before its own projects, pool by pool."""
+    name, inner = quota.owner["name"], quota.owner["kind"] == "project"
+    return (quota.pool, projects.get(name, "") if inner else name, inner, name)

@@ -1,0 +1,57 @@
+"""Here we cancel, suspend, resume and delete workloads."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from berth.cli.link import connected, workload_names
+from berth.cli.output import Output, OutputOption, show_data
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.answers import Workload
+
+Workloads = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORKLOAD...", help="NAME, PROJECT/NAME or id; several.", autocompletion=workload_names
+    ),
+]
+
+
+def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """End workloads for good. Their pods get SIGTERM first, and the grace period to end by themselves."""
+    _each(workloads, output, lambda client, found: client.workloads.cancel(found.id))
+
+
+def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """Stop workloads until they are resumed. They keep nothing but their place in the list."""
+    _each(workloads, output, lambda client, found: client.workloads.suspend(found.id))
+
+
+def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """Let suspended workloads wait for their turn again."""
+    _each(workloads, output, lambda client, found: client.workloads.resume(found.id))
+
+
+def delete(workloads: Workloads) -> None:
+    """Remove workloads that have ended, with their pods and logs. What happened stays in the events."""
+    with connected() as client:
+        for workload in [client.workloads.find(reference) for reference in workloads]:
+            client.workloads.delete(workload.id)
+            print(f"{workload.handle} deleted")
+
+
+def _each(references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]) -> None:
+    """All names are looked up before the first is acted on."""
+    with connected() as client:
+        found = [client.workloads.find(reference) for reference in references]
+        changed = []
+        for workload in found:
+            changed.append(act(client, workload))
+            if output in (Output.TABLE, Output.WIDE):
+                print(f"{changed[-1].handle} is {changed[-1].phase}")
+    if output in (Output.JSON, Output.YAML):
+        answers = [workload.plain() for workload in changed]
+        show_data(answers[0] if len(answers) == 1 else answers, output)

@@ -1,0 +1,172 @@
+"""Here we submit workloads, from options or from files."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from berth.cli.exits import BadInput, ExitCode, code_of_outcome
+from berth.cli.flags import SubmitFlags, flag_of
+from berth.cli.link import connected
+from berth.cli.output import Output, print_section, show_data
+from berth.cli.parameters import takes
+from berth.cli.text import pairs, safe
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.answers import DryRun, Workload
+
+
+@takes(SubmitFlags)
+def submit(flags: SubmitFlags) -> None:
+    """Submit a workload, described by options or by files.
+
+    \b
+    berth submit -n train -p vision --gpu 1 --replicas 4 -- python train.py --epochs 3
+    berth submit -n sweep --gpu 0.5 --max-runtime 2h --shell 'python a.py | tee log'
+    berth submit -f train.yaml -f more.json
+    generate | berth submit -f -
+    berth submit -f train.yaml --dry-run      what would happen now, and why
+    berth submit -n train --gpu 1 --print -- python train.py > train.yaml
+
+    Every document is checked before the first is sent. When the connection is lost, the request is sent
+    again in a way that never submits twice.
+    """
+    named = _documents(flags)
+    if len(named) > 1 and (flags.watch or flags.follow):
+        raise BadInput(f"--watch, --follow: given {len(named)} documents; allowed: one")
+    _check(named, from_flags=not flags.file)
+    documents = [document for _, document in named]
+    if flags.show:
+        show_data(documents[0] if len(documents) == 1 else documents, _whole(flags.output))
+        return
+    with connected() as client:
+        for document in documents:
+            _place(document, flags.project or client.settings.project)
+        if flags.dry_run:
+            _show_dry_runs(
+                flags.output, [client.workloads.dry_run(_sent(document)) for document in documents]
+            )
+            return
+        submitted = _submit(client, documents)
+        _report(flags.output, submitted)
+        if flags.watch or flags.follow:
+            _stay(client, submitted[0], follow=flags.follow)
+
+
+def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
+    """(where it stands, document)"""
+    from berth.client.documents import read_documents
+
+    if flags.file:
+        _refuse_mixture(flags.document())
+        return [found for file in flags.file for found in read_documents(file)]
+    if not flags.name:
+        raise BadInput("--name: nothing given; allowed: a name, or --file")
+    return [("", flags.document())]
+
+
+def _refuse_mixture(said: dict[str, Any]) -> None:
+    """Beside a file only the project may be said, for documents that name none."""
+    others = [*(set(said) - {"roles", "project"}), *(f"roles[0].{name}" for name in said["roles"][0])]
+    if others:
+        given = ", ".join(sorted(flag_of(name) for name in others))
+        raise BadInput(f"--file: given together with {given}; allowed: one of the two")
+
+
+def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
+    """All that is wrong with all of them, before anything is sent."""
+    from dataclasses import replace
+
+    from berth.core.spec import SpecError, parse_workload
+
+    problems = []
+    for where, document in named:
+        try:
+            parse_workload(document)
+        except SpecError as error:
+            problems += [
+                replace(found, path=flag_of(found.path))
+                if from_flags
+                else replace(found, path=f"{where}: {found.path or 'document'}")
+                for found in error.problems
+            ]
+    if problems:
+        raise SpecError(problems)
+
+
+def _place(document: dict[str, Any], project: str) -> None:
+    """Into a project, where the document names none."""
+    from berth.core.spec.manifest import is_manifest
+
+    if not project:
+        return
+    if is_manifest(document):
+        document.setdefault("metadata", {}).setdefault("namespace", project)
+    else:
+        document.setdefault("project", project)
+
+
+def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Workload"]:
+    submitted: list[Workload] = []
+    for document in documents:
+        try:
+            submitted.append(client.workloads.submit(_sent(document)))
+        except Exception:
+            if len(documents) > 1:
+                done = ", ".join(workload.handle for workload in submitted) or "none"
+                print(f"berth: submitted before this: {done}", file=sys.stderr)
+            raise
+    return submitted
+
+
+def _sent(document: dict[str, Any]) -> dict[str, Any]:
+    """As JSON can carry it: a time that YAML read as a time goes as text again."""
+    import json
+
+    sent: dict[str, Any] = json.loads(json.dumps(document, default=lambda value: value.isoformat()))
+    return sent
+
+
+def _report(output: Output, submitted: list["Workload"]) -> None:
+    if output in (Output.JSON, Output.YAML):
+        answers = [workload.plain() for workload in submitted]
+        show_data(answers[0] if len(answers) == 1 else answers, output)
+        return
+    for workload in submitted:
+        wide = f" {workload.id}" if output is Output.WIDE else ""
+        print(f"{workload.handle} submitted{wide}")
+
+
+def _stay(client: "Client", workload: "Workload", *, follow: bool) -> None:
+    from berth.cli.following import follow_output
+    from berth.cli.watching import stay_with
+
+    try:
+        ended = follow_output(client, workload) if follow else stay_with(client, workload)
+    except KeyboardInterrupt:
+        print(f"berth: {workload.handle} goes on; to end it: berth cancel {workload.handle}", file=sys.stderr)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    raise typer.Exit(code_of_outcome(ended))
+
+
+def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
+    if output in (Output.JSON, Output.YAML):
+        plain = [answer.plain() for answer in answers]
+        show_data(plain[0] if len(plain) == 1 else plain, output)
+        return
+    for answer in answers:
+        name = (answer.workload or {}).get("name", "")
+        print(f"{safe(name)}: {answer.outcome.replace('_', ' ')}")
+        for blocker in answer.blockers:
+            print(f"  {blocker.reason}: {safe(blocker.message)}")
+        for decision in answer.decisions:
+            print(f"  {safe(decision.get('kind', ''))} {safe(decision.get('message', ''))}".rstrip())
+        if answer.evictions:
+            print_section("Would be evicted")
+        for eviction in answer.evictions:
+            print(f"  {pairs(eviction)}")
+
+
+def _whole(output: Output) -> Output:
+    return Output.JSON if output is Output.JSON else Output.YAML

@@ -1,0 +1,79 @@
+"""Here we tell why a workload waits, or what it had to give way to: every blocker, with its numbers."""
+
+from typing import TYPE_CHECKING, Any
+
+from berth.cli.columns import name_of
+from berth.cli.link import WorkloadArgument, connected
+from berth.cli.output import Output, OutputOption, print_section, show_one
+from berth.cli.text import local, pairs, plain, safe, span
+
+if TYPE_CHECKING:
+    from berth.client.answers import Eviction, Explanation, Workload
+
+
+def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None:
+    """Why does it wait? Why was it evicted, and for whom?
+
+    \b
+    berth why vision/train
+    berth why train -o json
+    """
+    with connected() as client:
+        found = client.workloads.find(workload)
+        explanation = client.workloads.explain(found.id)
+    show_one(explanation, output, lambda _: _tell(found, explanation))
+
+
+def _tell(workload: "Workload", why: "Explanation") -> None:
+    reason = f": {why.reason}" if why.reason else ""
+    print(safe(f"{workload.handle} is {why.phase}{reason}"))
+    if why.message:
+        print(f"  {safe(why.message)}")
+    for blocker in why.blockers:
+        print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
+        if blocker.numbers:
+            print(f"  {pairs(blocker.numbers)}")
+    if why.position is not None:
+        print_section(f"Position {why.position}{_where(workload)}")
+        for line in why.key:
+            print(f"  {safe(line)}")
+    if why.expected_start is not None:
+        print(f"\nExpected to start at {local(why.expected_start)}")
+    _tell_queue(why.queue)
+    if why.evictions:
+        print_section("Evictions")
+        for eviction in why.evictions:
+            _tell_eviction(workload, eviction)
+    if why.explained_at is not None:
+        cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
+        print(f"\nAs seen at {local(why.explained_at)}{cycle}")
+
+
+def _where(workload: "Workload") -> str:
+    return f" in {workload.pools[0]}" if workload.pools else ""
+
+
+def _tell_queue(queue: Any) -> None:
+    """The standing of the project and of its department, whatever of it the server tells."""
+    standings = queue if isinstance(queue, list) else (queue or {}).values()
+    shown = [standing for standing in standings if isinstance(standing, dict)]
+    if shown:
+        print_section("Queues")
+    for standing in shown:
+        name = standing.get("name") or standing.get("queue") or standing.get("kind") or ""
+        rest = {
+            key: value for key, value in standing.items() if key not in ("name", "queue", "kind", "steps")
+        }
+        print(f"  {safe(name)}: {pairs(rest)}")
+        for step in standing.get("steps") or ():
+            print(f"    {pairs(step) if isinstance(step, dict) else safe(step)}")
+
+
+def _tell_eviction(workload: "Workload", eviction: "Eviction") -> None:
+    victim, winner = name_of(eviction.workload, eviction.project), name_of(eviction.beneficiary)
+    mine = victim in ("", workload.name, workload.handle)
+    told = f"gave way to {winner or 'nobody'}" if mine else f"made {victim} give way"
+    lost = f", {span(eviction.lost_gpu_seconds)} of GPU time lost" if eviction.lost_gpu_seconds else ""
+    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(told)}{lost}")
+    if eviction.rule:
+        print(f"    {safe(eviction.rule)}")

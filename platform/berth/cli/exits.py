@@ -1,0 +1,66 @@
+"""Here we say what the exit codes mean, and which one fits an error or an ended workload."""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from berth.client.answers import Workload
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NOT_SIGNED_IN = 3
+    NOT_FOUND = 4
+    CONFLICT = 5
+    UNREACHABLE = 6
+    WORKLOAD_FAILED = 10
+    WORKLOAD_CANCELLED = 11
+    INTERRUPTED = 130
+
+
+MEANINGS = """\b
+Exit codes:
+  0    done; with --watch, --follow or logs -f: the workload completed
+  1    the server refused, or broke
+  2    bad usage or bad input
+  3    not signed in
+  4    not found, or not yours to see
+  5    conflict: its state, or somebody's change meanwhile
+  6    the server cannot be reached
+  10   the workload failed      11   the workload was cancelled
+  130  interrupted by Ctrl-C"""
+
+
+def code_of_outcome(workload: "Workload") -> ExitCode:
+    """How a command that stayed until the end of a workload ends itself."""
+    outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
+    return outcomes.get(workload.phase, ExitCode.DONE)
+
+
+def explained(error: Exception) -> tuple[ExitCode, list[str]] | None:
+    """The exit code and the lines that tell a person what went wrong; None for an error of our own making."""
+    from berth.client import errors
+    from berth.client.config import BadSettings
+    from berth.core.spec import SpecError
+
+    if isinstance(error, errors.NotSignedIn):
+        return ExitCode.NOT_SIGNED_IN, [f"{error.detail} (berth login)"]
+    if isinstance(error, errors.Refused):
+        codes: dict[type[errors.Refused], ExitCode] = {
+            errors.Invalid: ExitCode.USAGE, errors.NotFound: ExitCode.NOT_FOUND,
+            errors.Conflict: ExitCode.CONFLICT,
+        }  # fmt: skip
+        return codes.get(type(error), ExitCode.REFUSED), error.lines()
+    if isinstance(error, errors.Unreachable):
+        return ExitCode.UNREACHABLE, [str(error)]
+    if isinstance(error, SpecError):
+        return ExitCode.USAGE, [str(problem) for problem in error.problems]
+    if isinstance(error, errors.Ambiguous | BadSettings | BadInput):
+        return ExitCode.USAGE, [str(error)]
+    return None
+
+
+class BadInput(Exception):
+    """Something that was typed or read cannot be used; the text says what and what would be."""

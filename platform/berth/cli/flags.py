@@ -1,0 +1,223 @@
+"""Here we turn the options of `berth submit` into the same document that a file would hold."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from berth.cli.exits import BadInput
+from berth.cli.output import Output, OutputOption
+from berth.cli.quantities import amount, amount_or_text, mapping, seconds, toleration
+
+Text = str | None
+Texts = list[str] | None
+
+
+def _option(help_text: str, *names: str, metavar: Text = None) -> Any:
+    return typer.Option(*names, help=help_text, metavar=metavar, show_default=False)
+
+
+@dataclass(frozen=True)
+class SubmitFlags:
+    """Every option of `berth submit`; what is left out stands in no document."""
+
+    command: Annotated[
+        Texts, typer.Argument(metavar="[-- COMMAND...]", help="What each replica runs; write it after --.")
+    ] = None
+    file: Annotated[
+        Texts,
+        _option("A file of workload documents, YAML or JSON; - is stdin.", "--file", "-f", metavar="FILE"),
+    ] = None
+    name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
+    project: Annotated[
+        Text,
+        _option("Project; else BERTH_PROJECT or the one given at login.", "--project", "-p", metavar="NAME"),
+    ] = None
+    pool: Annotated[Texts, _option("Node pool; repeat in order of preference.", "--pool", metavar="POOL")] = (
+        None
+    )
+    kind: Annotated[Text, _option("training, elastic, interactive or service.", "--kind", metavar="KIND")] = (
+        None
+    )
+    priority: Annotated[
+        Text,
+        _option(
+            "0 to 1000, or very-low, low, medium-low, medium, medium-high, high, very-high.",
+            "--priority",
+            metavar="NUMBER|NAME",
+        ),
+    ] = None
+    preemptible: Annotated[
+        bool | None,
+        _option("May it give way? Default: priorities below 100 may.", "--preemptible/--no-preemptible"),
+    ] = None
+    shell: Annotated[Text, _option("A line for /bin/sh instead of a command.", "--shell", metavar="LINE")] = (
+        None
+    )
+    role: Annotated[Text, _option("Name of the role; default worker.", "--role", metavar="NAME")] = None
+    replicas: Annotated[int | None, _option("Size of the gang.", "--replicas", "-r")] = None
+    min: Annotated[int | None, _option("Elastic: the gang's minimum.", "--min")] = None
+    max: Annotated[int | None, _option("Elastic: as many as may run.", "--max")] = None
+    gpu: Annotated[
+        Text, _option("GPUs of each replica: 2, or 0.5 of one device.", "--gpu", "-g", metavar="NUMBER")
+    ] = None
+    gpu_devices: Annotated[int | None, _option("That part of each of so many devices.", "--gpu-devices")] = (
+        None
+    )
+    gpu_memory: Annotated[
+        Text, _option("GPU memory instead of a part: MiB, or 8Gi.", "--gpu-memory", metavar="AMOUNT")
+    ] = None
+    gpu_model: Annotated[Texts, _option("Allowed GPU model; repeat.", "--gpu-model", metavar="MODEL")] = None
+    cpu: Annotated[Text, _option("CPU cores of each replica: 2, 0.5 or 800m.", "--cpu", metavar="CORES")] = (
+        None
+    )
+    memory: Annotated[Text, _option("Memory of each replica: MiB, or 4Gi.", "--memory", metavar="AMOUNT")] = (
+        None
+    )
+    cpu_limit: Annotated[Text, _option("CPU cores at most.", "--cpu-limit", metavar="CORES")] = None
+    memory_limit: Annotated[Text, _option("Memory at most.", "--memory-limit", metavar="AMOUNT")] = None
+    node_selector: Annotated[
+        Texts,
+        _option("Only on nodes with this label; repeat.", "--node-selector", metavar="KEY=VALUE"),
+    ] = None
+    toleration: Annotated[
+        Texts,
+        _option("A taint to put up with; repeat.", "--toleration", metavar="KEY[=VALUE][:EFFECT]"),
+    ] = None
+    spread_per_node: Annotated[
+        int | None, _option("So many replicas on one node at most.", "--spread-per-node")
+    ] = None
+    topology: Annotated[
+        Text, _option("All replicas must share this node label.", "--topology", metavar="LABEL")
+    ] = None
+    topology_preferred: Annotated[
+        Text, _option("... should share it.", "--topology-preferred", metavar="LABEL")
+    ] = None
+    env: Annotated[Texts, _option("Environment variable; repeat.", "--env", "-e", metavar="KEY=VALUE")] = None
+    label: Annotated[Texts, _option("Label; repeat.", "--label", "-l", metavar="KEY=VALUE")] = None
+    image: Annotated[
+        Text, _option("Container image, where the runtime has any.", "--image", metavar="IMAGE")
+    ] = None
+    workdir: Annotated[Text, _option("Directory to start in.", "--workdir", "-w", metavar="DIR")] = None
+    max_runtime: Annotated[
+        Text, _option("Stop a run after so long: 90, 30m, 2h.", "--max-runtime", metavar="TIME")
+    ] = None
+    deadline: Annotated[Text, _option("Stop at this time.", "--deadline", metavar="MOMENT")] = None
+    idle_timeout: Annotated[
+        Text, _option("Stop when its GPUs idle so long.", "--idle-timeout", metavar="TIME")
+    ] = None
+    grace: Annotated[Text, _option("Time between SIGTERM and SIGKILL.", "--grace", metavar="TIME")] = None
+    preemption_delay: Annotated[
+        Text, _option("Wait so long before others must give way.", "--preemption-delay", metavar="TIME")
+    ] = None
+    stale_gang_grace: Annotated[
+        Text,
+        _option(
+            "How long it may run below its minimum; never = for ever.", "--stale-gang-grace", metavar="TIME"
+        ),
+    ] = None
+    waits_for: Annotated[
+        Texts, _option("Start after this workload completed; repeat.", "--waits-for", metavar="WORKLOAD")
+    ] = None
+    restart: Annotated[
+        Text,
+        _option(
+            "never, on_failure or always; on_failure:3 = three times at most.", "--restart", metavar="POLICY"
+        ),
+    ] = None
+    notify: Annotated[
+        Texts, _option("Mail or web address to tell; repeat.", "--notify", metavar="ADDRESS")
+    ] = None
+    notify_on: Annotated[
+        Texts,
+        _option("started, completed, failed, preempted, cancelled; repeat.", "--notify-on", metavar="EVENT"),
+    ] = None
+    dry_run: Annotated[bool, _option("Say what would happen; store nothing.", "--dry-run")] = False
+    show: Annotated[bool, _option("Print the document instead of sending it.", "--print")] = False
+    watch: Annotated[bool, _option("Stay, and tell each change, until it has ended.", "--watch")] = False
+    follow: Annotated[bool, _option("Stay, and show its output, until it has ended.", "--follow")] = False
+    output: OutputOption = Output.TABLE
+
+    def document(self) -> dict[str, Any]:
+        """What these options say, in the words of the workload document."""
+        if self.shell and self.command:
+            raise BadInput("--shell: given together with a command; allowed: one of the two")
+        at_top = {
+            "name": self.name, "project": self.project, "pools": self.pool, "kind": self.kind,
+            "priority": _number_or_word(self.priority), "preemptible": self.preemptible,
+            "max_runtime": _seconds("--max-runtime", self.max_runtime), "deadline": self.deadline,
+            "idle_timeout": _seconds("--idle-timeout", self.idle_timeout),
+            "preemption_delay": _seconds("--preemption-delay", self.preemption_delay),
+            "stale_gang_grace": -1 if self.stale_gang_grace == "never"
+            else _seconds("--stale-gang-grace", self.stale_gang_grace),
+            "grace_period_seconds": _seconds("--grace", self.grace), "waits_for": self.waits_for,
+            "roles": [self._role()], "command": self.shell or self.command,
+            "env": mapping("--env", self.env or ()), "image": self.image, "working_dir": self.workdir,
+            "restart_policy": _restart(self.restart), "labels": mapping("--label", self.label or ()),
+            "notifications": [_notification(to, self.notify_on) for to in self.notify or ()],
+        }  # fmt: skip
+        return _said(at_top)
+
+    def _role(self) -> dict[str, Any]:
+        role = {
+            "name": self.role, "replicas": self.replicas, "min": self.min, "max": self.max,
+            "gpu": None if self.gpu is None else amount("--gpu", self.gpu), "gpu_devices": self.gpu_devices,
+            "gpu_memory_mib": _amount(self.gpu_memory), "gpu_models": self.gpu_model,
+            "cpu": _amount(self.cpu), "memory_mib": _amount(self.memory),
+            "limit": _said({"cpu": _amount(self.cpu_limit), "memory_mib": _amount(self.memory_limit)}),
+            "node_selector": mapping("--node-selector", self.node_selector or ()),
+            "tolerations": [toleration(entry) for entry in self.toleration or ()],
+            "spread_per_node": self.spread_per_node,
+            "topology": _said({"required": self.topology, "preferred": self.topology_preferred}),
+        }  # fmt: skip
+        return _said(role)
+
+
+FLAG_OF = {
+    "name": "--name", "project": "--project", "pools": "--pool", "kind": "--kind", "priority": "--priority",
+    "max_runtime": "--max-runtime", "deadline": "--deadline", "idle_timeout": "--idle-timeout",
+    "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
+    "grace_period_seconds": "--grace", "waits_for": "--waits-for", "env": "--env", "image": "--image",
+    "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
+    "notifications": "--notify", "command": "COMMAND",
+    "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",
+    "roles[0].max": "--max", "roles[0].gpu": "--gpu", "roles[0].gpu_devices": "--gpu-devices",
+    "roles[0].gpu_memory_mib": "--gpu-memory", "roles[0].gpu_models": "--gpu-model", "roles[0].cpu": "--cpu",
+    "roles[0].memory_mib": "--memory", "roles[0].limit.cpu": "--cpu-limit",
+    "roles[0].limit.memory_mib": "--memory-limit", "roles[0].node_selector": "--node-selector",
+    "roles[0].tolerations": "--toleration", "roles[0].spread_per_node": "--spread-per-node",
+    "roles[0].topology.required": "--topology", "roles[0].topology.preferred": "--topology-preferred",
+}  # fmt: skip
+
+
+def flag_of(path: str) -> str:
+    """The option that put a value where the document's path points."""
+    fits = (part for part in FLAG_OF if path == part or path.startswith((f"{part}.", f"{part}[")))
+    return FLAG_OF.get(max(fits, key=len, default=""), path)
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None and value not in ([], {})}
+
+
+def _seconds(option: str, text: Text) -> int | None:
+    return None if text is None else seconds(option, text)
+
+
+def _amount(text: Text) -> int | float | Text:
+    return None if text is None else amount_or_text(text)
+
+
+def _number_or_word(text: Text) -> int | Text:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+def _restart(text: Text) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    kind, _, times = text.partition(":")
+    return {"kind": kind} if not times else {"kind": kind, "max_restarts": amount("--restart", times)}
+
+
+def _notification(to: str, events: Texts) -> dict[str, Any]:
+    return {"to": to, "on": events} if events else {"to": to}

@@ -1,0 +1,53 @@
+"""Here we put the `berth` command together. Nothing heavy is imported before a command runs."""
+
+import typer
+
+from berth.cli.commands import (
+    here,
+    history,
+    logs,
+    places,
+    quota,
+    signing,
+    steering,
+    submit,
+    token,
+    why,
+    workloads,
+)
+from berth.cli.exits import MEANINGS
+from berth.cli.guard import Guarded
+
+app = typer.Typer(
+    cls=Guarded,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=MEANINGS,
+    help="Berth shares GPUs between departments and projects by quota and fair share.",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command()(submit.submit)
+app.command("list")(workloads.list_workloads)
+app.command()(workloads.describe)
+app.command()(why.why)
+app.command()(logs.logs)
+app.command()(steering.cancel)
+app.command()(steering.suspend)
+app.command()(steering.resume)
+app.command()(steering.delete)
+app.command()(history.events)
+app.command()(history.evictions)
+app.add_typer(quota.app, name="quota")
+app.add_typer(places.project, name="project")
+app.add_typer(places.department, name="department")
+app.add_typer(places.pool, name="pool")
+app.add_typer(places.node, name="node")
+app.command()(signing.login)
+app.command()(signing.logout)
+app.command()(signing.whoami)
+app.add_typer(token.app, name="token")
+app.command()(here.version)
+
+if __name__ == "__main__":
+    app()

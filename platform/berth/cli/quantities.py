@@ -1,0 +1,75 @@
+"""Here we read what people type after an option: durations, pairs, amounts."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from berth.cli.exits import BadInput
+
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+DURATION = re.compile(r"(\d{1,12})([smhd]?)", re.ASCII)
+
+
+def seconds(option: str, text: str) -> int:
+    """90, 45s, 30m, 2h, 7d."""
+    match = DURATION.fullmatch(text)
+    if match is None:
+        raise BadInput(
+            f"{option}: given {text!r}; allowed: seconds, or a number with s, m, h or d, such as 2h"
+        )
+    return int(match[1]) * SECONDS[match[2]]
+
+
+def moment(option: str, text: str, now: datetime) -> str:
+    """A time as it was given, or, for a duration, so long ago."""
+    if DURATION.fullmatch(text) and not text.isdigit():
+        return (now - timedelta(seconds=seconds(option, text))).isoformat()
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        allowed = "a time such as 2026-01-31T09:00, or so long ago, such as 2h"
+        raise BadInput(f"{option}: given {text!r}; allowed: {allowed}") from None
+    return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(UTC).isoformat()
+
+
+def amount(option: str, text: str) -> int | float:
+    """A plain number; whole ones without a point."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadInput(f"{option}: given {text!r}; allowed: a number") from None
+    return int(value) if value.is_integer() else value
+
+
+def amount_or_text(text: str) -> int | float | str:
+    """A number where it is one; else text with a unit ("800m", "1Gi"), which the document's rules judge."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return int(value) if value.is_integer() else value
+
+
+def amount_or_unlimited(option: str, text: str) -> int | float | None:
+    return None if text == "unlimited" else amount(option, text)
+
+
+def mapping(option: str, entries: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE entries; a key twice is a mistake, not a choice."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        key, sign, value = entry.partition("=")
+        if not sign or not key:
+            raise BadInput(f"{option}: given {entry!r}; allowed: KEY=VALUE")
+        if key in found:
+            raise BadInput(f"{option}: {key} is given twice")
+        found[key] = value
+    return found
+
+
+def toleration(entry: str) -> dict[str, str]:
+    """KEY=VALUE:EFFECT, KEY:EFFECT, KEY=VALUE, KEY; without a value the taint's value does not matter."""
+    taint, _, effect = entry.partition(":")
+    key, sign, value = taint.partition("=")
+    found = {"key": key, "operator": "Equal", "value": value} if sign else {"key": key, "operator": "Exists"}
+    return {**found, "effect": effect} if effect else found

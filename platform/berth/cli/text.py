@@ -1,0 +1,59 @@
+"""Here we write values for people: short, on one line, harmless to a terminal."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+
+def safe(text: object) -> str:
+    """Nothing that a terminal would take for an order: control characters are written out."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
+
+
+def number(value: float | None, none: str = "-") -> str:
+    """8 and not 8.0; thousandths where there are any."""
+    if value is None:
+        return none
+    return f"{value:.3f}".rstrip("0").rstrip(".") if value % 1 else f"{int(value)}"
+
+
+def span(seconds: float) -> str:
+    """45s, 12m, 3h20m, 5d."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m"
+    if whole < 86_400:
+        minutes = whole % 3600 // 60
+        return f"{whole // 3600}h{minutes}m" if minutes else f"{whole // 3600}h"
+    return f"{whole // 86_400}d"
+
+
+def age(moment: datetime | None, now: datetime) -> str:
+    return "-" if moment is None else span((now - moment).total_seconds())
+
+
+def local(moment: datetime | None) -> str:
+    """In the reader's own zone, which stands behind it."""
+    return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def pairs(values: Mapping[str, object]) -> str:
+    """key value, key value: the numbers of a blocker or an eviction on one line."""
+    return ", ".join(f"{safe(key).replace('_', ' ')} {plain(value)}" for key, value in values.items())
+
+
+def plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, Mapping):
+        return "(" + pairs(value) + ")"
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(entry) for entry in value) or "none"
+    return "none" if value is None else safe(value)

@@ -1,0 +1,50 @@
+"""Here we run commands in this process, with a desk where the server would be."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from berth.cli import link
+from berth.cli.main import app
+from berth.client import Client, Settings
+from tests.client.desk import HERE, Desk
+
+
+class Terminal:
+    """A person at a keyboard, connected to a desk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._runner = CliRunner()
+
+    def run(
+        self, *arguments: str, desk: Desk | None = None, settings: Settings = HERE, **typed: Any
+    ) -> Result:
+        @contextmanager
+        def connected() -> Iterator[Client]:
+            with (desk or Desk(AssertionError("nothing was to be asked"))).client(settings) as client:
+                yield client
+
+        for module in (link, *_commands()):
+            self._monkeypatch.setattr(module, "connected", connected, raising=False)
+        return self._runner.invoke(app, list(arguments), **typed)
+
+
+def _commands() -> list[Any]:
+    from berth.cli.commands import (
+        history,
+        logs,
+        places,
+        quota,
+        signing,
+        steering,
+        submit,
+        token,
+        why,
+        workloads,
+    )
+
+    return [history, logs, places, quota, signing, steering, submit, token, why, workloads]

@@ -1,0 +1,140 @@
+"""Here we show that options and files are two ways to write the same document."""
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from berth.cli.main import app
+from berth.cli.quantities import moment, seconds, toleration
+from berth.cli.text import now
+from berth.core.spec import parse_workload
+
+NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
+WORDS = st.text(
+    st.characters(min_codepoint=32, max_codepoint=0x24F, exclude_categories=["Cc"], exclude_characters="="),
+    min_size=1,
+    max_size=12,
+)
+KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+SHORT_PAIRS = st.dictionaries(KEYS, WORDS, max_size=3)
+SPANS = st.integers(1, 100_000)
+
+
+@st.composite
+def option(
+    draw: st.DrawFn, flag: str, values: st.SearchStrategy[Any], key: str
+) -> tuple[list[str], dict[str, Any]]:
+    """(what is typed, what stands in the file); both may be empty."""
+    value = draw(st.none() | values)
+    return ([], {}) if value is None else ([f"{flag}={value}"], {key: value})
+
+
+def repeated(flag: str, key: str) -> st.SearchStrategy[tuple[list[str], dict[str, Any]]]:
+    found = st.lists(NAMES, max_size=3, unique=True)
+    return found.map(lambda names: ([f"{flag}={name}" for name in names], {key: names} if names else {}))
+
+
+def pairs(flag: str, key: str) -> st.SearchStrategy[tuple[list[str], dict[str, Any]]]:
+    return SHORT_PAIRS.map(
+        lambda found: ([f"{flag}={k}={v}" for k, v in found.items()], {key: found} if found else {})
+    )
+
+
+AT_TOP = st.tuples(
+    option("--project", NAMES, "project"),
+    option("--kind", st.sampled_from(["training", "elastic", "interactive", "service"]), "kind"),
+    option("--priority", st.integers(0, 1000) | st.sampled_from(["low", "very-high"]), "priority"),
+    st.sampled_from([([], {}), (["--preemptible"], {"preemptible": True}),
+                     (["--no-preemptible"], {"preemptible": False})]),
+    option("--max-runtime", SPANS, "max_runtime"),
+    option("--idle-timeout", SPANS, "idle_timeout"),
+    option("--preemption-delay", SPANS, "preemption_delay"),
+    option("--stale-gang-grace", SPANS, "stale_gang_grace"),
+    option("--grace", st.integers(0, 86_400), "grace_period_seconds"),
+    option("--deadline", st.sampled_from(["2026-01-31T09:00:00Z", "2026-01-31T09:00:00+02:00"]), "deadline"),
+    option("--image", NAMES, "image"),
+    option("--workdir", NAMES, "working_dir"),
+    repeated("--pool", "pools"),
+    repeated("--waits-for", "waits_for"),
+    pairs("--env", "env"),
+    pairs("--label", "labels"),
+    st.sampled_from([([], {}), (["--restart=on_failure:3"],
+                                {"restart_policy": {"kind": "on_failure", "max_restarts": 3}})]),
+    st.sampled_from([([], {}), (["--notify=ops@example.org", "--notify-on=failed"],
+                                {"notifications": [{"to": "ops@example.org", "on": ["failed"]}]})]),
+)  # fmt: skip
+SIZES = st.one_of(
+    st.just(([], {})),
+    st.integers(1, 99).map(lambda n: ([f"--replicas={n}"], {"replicas": n})),
+    st.tuples(st.integers(1, 9), st.integers(0, 9)).map(
+        lambda n: ([f"--min={n[0]}", f"--max={n[0] + n[1]}"], {"min": n[0], "max": n[0] + n[1]})
+    ),
+)
+GPUS = st.one_of(
+    st.just(([], {})),
+    st.integers(0, 64).map(lambda n: ([f"--gpu={n}"], {"gpu": n})),
+    st.tuples(st.integers(1, 999), st.integers(1, 8)).map(
+        lambda n: (
+            [f"--gpu={n[0] / 1000}", f"--gpu-devices={n[1]}"],
+            {"gpu": n[0] / 1000, "gpu_devices": n[1]},
+        )
+    ),
+    st.sampled_from([2000, "8Gi"]).map(lambda m: ([f"--gpu-memory={m}"], {"gpu_memory_mib": m})),
+)
+ROLE = st.tuples(
+    SIZES,
+    GPUS,
+    option("--role", NAMES, "name"),
+    option("--cpu", st.integers(0, 64) | st.sampled_from([0.5, "800m"]), "cpu"),
+    option("--memory", st.integers(0, 4096) | st.sampled_from(["600Mi", "1Gi"]), "memory_mib"),
+    option("--spread-per-node", st.integers(1, 8), "spread_per_node"),
+    repeated("--gpu-model", "gpu_models"),
+    pairs("--node-selector", "node_selector"),
+    st.sampled_from([
+        ([], {}),
+        (["--topology=rack"], {"topology": {"required": "rack"}}),
+        (["--topology-preferred=zone"], {"topology": {"preferred": "zone"}}),
+        (["--toleration=spot=yes:NoSchedule"],
+         {"tolerations": [{"key": "spot", "value": "yes", "effect": "NoSchedule"}]}),
+        (["--toleration=spot"], {"tolerations": [{"key": "spot", "operator": "Exists"}]}),
+    ]),
+)  # fmt: skip
+COMMANDS = st.one_of(
+    st.just(([], {})),
+    st.lists(WORDS, min_size=1, max_size=3).map(lambda words: (["--", *words], {"command": words})),
+    WORDS.map(lambda line: ([f"--shell={line}"], {"command": line})),
+)
+
+
+@given(name=NAMES, top=AT_TOP, role=ROLE, command=COMMANDS)
+@settings(max_examples=50, deadline=None)
+def test_options_say_what_the_file_says(name: str, top: Any, role: Any, command: Any) -> None:
+    typed = [f"--name={name}", *(word for words, _ in (*top, *role, command) for word in words)]
+    written: dict[str, Any] = {"name": name}
+    for _, part in (*top, command):
+        written |= part
+    written["roles"] = [{key: value for _, part in role for key, value in part.items()}]
+    if name in written.get("waits_for", ()):
+        return
+    printed = CliRunner().invoke(app, ["submit", "--print", *typed])
+    assert printed.exit_code == 0, printed.output
+    assert parse_workload(yaml.safe_load(printed.stdout)) == parse_workload(written)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"), [("90", 90), ("45s", 45), ("30m", 1800), ("2h", 7200), ("7d", 604_800)]
+)
+def test_durations_are_read_with_their_unit(typed: str, expected: int) -> None:
+    assert seconds("--max-runtime", typed) == expected
+
+
+def test_so_long_ago_is_a_moment() -> None:
+    assert moment("--since", "2h", now()) < now().isoformat()
+
+
+def test_a_taint_may_be_tolerated_whatever_its_value() -> None:
+    assert toleration("spot:NoExecute") == {"key": "spot", "operator": "Exists", "effect": "NoExecute"}
