@@ -1,4 +1,5 @@
 """Here we turn a checked workload document into the engine's own values."""
+
 from datetime import datetime
 
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, tree_of

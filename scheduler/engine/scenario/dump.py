@@ -1,5 +1,6 @@
 """Here we write a snapshot as a scenario, so that a stored cycle can be read and played again."""
-from collections.abc import Mapping, Sequence
+
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
     """The document of a scenario that loads as this snapshot."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
+    known = {workload.name for workload in snapshot.workloads}
     return {
         "format": FORMAT,
         "now": moment(snapshot.now),
@@ -35,7 +37,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
         "nodes": [node_document(node) for node in snapshot.nodes],
         "departments": [_queue(queue) for queue in departments],
         "projects": [{**_queue(queue), "department": queue.parent} for queue in projects],
-        "workloads": [_workload(workload) for workload in snapshot.workloads],
+        "workloads": [_workload(workload, known) for workload in snapshot.workloads],
         "reservations": [_reservation(reservation) for reservation in snapshot.reservations],
     }
 
@@ -90,7 +92,7 @@ def _usage(usage: Usage) -> Document:
     return {} if usage == Usage() else {"used": list(usage.used), "parent": list(usage.parent)}
 
 
-def _workload(workload: Workload) -> Document:
+def _workload(workload: Workload, known: Collection[str]) -> Document:
     document = {
         "name": workload.name,
         "project": workload.project,
@@ -113,7 +115,7 @@ def _workload(workload: Workload) -> Document:
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
         stale_since=_when(workload.stale_since),
         misconfigured=workload.misconfigured,
-        waits_for=list(workload.waits_for),
+        waits_for=[name for name in workload.waits_for if name in known],
         pods=[_pod(pod) for pod in workload.pods],
     )
 
@@ -184,4 +186,4 @@ def _reservation(reservation: Reservation) -> Document:
 
 def _place(at: Pod | Reservation) -> Document:
     devices: Sequence[int] = at.devices
-    return {"role": at.role, "index": at.index, "node": at.node, "devices": list(devices)}
+    return {"role": at.role, "index": at.index, "node": at.node or None, "devices": list(devices)}

@@ -1,4 +1,5 @@
 """Here we write pools and nodes in the words of a scenario."""
+
 from datetime import UTC, datetime
 from typing import Any
 

@@ -14,10 +14,9 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
     yield from _unique("pools", [pool.name for pool in document.pools])
     yield from _unique("nodes", [node.name for node in document.nodes])
     yield from _unique("departments", [department.name for department in document.departments])
-    taken = [department.name for department in document.departments]
-    yield from _unique("projects", [project.name for project in document.projects], taken)
+    yield from _unique("projects", [project.name for project in document.projects])
     yield from _unique("workloads", [workload.name for workload in document.workloads])
-    pools = [pool.name for pool in document.pools]
+    pools = dict.fromkeys(pool.name for pool in document.pools)
     for number, node in enumerate(document.nodes):
         if node.pool is None and len(pools) > 1:
             yield Problem(f"nodes[{number}].pool", "missing", "", ", ".join(pools))
@@ -26,21 +25,21 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
     for kind, listed in (("departments", document.departments), ("projects", document.projects)):
         for number, queue in enumerate(listed):
             yield from _queue(f"{kind}[{number}]", queue, pools)
-    departments = [department.name for department in document.departments]
+    departments = {department.name for department in document.departments}
     for number, project in enumerate(document.projects):
         yield from _known(f"projects[{number}].department", "department", project.department, departments)
     yield from _workloads(document, pools)
 
 
-def _queue(path: str, queue: QueueDocument, pools: Sequence[str]) -> Iterator[Problem]:
+def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
     for pool in queue.quotas:
         yield from _known(f"{path}.quotas.{pool}", "pool", pool, pools)
     for pool in queue.usage:
         yield from _known(f"{path}.usage.{pool}", "pool", pool, pools)
 
 
-def _workloads(document: ScenarioDocument, pools: Sequence[str]) -> Iterator[Problem]:
-    projects = [project.name for project in document.projects]
+def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
+    projects = {project.name for project in document.projects}
     names = {workload.name for workload in document.workloads}
     levels = {label for node in document.nodes for label in node.labels}
     levels |= {level for pool in document.pools for level in pool.topology}
@@ -84,14 +83,11 @@ def _circles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
             yield Problem(f"workloads[{number}].waits_for", "waits in a circle", shown(workload.name))
 
 
-def _unique(kind: str, names: Sequence[str], taken: Sequence[str] = ()) -> Iterator[Problem]:
-    counts = Counter((*names, *taken))
+def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
+    counts = Counter(names)
     for number, name in enumerate(names):
         if counts[name] > 1:
-            others = " or department" if name in taken else ""
-            yield Problem(
-                f"{kind}[{number}].name", "is taken", shown(name), f"one {kind[:-1]}{others} a name"
-            )
+            yield Problem(f"{kind}[{number}].name", "is taken", shown(name), f"one {kind[:-1]} a name")
 
 
 def _known(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:

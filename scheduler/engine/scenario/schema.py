@@ -166,7 +166,7 @@ class ProjectDocument(QueueDocument):
 class PodDocument(Document):
     role: Name | None = None
     index: Count | None = None
-    node: Name
+    node: Name | None = None  # what has completed stands nowhere
     devices: Annotated[tuple[Count, ...], Field(max_length=1024, strict=False)] | None = None
     state: Literal["running", "starting", "stopping", "stuck", "reserved", "completed"] = "running"
     started: Moment | None = None

@@ -69,8 +69,6 @@ class Seats:
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
         """Hold the seat, or say why it cannot be held."""
-        if state is PodState.COMPLETED:
-            return None
         milli = milli_on(node, request)
         if milli is None:
             given, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"

@@ -1,18 +1,20 @@
 """Here we read the departments and projects of a scenario: what they may expect of every pool."""
 
 import math
+from collections.abc import Container
 
 from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.intake import seconds_of
 from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage
 from scheduler.engine.scenario.schema import (
     Limits,
-    ProjectDocument,
     QueueDocument,
     QuotaDocument,
     ScenarioDocument,
     UsageDocument,
 )
+
+OF_DEPARTMENT = " (department)"
 
 Three = tuple[float, float, float]
 
@@ -21,13 +23,22 @@ def queues_of(
     document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...]
 ) -> tuple[Queue, ...]:
     horizons = {pool.name: _horizon(pool, nodes) for pool in pools}
-    return tuple(_queue(given, horizons) for given in (*document.departments, *document.projects))
+    taken = {project.name for project in document.projects}
+    named = {given.name: queue_name(given.name, taken) for given in document.departments}
+    departments = [_queue(given, named[given.name], None, horizons) for given in document.departments]
+    projects = [_queue(given, given.name, named[given.department], horizons) for given in document.projects]
+    return (*departments, *projects)
 
 
-def _queue(given: QueueDocument, horizons: dict[str, Three]) -> Queue:
+def queue_name(department: str, projects: Container[str]) -> str:
+    """The engine knows only queues: a department named like a project is told apart."""
+    return department + OF_DEPARTMENT if department in projects else department
+
+
+def _queue(given: QueueDocument, name: str, parent: str | None, horizons: dict[str, Three]) -> Queue:
     return Queue(
-        name=given.name,
-        parent=given.department if isinstance(given, ProjectDocument) else None,
+        name=name,
+        parent=parent,
         created=0 if given.created is None else seconds_of(given.created),
         entitlements={pool: _entitlement(given, pool, horizon) for pool, horizon in horizons.items()},
         reclaim_min_runtime=given.reclaim_min_runtime,

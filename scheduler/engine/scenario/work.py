@@ -1,13 +1,14 @@
 """Here we read the workloads of a scenario and put their pods where the file says they are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
 from berth.core.problems import Problem, shown
+from scheduler.engine.gang import roles_of
 from scheduler.engine.intake import seconds_of, workload_from_spec
-from scheduler.engine.model import Group, Node, Pod, PodState, Pool, Reservation, Role, Workload
+from scheduler.engine.model import Node, Pod, PodState, Pool, Reservation, Role, Workload
 from scheduler.engine.scenario.refusal import ScenarioError
 from scheduler.engine.scenario.schema import PodDocument, ScenarioDocument, ScenarioWorkload
 from scheduler.engine.scenario.seats import PROMISED_OVER, Seats, milli_on
@@ -30,7 +31,7 @@ def workloads_of(
                     at = f"workloads[{number}].pods[{place}]"
                     pods[number, place] = _seated(at, pod, bare[number], seats, now)
     return tuple(
-        _with_pods(number, workload, [pods[number, place] for place in range(len(given.pods))])
+        _with_pods(number, given, workload, [pods[number, place] for place in range(len(given.pods))])
         for number, (workload, given) in enumerate(zip(bare, document.workloads, strict=True))
     )
 
@@ -56,14 +57,6 @@ def reservations_of(
     return tuple(found)
 
 
-def roles_of(group: Group) -> Iterator[Role]:
-    for child in group.children:
-        if isinstance(child, Role):
-            yield child
-        else:
-            yield from roles_of(child)
-
-
 def _workload(given: ScenarioWorkload, every: tuple[str, ...], now: int) -> Workload:
     return workload_from_spec(
         given,
@@ -85,50 +78,54 @@ def _when(moment: datetime | None) -> int | None:
 
 
 def _seated(at: str, given: PodDocument, workload: Workload, seats: Seats, now: int) -> Pod:
+    state = PodState(given.state)
+    role = _role(f"{at}.role", given.role, workload)
+    index = -1 if given.index is None else given.index
+    started = _when(given.started)
+    if started is None:
+        started = workload.started if workload.started is not None else min(now, workload.submitted)
+    if state is PodState.COMPLETED:
+        return Pod(role.name, index, given.node or "", given.devices or (), 0, state, started)
+    if given.node is None:
+        raise _refusal(f"{at}.node", "missing", "", "the node it stands on")
     node = _named(f"{at}.node", "node", given.node, seats.nodes)
     if node.pool not in workload.pools:
         allowed = f"a node of {', '.join(workload.pools)}"
         raise _refusal(
             f"{at}.node", "stands in a pool the workload does not ask for", shown(node.name), allowed
         )
-    role = _role(f"{at}.role", given.role, workload)
-    state = PodState(given.state)
     devices = given.devices
     if devices is None:
         devices = seats.choose(node, state, role.request)
-        if len(devices) < role.request.devices and state is not PodState.COMPLETED:
+        if len(devices) < role.request.devices:
             raise _refusal(f"{at}.node", f"more GPUs than {node.name} holds", f"{role.request.devices} more")
     if problem := seats.take(at, node, state, devices, role.request):
         raise ScenarioError([problem])
-    started = _when(given.started)
-    if started is None:
-        started = workload.started if workload.started is not None else min(now, workload.submitted)
-    index = -1 if given.index is None else given.index
     return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)
 
 
-def _with_pods(number: int, workload: Workload, pods: list[Pod]) -> Workload:
+def _with_pods(number: int, given: ScenarioWorkload, bare: Workload, pods: list[Pod]) -> Workload:
     """Replicas without an index get the lowest that is free; no two living ones share one."""
     taken = {(pod.role, pod.index) for pod in pods}
     named: set[tuple[str, int]] = set()
     placed: list[Pod] = []
-    for place, given in enumerate(pods):
-        pod = given
-        if pod.index < 0:
-            index = next(i for i in range(len(taken) + 1) if (pod.role, i) not in taken)
-            pod = replace(pod, index=index)
-            taken.add((pod.role, index))
+    for place, seated in enumerate(pods):
+        index = seated.index
+        if index < 0:
+            index = next(i for i in range(len(taken) + 1) if (seated.role, i) not in taken)
+        pod = replace(seated, index=index)
+        taken.add((pod.role, index))
         if pod.state not in PROMISED_OVER:
             if (pod.role, pod.index) in named:
                 at = f"workloads[{number}].pods[{place}].index"
                 raise _refusal(at, "stands here twice", f"{pod.role} {pod.index}")
             named.add((pod.role, pod.index))
         placed.append(pod)
-    started = workload.started
     standing = [pod.started for pod in placed if pod.state is PodState.RUNNING]
-    if started is None and standing:
+    started = bare.started
+    if "started" not in given.model_fields_set and standing:
         started = min(standing)
-    return replace(workload, pods=tuple(placed), started=started)
+    return replace(bare, pods=tuple(placed), started=started)
 
 
 def _role(path: str, name: str | None, workload: Workload) -> Role:

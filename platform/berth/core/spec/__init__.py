@@ -1,4 +1,5 @@
 """Here we keep the one workload document: what may stand in it and what it means."""
+
 from berth.core.problems import Problem
 from berth.core.spec.parse import parse_workload
 from berth.core.spec.refusal import SpecError

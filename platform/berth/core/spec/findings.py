@@ -1,4 +1,5 @@
 """Here we put what the model layer finds wrong into our own words."""
+
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
@@ -22,7 +23,6 @@ MESSAGES = {
 } | {kind: f"is not {what}" for kind, what in EXPECTED.items()}  # fmt: skip
 LEAST = {"greater_than_equal": "ge", "greater_than": "gt"}
 MOST = {"less_than_equal": "le", "less_than": "lt"}
-
 
 
 def problems_of(error: ValidationError, top: type[BaseModel]) -> list[Problem]:

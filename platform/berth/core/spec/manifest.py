@@ -1,4 +1,5 @@
 """Here we read an older system's elastic training manifest (`kind: TrainingJob`) as our document."""
+
 from collections.abc import Mapping
 from typing import Any
 

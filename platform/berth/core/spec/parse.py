@@ -1,4 +1,5 @@
 """Here we take a workload document in, whole or with everything that is wrong with it."""
+
 from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError

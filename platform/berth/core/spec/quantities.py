@@ -1,4 +1,5 @@
 """Here we read quantities as people write them: cores, devices, MiB, priorities, moments."""
+
 import math
 import re
 from datetime import UTC, date, datetime

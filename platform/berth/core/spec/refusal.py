@@ -1,4 +1,5 @@
 """Here we refuse a document, with everything that is wrong with it."""
+
 from typing import ClassVar
 
 from berth.core.errors import Invalid

@@ -1,4 +1,5 @@
 """Here we say what one role asks for: how many replicas, and what each of them needs."""
+
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag

@@ -1,4 +1,5 @@
 """Here we hold a well-formed document against the rules that bind its fields to each other."""
+
 from collections import Counter
 from collections.abc import Iterator
 

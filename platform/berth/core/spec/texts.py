@@ -1,4 +1,5 @@
 """Here we say which texts a document may hold: names, labels, commands, and nothing that hides in them."""
+
 import re
 import unicodedata
 from typing import Annotated

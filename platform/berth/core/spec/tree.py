@@ -1,4 +1,5 @@
 """Here we turn a checked document into counted values: thousandths, MiB, and nothing left to default."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,4 +1,5 @@
 """Here we define the one workload document that REST, files, the SDK, scenarios and what-if share."""
+
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

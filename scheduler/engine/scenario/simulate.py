@@ -1,0 +1,76 @@
+"""Here we play a scenario: cycle after cycle, with time passing in between."""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from berth.core.problems import Problem, shown
+from scheduler.engine.actions import ACTIONS
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Plan
+from scheduler.engine.scenario.answer import answer, decisions_of
+from scheduler.engine.scenario.load import Scenario, load
+from scheduler.engine.scenario.refusal import ScenarioError
+from scheduler.engine.scenario.usage import Meter
+from scheduler.engine.scenario.world import World
+
+MOST_CYCLES = 10_000  # of a run that should become stable by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of it: each cycle's snapshot and plan, and the cluster after the last one."""
+
+    cycles: tuple[tuple[Snapshot, Plan], ...]
+    after: Snapshot
+    seconds: float  # spent in deciding
+
+
+def simulate(
+    scenario: object,
+    cycles: int = 1,
+    until_stable: bool = False,
+    actions: Collection[str] | None = None,
+    stopwatch: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
+    """The answer `berth.plan/1`, for a Scenario, its data or its file."""
+    loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
+    played = play(loaded, cycles, until_stable, actions, stopwatch)
+    return answer(
+        [decisions_of(snapshot, plan) for snapshot, plan in played.cycles],
+        played.after,
+        played.cycles[-1][1],
+        played.seconds,
+    )
+
+
+def play(
+    scenario: Scenario,
+    cycles: int = 1,
+    until_stable: bool = False,
+    actions: Collection[str] | None = None,
+    stopwatch: Callable[[], float] = time.perf_counter,
+) -> Played:
+    if cycles < 1:
+        raise ScenarioError([Problem("cycles", "too few", shown(cycles), "1 or more")])
+    if unknown := sorted(set(actions or ()) - set(ACTIONS)):
+        raise ScenarioError([Problem("actions", "no such action", shown(unknown[0]), ", ".join(ACTIONS))])
+    world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
+    names = None if actions is None else tuple(actions)
+    played: list[tuple[Snapshot, Plan]] = []
+    spent = 0.0
+    for number in range(max(cycles, MOST_CYCLES) if until_stable else cycles):
+        if number:
+            meter.passes(world.snapshot(), played[-1][1], world.now + scenario.cycle_seconds)
+            world.passes(scenario.cycle_seconds)
+        snapshot = replace(world.snapshot(), queues=meter.written(scenario.snapshot.queues))
+        begin = stopwatch()
+        plan = decide(snapshot, names)
+        spent += stopwatch() - begin
+        played.append((snapshot, plan))
+        world.carry_out(plan)
+        if until_stable and not plan.bundles and world.is_settled:
+            break
+    return Played(tuple(played), world.snapshot(), spent)
