@@ -12,7 +12,7 @@ export DJANGO_SETTINGS_MODULE := berth.settings
 
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet --root-user-action=ignore
+PIP := $(PY) -m pip --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links
 

@@ -22,7 +22,6 @@ IN_A_HURRY = {
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,7 +18,6 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_q",
     "channels",
-    "channels_postgres",
     "berth.db",
     "berth.api",
     "berth.web",
