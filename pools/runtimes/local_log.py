@@ -53,11 +53,11 @@ def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
         if chunk.offset != begin - step:
             break
         begin, data = begin - step, chunk.data + data
-    cut = _start_of_last(data, lines)
+    cut = start_of_last(data, lines)
     return LogChunk(data[cut:], begin + cut, size, size, ended)
 
 
-def _start_of_last(data: bytes, lines: int) -> int:
+def start_of_last(data: bytes, lines: int) -> int:
     if lines <= 0:
         return len(data)
     position = len(data) - 1 if data.endswith(b"\n") else len(data)

@@ -14,7 +14,7 @@ from pools.models.node import ALIVE, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.signals import changed
 
-NOT_DRAINING = {
+NOT_DRAINING: dict[str, Any] = {
     "drain_started_at": None, "drain_reason": "", "drained_by_scaling": False, "emptied_at": None,
 }  # fmt: skip
 
@@ -35,8 +35,8 @@ def uncordon_node(*, acting: Any, node: Node) -> None:
 def drain_node(*, acting: Any, node: Node, reason: str = "") -> None:
     """Let it finish what it has, within the pool's drain timeout, then end it; the pool replaces it."""
     drain = _Change("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
-    draining = {**NOT_DRAINING, "drain_started_at": timezone.now(), "drain_reason": reason[:255]}
-    _apply(drain, acting=acting, node=node, reason=reason, **draining)
+    begun = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
+    _apply(drain, acting=acting, node=node, reason=reason, **(NOT_DRAINING | begun))
 
 
 def terminate_node(*, acting: Any, node: Node, reason: str = "") -> None:

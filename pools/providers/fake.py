@@ -1,0 +1,129 @@
+"""Here we play a provider that does as it is told, trouble included: for tests and simulations."""
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pools.providers.base import (
+    Instance,
+    InstanceState,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    ProvisionResult,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The next call raises; with `after`, once its work is done: the answer is lost."""
+
+    kind: ProviderErrorKind = ProviderErrorKind.BROKEN
+    message: str = "told to fail"
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The next order is met by this many instances more (or fewer) than were asked for."""
+
+    more: int = 0
+
+
+class FakeProvider:
+    """In memory. Unless it `boots_at_once`, instances boot until `boot` is called. `capacity` is all it has."""
+
+    def __init__(self, *, boots_at_once: bool = True, capacity: int | None = None) -> None:
+        self.boots_at_once, self.capacity = boots_at_once, capacity
+        self.calls: list[tuple[str, object]] = []
+        self.trouble: dict[str, deque[Fail | Answer]] = {}
+        self.hidden: set[str] = set()
+        self._instances: dict[str, tuple[str, Instance]] = {}
+        self._answers: dict[str, tuple[Instance, ...]] = {}
+
+    # --- told by the test
+
+    def next(self, call: str, *trouble: Fail | Answer) -> None:
+        """What the next calls of `provision`, `list_instances` or `terminate` will meet with, one each."""
+        self.trouble.setdefault(call, deque()).extend(trouble)
+
+    def boot(self, *instance_ids: str) -> None:
+        """These are ready now; without names, all are."""
+        for instance_id in instance_ids or tuple(self._instances):
+            if self._instances[instance_id][1].state == InstanceState.BOOTING:
+                self._set(instance_id, InstanceState.READY)
+
+    def vanish(self, instance_id: str) -> None:
+        self._set(instance_id, InstanceState.GONE)
+
+    def appear(self, pool: str, instance: Instance) -> None:
+        """One that nobody ordered by this provider's `provision`."""
+        self._instances[instance.instance_id] = pool, instance
+
+    def living(self, pool: str | None = None) -> tuple[Instance, ...]:
+        """What costs money now, whether or not it is shown in listings."""
+        return tuple(instance for _, instance in self._of(pool) if instance.state != InstanceState.GONE)
+
+    def count(self, call: str) -> int:
+        return Counter(name for name, _ in self.calls)[call]
+
+    # --- the port
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        self.calls.append(("provision", order))
+        told = self._told("provision")
+        if isinstance(told, Fail) and not told.after:
+            raise ProviderError(told.kind, told.message)
+        if order.client_token not in self._answers:
+            more = told.more if isinstance(told, Answer) else 0
+            self._answers[order.client_token] = self._make(order, more)
+        if isinstance(told, Fail):
+            raise ProviderError(told.kind, told.message)
+        made = tuple(self._instances[given.instance_id][1] for given in self._answers[order.client_token])
+        return ProvisionResult(made, "" if len(made) >= order.count else "no more to be had")
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        self.calls.append(("list_instances", pool))
+        told = self._told("list_instances")
+        if isinstance(told, Fail):
+            raise ProviderError(told.kind, told.message)
+        shown = [instance for _, instance in self._of(pool) if instance.instance_id not in self.hidden]
+        return tuple(sorted(shown, key=lambda instance: (instance.ordinal, instance.instance_id)))
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        self.calls.append(("terminate", tuple(instance_ids)))
+        told = self._told("terminate")
+        if isinstance(told, Fail) and not told.after:
+            raise ProviderError(told.kind, told.message)
+        for instance_id in instance_ids:
+            if self._instances.get(instance_id, ("",))[0] == pool:
+                self._set(instance_id, InstanceState.GONE)
+        if isinstance(told, Fail):
+            raise ProviderError(told.kind, told.message)
+
+    def _make(self, order: ProvisionOrder, more: int) -> tuple[Instance, ...]:
+        count = order.count + more
+        if self.capacity is not None:
+            count = min(count, self.capacity - len(self.living()))
+        if count <= 0:
+            raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine to be had")
+        made = tuple(self._instance(order, index) for index in range(count))
+        self._instances |= {instance.instance_id: (order.pool, instance) for instance in made}
+        return made
+
+    def _instance(self, order: ProvisionOrder, index: int) -> Instance:
+        state = InstanceState.READY if self.boots_at_once else InstanceState.BOOTING
+        ordinal = order.start_ordinal + index
+        devices = tuple(str(device) for device in range(order.shape.gpus))
+        instance_id = f"fake-{order.client_token[:8]}-{ordinal}"
+        return Instance(instance_id, ordinal, state, order.client_token, f"10.0.0.{ordinal}", devices)
+
+    def _told(self, call: str) -> Fail | Answer | None:
+        waiting = self.trouble.get(call)
+        return waiting.popleft() if waiting else None
+
+    def _set(self, instance_id: str, state: InstanceState) -> None:
+        pool, instance = self._instances[instance_id]
+        self._instances[instance_id] = pool, replace(instance, state=state)
+
+    def _of(self, pool: str | None) -> Iterator[tuple[str, Instance]]:
+        return (pair for pair in self._instances.values() if pool is None or pair[0] == pool)

@@ -1,0 +1,140 @@
+"""Here we cut nodes out of this machine: each has devices of its own, and a share of the rest by agreement.
+
+An instance is a line in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
+step under a lock, so an order was met whole or not at all, and the same order finds its answer again.
+"""
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pools.providers.base import (
+    Instance,
+    InstanceState,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    ProvisionResult,
+)
+from pools.providers.measured import Machine
+
+
+class LocalProvider:
+    """Devices of the machine are given to one instance at a time, over all pools under the same root.
+
+    CPU and memory are what the pool says: the scheduler keeps to it, the machine is not asked.
+    """
+
+    def __init__(self, root: Path, machine: Machine) -> None:
+        self.root, self.machine = root, machine
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        with self._locked():
+            path = self._path(order.pool, order.client_token)
+            made = _read(path)
+            if not made:
+                made = self._cut(order)
+                _write(path, made)
+        message = "" if len(made) >= order.count else self._shortage(order)
+        return ProvisionResult(made, message)
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        with self._locked():
+            living = [found for found in self._instances(pool) if found.state != InstanceState.GONE]
+        return tuple(sorted(living, key=lambda instance: (instance.ordinal, instance.instance_id)))
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        ending = set(instance_ids)
+        with self._locked():
+            for path in self._files(pool):
+                before = _read(path)
+                after = tuple(
+                    replace(found, state=InstanceState.GONE) if found.instance_id in ending else found
+                    for found in before
+                )
+                if after != before:
+                    _write(path, after)
+
+    def _cut(self, order: ProvisionOrder) -> tuple[Instance, ...]:
+        """As many as there are devices for; a node without GPUs takes none and always fits."""
+        free = self._free_devices()
+        gpus = order.shape.gpus
+        count = min(order.count, len(free) // gpus) if gpus else order.count
+        if count == 0:
+            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage(order))
+        return tuple(
+            Instance(
+                instance_id=f"local-{order.client_token[:12]}-{order.start_ordinal + index}",
+                ordinal=order.start_ordinal + index,
+                state=InstanceState.READY,
+                client_token=order.client_token,
+                address=self.machine.address,
+                devices=tuple(free[index * gpus : (index + 1) * gpus]),
+            )
+            for index in range(count)
+        )
+
+    def _free_devices(self) -> list[str]:
+        taken = {
+            device
+            for pool in self.root.iterdir()
+            if pool.is_dir()
+            for instance in self._instances(pool.name)
+            if instance.state != InstanceState.GONE
+            for device in instance.devices
+        }
+        return [device.identity for device in self.machine.devices if device.identity not in taken]
+
+    def _shortage(self, order: ProvisionOrder) -> str:
+        has = len(self.machine.devices)
+        free = len(self._free_devices())
+        return f"this machine has {has} GPUs, {free} of them free; a node takes {order.shape.gpus}"
+
+    def _instances(self, pool: str) -> Iterator[Instance]:
+        for path in self._files(pool):
+            yield from _read(path)
+
+    def _files(self, pool: str) -> list[Path]:
+        return sorted((self.root / pool).glob("*.json"))
+
+    def _path(self, pool: str, token: str) -> Path:
+        directory = self.root / pool
+        directory.mkdir(exist_ok=True, mode=0o700)
+        return directory / f"{token}.json"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.root / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _read(path: Path) -> tuple[Instance, ...]:
+    try:
+        rows = json.loads(path.read_text())
+    except FileNotFoundError:
+        return ()
+    return tuple(_instance(row) for row in rows)
+
+
+def _instance(row: dict[str, Any]) -> Instance:
+    return Instance(**{**row, "state": InstanceState(row["state"]), "devices": tuple(row["devices"])})
+
+
+def _write(path: Path, instances: tuple[Instance, ...]) -> None:
+    draft = path.with_suffix(".new")
+    with draft.open("w") as file:
+        json.dump([asdict(instance) for instance in instances], file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,75 @@
+"""Here we find out what this machine has: processors, memory, and GPUs where there are any."""
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """`identity` is what CUDA_VISIBLE_DEVICES takes."""
+
+    identity: str
+    model: str = ""
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    cpu_milli: int
+    memory_mib: int
+    devices: tuple[Device, ...]
+    address: str = "127.0.0.1"
+
+
+def this_machine(declared_gpus: int | None = None) -> Machine:
+    """What is here. With `declared_gpus`, that many devices in name only, whatever NVML sees."""
+    devices = tuple(_seen_by_nvml()) if declared_gpus is None else declared(declared_gpus)
+    return Machine(_cpu_milli(), _memory_mib(), devices)
+
+
+def declared(count: int) -> tuple[Device, ...]:
+    return tuple(Device(str(index)) for index in range(count))
+
+
+def _seen_by_nvml() -> Iterator[Device]:
+    """In PCI order. No driver, no library or a broken one: no GPU."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # whatever keeps it from answering, there is no GPU to be had here
+        return
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+        for handle in handles:
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB
+            yield Device(_text(pynvml.nvmlDeviceGetUUID(handle)), _model(handle), int(memory))
+    except pynvml.NVMLError:
+        return
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _model(handle: object) -> str:
+    """As people write it: NVIDIA A100-SXM4-80GB becomes A100-SXM4-80GB."""
+    import pynvml
+
+    return re.sub(r"^(NVIDIA|Tesla)\s+", "", _text(pynvml.nvmlDeviceGetName(handle)))
+
+
+def _text(value: str | bytes) -> str:
+    """Older bindings answer with bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _cpu_milli() -> int:
+    return len(os.sched_getaffinity(0)) * 1000
+
+
+def _memory_mib() -> int:
+    found = re.search(r"^MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return int(found[1]) // 1024 if found else 0

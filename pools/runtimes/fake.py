@@ -1,0 +1,205 @@
+"""Here we play a runtime in memory: pods run and end when told to, or after a time, without any process."""
+import os
+from collections import deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from berth.core.clock import Clock, FixedClock
+from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.local_log import start_of_last
+
+SIGTERM, SIGKILL = 15, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """How long a pod runs by itself, and what it ends with."""
+
+    seconds: float
+    exit_code: int = 0
+
+
+@dataclass(slots=True)
+class _Pod:
+    order: PodOrder | None
+    report: PodReport
+    log: bytearray = field(default_factory=bytearray)
+    kill_at: datetime | None = None
+    ends_at: datetime | None = None
+    ends_with: int = 0
+
+
+class FakeRuntime:
+    """`runs_at_once` False: pods start when `run` is called. Stubborn pods live through their grace.
+
+    Time passes with `clock`: a lifetime and a grace are over when somebody looks after their end.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        runs_at_once: bool = True,
+        lifetime: Callable[[PodOrder], Lifetime | None] = lambda order: None,
+    ) -> None:
+        self.clock: Clock = clock or FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+        self.runs_at_once, self.lifetime = runs_at_once, lifetime
+        self.stubborn: set[str] = set()
+        self.calls: list[tuple[str, object]] = []
+        self.trouble: dict[str, deque[Exception]] = {}
+        self._pods: dict[str, _Pod] = {}
+        self._logs: dict[str, bytes] = {}
+        self._port = 20000
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    # --- told by the test
+
+    def next(self, call: str, *errors: Exception) -> None:
+        """What the next calls of `start`, `stop` or `look` raise, one each."""
+        self.trouble.setdefault(call, deque()).extend(errors)
+
+    def run(self, pod_id: str) -> None:
+        pod = self._pods[pod_id]
+        now = self.clock.now()
+        pod.report = PodReport(PodState.RUNNING, started_at=now)
+        lifetime = self.lifetime(pod.order) if pod.order else None
+        if lifetime is not None:
+            pod.ends_at = now + timedelta(seconds=lifetime.seconds)
+            pod.ends_with = lifetime.exit_code
+        self._poke()
+
+    def end(
+        self,
+        pod_id: str,
+        *,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        cause: PodCause = PodCause.NONE,
+        message: str = "",
+    ) -> None:
+        pod = self._pods[pod_id]
+        pod.report = replace(
+            pod.report, state=PodState.EXITED, exit_code=exit_code, signal=signal, cause=cause,
+            message=message, ended_at=self.clock.now(),
+        )  # fmt: skip
+        self._poke()
+
+    def write(self, pod_id: str, data: bytes) -> None:
+        self._pods[pod_id].log += data
+
+    def order(self, pod_id: str) -> PodOrder | None:
+        return self._pods[pod_id].order
+
+    def running(self) -> tuple[str, ...]:
+        return tuple(sorted(i for i, pod in self._pods.items() if pod.report.state == PodState.RUNNING))
+
+    def lose_everything(self) -> None:
+        """As after the end of the machine it ran on: nothing is known any more."""
+        self._pods.clear()
+
+    # --- the port
+
+    def start(self, order: PodOrder) -> None:
+        self._called("start", order.pod_id)
+        if order.pod_id in self._pods or order.pod_id in self._logs:
+            return
+        self._pods[order.pod_id] = _Pod(order, PodReport(PodState.STARTING))
+        fault = _fault(order)
+        if fault:
+            self.end(order.pod_id, cause=PodCause.START_FAILED, message=fault)
+        elif self.runs_at_once:
+            self.run(order.pod_id)
+
+    def stop(self, pod_id: str, grace_seconds: int) -> None:
+        self._called("stop", pod_id)
+        if pod_id in self._logs:
+            return
+        pod = self._pods.setdefault(pod_id, _Pod(None, PodReport(PodState.STARTING)))
+        if pod.report.state == PodState.EXITED:
+            return
+        if pod.report.state == PodState.STARTING:
+            self.end(pod_id, cause=PodCause.STOPPED, message="stopped before it was started")
+        elif pod_id in self.stubborn:
+            due = self.clock.now() + timedelta(seconds=max(grace_seconds, 0))
+            pod.kill_at = min(pod.kill_at or due, due)
+        else:
+            self.end(pod_id, signal=SIGTERM, cause=PodCause.STOPPED)
+
+    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+        self._called("look", tuple(pod_ids))
+        for pod_id in pod_ids:
+            if pod_id in self._pods:
+                self._let_time_pass(pod_id, self._pods[pod_id])
+        unknown = PodReport(PodState.UNKNOWN)
+        return {i: self._pods[i].report if i in self._pods else unknown for i in pod_ids}
+
+    def known(self) -> tuple[str, ...]:
+        return tuple(sorted(self._pods))
+
+    def forget(self, pod_id: str) -> None:
+        pod = self._pods.get(pod_id)
+        if pod is not None and pod.report.state == PodState.EXITED:
+            self._logs[pod_id] = bytes(pod.log)
+            del self._pods[pod_id]
+
+    def drop_log(self, pod_id: str) -> None:
+        self._logs.pop(pod_id, None)
+
+    def drop_workspace(self, workspace: str) -> None:
+        self._called("drop_workspace", workspace)
+
+    def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
+        data, ended = self._log(pod_id)
+        begin = min(max(offset, 0), len(data))
+        chunk = data[begin : begin + max(limit, 0)]
+        end = begin + len(chunk)
+        return LogChunk(chunk, begin, end, len(data), ended and end == len(data))
+
+    def tail_log(self, pod_id: str, lines: int) -> LogChunk:
+        data, ended = self._log(pod_id)
+        begin = start_of_last(data, lines)
+        return LogChunk(data[begin:], begin, len(data), len(data), ended)
+
+    def rendezvous(self) -> tuple[str, int]:
+        self._port += 1
+        return "127.0.0.1", self._port
+
+    def wake_fds(self) -> tuple[int, ...]:
+        return (self._wake,)
+
+    def drain_wakes(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+
+    def _let_time_pass(self, pod_id: str, pod: _Pod) -> None:
+        now = self.clock.now()
+        if pod.report.state != PodState.RUNNING:
+            return
+        if pod.kill_at is not None and now >= pod.kill_at:
+            self.end(pod_id, signal=SIGKILL, cause=PodCause.STOPPED)
+        elif pod.ends_at is not None and now >= pod.ends_at:
+            self.end(pod_id, exit_code=pod.ends_with)
+
+    def _log(self, pod_id: str) -> tuple[bytes, bool]:
+        pod = self._pods.get(pod_id)
+        if pod is None:
+            return self._logs.get(pod_id, b""), True
+        return bytes(pod.log), pod.report.state == PodState.EXITED
+
+    def _called(self, call: str, what: object) -> None:
+        self.calls.append((call, what))
+        waiting = self.trouble.get(call)
+        if waiting:
+            raise waiting.popleft()
+
+    def _poke(self) -> None:
+        os.eventfd_write(self._wake, 1)
+
+
+def _fault(order: PodOrder) -> str:
+    if not order.command or not order.command[0]:
+        return "the command is empty"
+    texts = [*order.command, *order.env, *order.env.values()]
+    return "the command and its environment may hold no NUL" if any("\0" in text for text in texts) else ""
