@@ -61,7 +61,8 @@ behaviours: $(DEV)
 demo-reset: $(BASE)
 	@$(PY) manage.py demo_reset
 
-lock: $(DEV)
+lock: | $(PY)
+	@$(PY) -c "import uv" 2>/dev/null || $(PIP) uv
 	@$(COMPILE) $(ARGS) pyproject.toml -o requirements/base.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
