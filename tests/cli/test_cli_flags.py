@@ -21,6 +21,7 @@ WORDS = st.text(
 )
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 SHORT_PAIRS = st.dictionaries(KEYS, WORDS, max_size=3)
+Both = st.SearchStrategy[tuple[list[str], dict[str, Any]]]
 SPANS = st.integers(1, 100_000)
 
 
@@ -33,12 +34,12 @@ def option(
     return ([], {}) if value is None else ([f"{flag}={value}"], {key: value})
 
 
-def repeated(flag: str, key: str) -> st.SearchStrategy[tuple[list[str], dict[str, Any]]]:
+def repeated(flag: str, key: str) -> Both:
     found = st.lists(NAMES, max_size=3, unique=True)
     return found.map(lambda names: ([f"{flag}={name}" for name in names], {key: names} if names else {}))
 
 
-def pairs(flag: str, key: str) -> st.SearchStrategy[tuple[list[str], dict[str, Any]]]:
+def pairs(flag: str, key: str) -> Both:
     return SHORT_PAIRS.map(
         lambda found: ([f"{flag}={k}={v}" for k, v in found.items()], {key: found} if found else {})
     )
@@ -67,14 +68,14 @@ AT_TOP = st.tuples(
     st.sampled_from([([], {}), (["--notify=ops@example.org", "--notify-on=failed"],
                                 {"notifications": [{"to": "ops@example.org", "on": ["failed"]}]})]),
 )  # fmt: skip
-SIZES = st.one_of(
+SIZES: Both = st.one_of(
     st.just(([], {})),
     st.integers(1, 99).map(lambda n: ([f"--replicas={n}"], {"replicas": n})),
     st.tuples(st.integers(1, 9), st.integers(0, 9)).map(
         lambda n: ([f"--min={n[0]}", f"--max={n[0] + n[1]}"], {"min": n[0], "max": n[0] + n[1]})
     ),
 )
-GPUS = st.one_of(
+GPUS: Both = st.one_of(
     st.just(([], {})),
     st.integers(0, 64).map(lambda n: ([f"--gpu={n}"], {"gpu": n})),
     st.tuples(st.integers(1, 999), st.integers(1, 8)).map(
@@ -103,7 +104,7 @@ ROLE = st.tuples(
         (["--toleration=spot"], {"tolerations": [{"key": "spot", "operator": "Exists"}]}),
     ]),
 )  # fmt: skip
-COMMANDS = st.one_of(
+COMMANDS: Both = st.one_of(
     st.just(([], {})),
     st.lists(WORDS, min_size=1, max_size=3).map(lambda words: (["--", *words], {"command": words})),
     WORDS.map(lambda line: ([f"--shell={line}"], {"command": line})),

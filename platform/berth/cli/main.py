@@ -9,6 +9,7 @@ from berth.cli.commands import (
     places,
     quota,
     signing,
+    simulate,
     steering,
     submit,
     token,
@@ -47,6 +48,8 @@ app.command()(signing.login)
 app.command()(signing.logout)
 app.command()(signing.whoami)
 app.add_typer(token.app, name="token")
+app.command()(simulate.simulate)
+app.command()(here.up)
 app.command()(here.version)
 
 if __name__ == "__main__":

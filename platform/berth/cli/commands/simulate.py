@@ -1,0 +1,37 @@
+"""Here we play a scenario on this machine, without any server."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from berth.cli.text import safe
+
+
+def simulate(
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario, YAML or JSON; - is stdin.")],
+    cycles: Annotated[int, typer.Option(min=1, help="So many scheduling cycles.")] = 1,
+    until_stable: Annotated[
+        bool, typer.Option("--until-stable", help="Until a cycle decides nothing more.")
+    ] = False,
+    actions: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these actions, such as allocate,reclaim.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON.")] = False,
+) -> None:
+    """Play scheduling cycles on a cluster described in a file. No server is asked.
+
+    \b
+    berth simulate cluster.yaml
+    berth simulate cluster.yaml --until-stable --json
+    berth simulate cluster.yaml --actions allocate
+    """
+    from scheduler.engine.scenario import run
+
+    named = None if actions is None else [word.strip() for word in actions.split(",")]
+    code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, named, as_json)
+    if code:
+        print(f"berth: {safe(text)}", file=sys.stderr)
+        raise typer.Exit(code)
+    print(text)
