@@ -19,3 +19,6 @@ USE_TZ = True
 USE_I18N = False
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# GPUs in name only, for a machine that has no real ones: work is placed on them, nothing is accelerated.
+BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)

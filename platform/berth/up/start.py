@@ -21,11 +21,14 @@ from berth.up.supervisor import Supervisor
 from berth.up.trouble import CannotStart
 
 DEFAULT_HOST = "127.0.0.1"
+DEMO_GPUS = "8"
 WAIT_FOR_A_FORMER_SERVER = 15.0
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
     """Returns when somebody asked it to stop; 1 when it could not start."""
+    if demo:
+        os.environ.setdefault("BERTH_DECLARED_GPUS", DEMO_GPUS)
     try:
         with claimed(home()) as lock, closing(take(host, port)) as listening:
             Start(home(), listening, lock).run(demo)
