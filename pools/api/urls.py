@@ -1,5 +1,20 @@
-"""Here we say where."""
+"""Here we say where machines are found."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from pools.api import nodes, pools
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("node-pools", pools.Pools.as_view()),
+    path("node-pools/<str:name>", pools.OnePool.as_view()),
+    path("node-pools/<str:name>/pause", pools.PausePool.as_view()),
+    path("node-pools/<str:name>/resume", pools.ResumePool.as_view()),
+    path("node-pools/<str:name>/scale", pools.ScalePool.as_view()),
+    path("node-pools/<str:name>/history", pools.PoolHistory.as_view()),
+    path("nodes", nodes.Nodes.as_view()),
+    path("nodes/<str:name>", nodes.OneNode.as_view()),
+    path("nodes/<str:name>/cordon", nodes.CordonNode.as_view()),
+    path("nodes/<str:name>/uncordon", nodes.UncordonNode.as_view()),
+    path("nodes/<str:name>/drain", nodes.DrainNode.as_view()),
+    path("nodes/<str:name>/terminate", nodes.TerminateNode.as_view()),
+]

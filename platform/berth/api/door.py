@@ -15,7 +15,7 @@ from berth.api import limits
 from berth.api.parsers import BODY_MAX, TOO_LARGE
 from berth.api.render import AnswerRenderer
 from berth.api.schema import DoorSchema
-from berth.core.errors import Forbidden, Malformed, TooLarge
+from berth.core.errors import Forbidden, Malformed, NotFound, TooLarge
 
 
 class OneAnswer(BaseContentNegotiation):
@@ -62,6 +62,14 @@ class Door(APIView):
     def require(self, action: str, obj: object = None) -> None:
         """Asks the one place that knows who may what; the floors below it cannot import it."""
         import_string(settings.BERTH_ACCESS_GUARD)(self.acting, action, obj)
+
+    def allowed(self, action: str, obj: object = None) -> bool:
+        """For answers that tell more to those who run things (and whose token has the scope for it)."""
+        try:
+            self.require(action, obj)
+        except (Forbidden, NotFound):
+            return False
+        return True
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         _readable(request)

@@ -31,6 +31,16 @@ def expected_version(request: Request, present: int | None) -> int | None:
     return present
 
 
+def named_version(request: Request, present: int) -> int | None:
+    """For changes that may also be made blindly: the version in If-Match, if there is one."""
+    match = request.headers.get("If-Match")
+    if match is None or match.strip() == "*":
+        return None
+    if etag(present) not in _tags(match):
+        raise PreconditionFailed("Somebody changed it since you read it: read it again.")
+    return present
+
+
 def _to_create(match: str | None, none_match: str | None) -> int:
     if match is not None:
         raise PreconditionFailed(

@@ -1,0 +1,156 @@
+"""Here nodes are listed, taken out of use, put back and ended."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from django.db.models import QuerySet
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Amounts, Answer
+from berth.api.bodies import Body, NoBody, body_of
+from berth.api.door import Door
+from berth.api.idempotency import once
+from berth.api.pages import Order, page
+from berth.api.queries import ListQuery, Word, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import NotFound
+from berth.core.problems import shown
+from berth.core.spec.texts import Text
+from pools import selectors, services
+from pools.api.room import capacity_of, free_of, with_held
+from pools.models import Node
+
+BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))
+StateWord = Literal["requested", "booting", "ready", "cordoned", "draining", "lost"]
+
+
+class NodesQuery(ListQuery):
+    pool: Word | None = None
+    state: tuple[StateWord, ...] = ()
+
+
+class NodeAnswer(Answer):
+    name: str
+    pool: str
+    ordinal: int
+    state: StateWord
+    since: datetime
+    gpus: int
+    gpu_model: str
+    gpu_memory_mib: int
+    capacity: Amounts
+    free: Amounts = Field(description="Nothing on a node that takes no work.")
+    max_pods: int
+    labels: dict[str, Any]
+    taints: list[dict[str, Any]]
+    ready_at: datetime | None
+    drain_started_at: datetime | None
+    drain_reason: str
+    instance_id: str | None = Field(description="Null for people who do not run the platform.")
+    address: str | None = Field(description="Null for people who do not run the platform.")
+    created_at: datetime
+
+
+class Because(Body):
+    reason: Annotated[Text, Field(max_length=200)] = ""
+
+
+class NodeDoor(Door):
+    change_scope = "admin"
+
+    def found(self, name: str) -> Node:
+        node = with_held(selectors.nodes()).filter(name=name).first()
+        if node is None:
+            raise NotFound(f"There is no node named {shown(name)}.")
+        return node
+
+    def to_change(self, request: Request, name: str) -> Node:
+        no_query(request)
+        node = self.found(name)
+        self.require("administer")
+        return node
+
+    def answered(self, name: str) -> Response:
+        return Response(_answer(self.found(name), running_it=self.allowed("administer")))
+
+
+class Nodes(NodeDoor):
+    @described("Nodes that have not ended", query=NodesQuery, page=NodeAnswer)
+    def get(self, request: Request) -> Response:
+        query = query_of(request, NodesQuery)
+        rows: QuerySet[Node] = with_held(selectors.nodes())
+        if query.pool is not None:
+            rows = rows.filter(pool__name=query.pool)
+        if query.state:
+            rows = rows.filter(state__in=query.state)
+        running_it = self.allowed("administer")
+
+        def presented(found: Sequence[Node]) -> list[Any]:
+            return [_answer(node, running_it=running_it) for node in found]
+
+        return Response(page(rows, query, BY_PLACE, presented))
+
+
+class OneNode(NodeDoor):
+    @described("One node", answer=NodeAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        no_query(request)
+        return self.answered(name)
+
+
+class CordonNode(NodeDoor):
+    @described("Let it take nothing new", body=Because, answer=NodeAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        node = self.to_change(request, name)
+        services.cordon_node(acting=self.acting, node=node, reason=body_of(request, Because).reason)
+        return self.answered(name)
+
+
+class UncordonNode(NodeDoor):
+    @described("Put it back to work", answer=NodeAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        node = self.to_change(request, name)
+        body_of(request, NoBody)
+        services.uncordon_node(acting=self.acting, node=node)
+        return self.answered(name)
+
+
+class DrainNode(NodeDoor):
+    @described("Let it finish what it has, then end it", body=Because, answer=NodeAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        node = self.to_change(request, name)
+        services.drain_node(acting=self.acting, node=node, reason=body_of(request, Because).reason)
+        return self.answered(name)
+
+
+class TerminateNode(NodeDoor):
+    @described("End it at once, with whatever runs on it", body=Because, answer=NodeAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        node = self.to_change(request, name)
+        services.terminate_node(acting=self.acting, node=node, reason=body_of(request, Because).reason)
+        return self.answered(name)
+
+
+def _answer(node: Node, *, running_it: bool) -> NodeAnswer:
+    return NodeAnswer(
+        pool=node.pool.name,
+        capacity=capacity_of(node),
+        free=free_of(node),
+        instance_id=node.instance_id if running_it else None,
+        address=node.address if running_it else None,
+        **{name: getattr(node, name) for name in _PLAIN},
+    )
+
+
+_PLAIN = tuple(
+    name
+    for name in NodeAnswer.model_fields
+    if name not in ("pool", "capacity", "free", "instance_id", "address")
+)

@@ -1,0 +1,173 @@
+"""Here we say what a node pool looks like from outside, and what of it can be set."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from berth.api.answers import Amounts, Answer, whole
+from berth.api.bodies import Body
+from berth.core.spec.quantities import Cores, Moment, in_thousandths
+from berth.core.spec.roles import Labels
+from berth.core.spec.texts import Text
+from pools.models import NodePool
+
+LARGEST = 2**31 - 1
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+ProviderWord = Literal["local", "static", "fake", "aws"]
+RuntimeWord = Literal["local", "fake", "ray"]
+PlacementWord = Literal["binpack", "spread"]
+FairShareWord = Literal["point_in_time", "time_based"]
+Price = Annotated[float, Field(ge=0, le=999_999)]
+IN_THOUSANDTHS = {"cpu": "cpu_milli", "cpu_load_limit": "cpu_load_limit"}
+
+
+class TaintValues(Body):
+    key: Annotated[Text, Field(min_length=1, max_length=253)]
+    value: Annotated[Text, Field(max_length=253)] = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class PoolValues(Body):
+    """Times are seconds, `cpu` cores; what is left out keeps its value, or its default in a new pool."""
+
+    provider: ProviderWord = "local"
+    runtime: RuntimeWord = "local"
+    nodes_min: Count = 1
+    nodes_desired: Count | None = None
+    nodes_max: Count | None = None
+    expires_at: Moment | None = None
+    autoscale_cooldown: Count = 30
+    autoscale_idle_timeout: Count = 60
+    reconcile_tick: Positive = 15
+    drain_timeout: Count = 600
+    boot_timeout: Count = 900
+    gpus_per_node: Annotated[int, Field(ge=0, le=1024)] = 0
+    gpu_model: Annotated[Text, Field(max_length=64)] = ""
+    gpu_memory_mib: Count = 0
+    cpu: Cores = 1
+    memory_mib: Positive = 1024
+    max_pods: Positive = 110
+    labels: Labels = {}
+    taints: Annotated[tuple[TaintValues, ...], Field(max_length=64, strict=False)] = ()
+    price_per_gpu_hour: Price | None = None
+    node_placement: PlacementWord = "binpack"
+    device_placement: PlacementWord = "binpack"
+    reclaim_min_runtime: Count = 0
+    preempt_min_runtime: Count = 0
+    preemption_delay: Count = 0
+    stale_gang_grace: Annotated[int, Field(ge=-1, le=LARGEST)] = 60
+    consolidation_enabled: bool = True
+    consolidation_max_moves: Count | None = None
+    consolidation_max_trials: Count | None = None
+    fairshare_mode: FairShareWord = "point_in_time"
+    half_life: Positive | None = None
+    window: Positive | None = None
+    tumbling: bool = False
+    k: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    count_all: bool = False
+    over_quota_weights: bool = True
+    topology: Annotated[tuple[Text, ...], Field(max_length=16, strict=False)] = ()
+    reservation_after: Count | None = None
+    cpu_load_limit: Annotated[float, Field(ge=0, le=1000, description="Times a node's CPU.")] = 1.0
+
+    def columns(self) -> dict[str, Any]:
+        """What was given, as the columns hold it."""
+        return {IN_THOUSANDTHS.get(name, name): _stored(name, value) for name, value in self.given().items()}
+
+
+class NewPool(PoolValues):
+    name: Text
+
+
+class PoolAnswer(Answer):
+    name: str
+    version: int
+    provider: ProviderWord
+    runtime: RuntimeWord
+    nodes_min: int
+    nodes_desired: int | None
+    nodes_max: int | None
+    wanted: int
+    nodes_ready: int
+    nodes_pending: int
+    nodes_draining: int
+    capacity: Amounts = Field(description="Of the nodes that take work now.")
+    free: Amounts
+    paused: bool
+    operational: bool
+    expires_at: datetime | None
+    last_error: str | None = Field(
+        description="What the provider said last; null for people who do not run it."
+    )
+    autoscale_cooldown: int
+    autoscale_idle_timeout: int
+    reconcile_tick: int
+    drain_timeout: int
+    boot_timeout: int
+    last_scaled_at: datetime | None
+    gpus_per_node: int
+    gpu_model: str
+    gpu_memory_mib: int
+    cpu: float
+    memory_mib: int
+    max_pods: int
+    labels: dict[str, Any]
+    taints: list[dict[str, Any]]
+    price_per_gpu_hour: float | None
+    node_placement: PlacementWord
+    device_placement: PlacementWord
+    reclaim_min_runtime: int
+    preempt_min_runtime: int
+    preemption_delay: int
+    stale_gang_grace: int
+    consolidation_enabled: bool
+    consolidation_max_moves: int | None
+    consolidation_max_trials: int | None
+    fairshare_mode: FairShareWord
+    half_life: int | None
+    window: int | None
+    tumbling: bool
+    k: float
+    count_all: bool
+    over_quota_weights: bool
+    topology: list[str]
+    reservation_after: int | None
+    cpu_load_limit: float
+    created_at: datetime
+    updated_at: datetime
+
+
+def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, running_it: bool) -> PoolAnswer:
+    """`pool` with the counts of the selector; `room` is capacity and what is free of it, by pool."""
+    capacity, free = room[pool.pk]
+    columns: Any = pool
+    return PoolAnswer(
+        capacity=capacity,
+        free=free,
+        operational=pool.operational_since is not None,
+        cpu=whole(pool.cpu_milli) or 0,
+        cpu_load_limit=whole(pool.cpu_load_limit) or 0,
+        last_error=pool.last_error if running_it else None,
+        **{name: getattr(columns, name) for name in _PLAIN},
+    )
+
+
+def _stored(name: str, value: Any) -> Any:
+    if name in IN_THOUSANDTHS:
+        return in_thousandths(value)
+    if name == "taints":
+        return [taint.model_dump() for taint in value]
+    if name == "topology":
+        return list(value)
+    return Decimal(str(value)) if name == "price_per_gpu_hour" and value is not None else value
+
+
+_PLAIN = tuple(
+    name
+    for name in PoolAnswer.model_fields
+    if name not in ("capacity", "free", "operational", "cpu", "cpu_load_limit", "last_error")
+)

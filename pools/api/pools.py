@@ -1,0 +1,172 @@
+"""Here node pools are listed, made, changed, paused and resized."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+
+from django.db.models import QuerySet
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body, NoBody, body_of
+from berth.api.door import Door, created, done
+from berth.api.etags import etag, named_version
+from berth.api.idempotency import once
+from berth.api.pages import Order, page
+from berth.api.queries import ListQuery, Word, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import NotFound
+from berth.core.problems import shown
+from pools import selectors, services
+from pools.api.pool_shapes import LARGEST, NewPool, PoolAnswer, PoolValues, answer
+from pools.api.room import room_of
+from pools.models import NodePool, ScalingEvent
+
+BY_NAME = Order("name", ("name",))
+LATEST = Order("latest", ("at", "id"), down=True)
+
+
+class HistoryQuery(ListQuery):
+    kind: Word | None = None
+
+
+class ScalingAnswer(Answer):
+    id: int
+    at: datetime
+    kind: str
+    node: str | None
+    before: int | None
+    after: int | None
+    reason: str
+    data: dict[str, Any]
+
+
+class Scale(Body):
+    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="So many nodes are wanted.")]
+
+
+class PoolDoor(Door):
+    change_scope = "admin"
+
+    def found(self, name: str) -> NodePool:
+        pool = selectors.pools().filter(name=name).first()
+        if pool is None:
+            raise NotFound(f"There is no node pool named {shown(name)}.")
+        return pool
+
+    def answered(self, name: str) -> Response:
+        """As it is now, read again with its counts."""
+        pool = self.found(name)
+        running_it = self.allowed("administer")
+        shape = answer(pool, room_of([pool.pk]), running_it=running_it)
+        return Response(shape, headers={"ETag": etag(pool.version)})
+
+
+class Pools(PoolDoor):
+    @described("Node pools, with what is free in them", query=ListQuery, page=PoolAnswer)
+    def get(self, request: Request) -> Response:
+        running_it = self.allowed("administer")
+
+        def presented(rows: Sequence[NodePool]) -> list[Any]:
+            room = room_of([row.pk for row in rows])
+            return [answer(row, room, running_it=running_it) for row in rows]
+
+        rows: QuerySet[NodePool] = selectors.pools()
+        return Response(page(rows, query_of(request, ListQuery), BY_NAME, presented))
+
+    @described("Make a node pool", body=NewPool, answer=PoolAnswer, status=201)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        self.require("administer")
+        pool = services.create_pool(acting=self.acting, **body_of(request, NewPool).columns())
+        told = self.answered(pool.name)
+        return created(told.data, f"/api/v1/node-pools/{pool.name}", ETag=told["ETag"])
+
+
+class OnePool(PoolDoor):
+    @described("One node pool", answer=PoolAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        no_query(request)
+        return self.answered(name)
+
+    @described("Change a node pool", body=PoolValues, answer=PoolAnswer, headers=("If-Match",))
+    def patch(self, request: Request, name: str) -> Response:
+        no_query(request)
+        pool = self.found(name)
+        self.require("administer")
+        changes = body_of(request, PoolValues).columns()
+        version = named_version(request, pool.version)
+        services.edit_pool(acting=self.acting, pool=pool, changes=changes, version=version)
+        return self.answered(name)
+
+    @described("Remove a node pool that was never used", status=204)
+    def delete(self, request: Request, name: str) -> Response:
+        no_query(request)
+        pool = self.found(name)
+        self.require("administer")
+        services.delete_pool(acting=self.acting, pool=pool)
+        return done()
+
+
+class Pausing(PoolDoor):
+    service: ClassVar[Callable[..., NodePool]]
+
+    def carried_out(self, request: Request, name: str) -> Response:
+        no_query(request)
+        pool = self.found(name)
+        self.require("administer")
+        body_of(request, NoBody)
+        type(self).service(acting=self.acting, pool=pool)
+        return self.answered(name)
+
+
+class PausePool(Pausing):
+    service = staticmethod(services.pause_pool)
+
+    @described("Neither grow nor shrink until resumed", answer=PoolAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        return self.carried_out(request, name)
+
+
+class ResumePool(Pausing):
+    service = staticmethod(services.resume_pool)
+
+    @described("Grow and shrink again", answer=PoolAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        return self.carried_out(request, name)
+
+
+class ScalePool(PoolDoor):
+    @described("Want another number of nodes", body=Scale, answer=PoolAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        no_query(request)
+        pool = self.found(name)
+        self.require("administer")
+        services.set_wanted(acting=self.acting, pool=pool, wanted=body_of(request, Scale).nodes)
+        return self.answered(name)
+
+
+class PoolHistory(PoolDoor):
+    @described("Why it has as many nodes as it has, newest first", query=HistoryQuery, page=ScalingAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        query = query_of(request, HistoryQuery)
+        rows = selectors.scaling_events(self.found(name))
+        if query.kind is not None:
+            rows = rows.filter(kind=query.kind)
+        return Response(page(rows, query, LATEST, _told))
+
+
+def _told(rows: Sequence[ScalingEvent]) -> list[Any]:
+    return [
+        ScalingAnswer(
+            id=row.pk, at=row.at, kind=row.kind, node=row.node.name if row.node else None, before=row.before,
+            after=row.after, reason=row.reason, data=row.data,
+        )
+        for row in rows
+    ]  # fmt: skip

@@ -1,0 +1,201 @@
+"""Here we show, address by address and role by role, that what is not yours does not exist.
+
+Each line says what alice (platform admin), bob (department admin), carol (project admin), dave (member),
+erin (viewer), grace (member of another department's project), frank (no role) and a stranger without a
+token are answered.
+"""
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from pools.models import Node
+from projects.models import ApiToken, Membership, Quota
+from projects.services import workloads
+from tests.api.conftest import V1, Caller
+from tests.cast import Cast, training
+
+WHO = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
+NEW = {"If-None-Match": "*"}
+NOW = {"If-Match": "*"}
+
+# method, address, body, headers: answers in the order of WHO
+MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
+    ("GET", "whoami", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "tokens", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "tokens", {"name": "t"}, {}, "201 201 201 201 201 201 201 401"),
+    ("GET", "tokens/{token}", None, {}, "404 404 404 200 404 404 404 401"),
+    ("DELETE", "tokens/{token}", None, {}, "404 404 404 204 404 404 404 401"),
+    ("GET", "departments", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "departments", {"name": "new"}, {}, "201 403 403 403 403 403 403 401"),
+    ("GET", "departments/research", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PATCH", "departments/research", {"title": "x"}, {}, "200 200 403 403 403 404 404 401"),
+    ("DELETE", "departments/empty", None, {}, "204 404 404 404 404 404 404 401"),
+    ("DELETE", "departments/research", None, {}, "409 403 403 403 403 404 404 401"),
+    ("GET", "projects", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "projects", {"name": "new", "department": "research"}, {}, "201 201 403 403 403 422 422 401"),
+    ("GET", "projects/vision", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PATCH", "projects/vision", {"title": "x"}, {}, "200 200 403 403 403 404 404 401"),
+    ("DELETE", "projects/speech", None, {}, "204 204 404 404 404 404 404 401"),
+    ("GET", "quotas", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "quotas/departments/research/local", None, {}, "200 200 404 404 404 404 404 401"),
+    ("PUT", "quotas/departments/research/local", {"gpu": 1}, NOW, "200 403 403 403 403 404 404 401"),
+    ("DELETE", "quotas/departments/research/local", None, NOW, "204 403 403 403 403 404 404 401"),
+    ("GET", "quotas/projects/vision/local", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PUT", "quotas/projects/vision/local", {"gpu": 1}, NOW, "200 200 403 403 403 404 404 401"),
+    ("PUT", "quotas/projects/speech/local", {"gpu": 1}, NEW, "201 201 404 404 404 404 404 401"),
+    ("DELETE", "quotas/projects/vision/local", None, NOW, "204 204 403 403 403 404 404 401"),
+    ("GET", "members", None, {}, "200 200 200 200 200 200 200 401"),
+    (
+        "POST", "members", {"user": "frank", "role": "viewer", "project": "vision"}, {},
+        "201 201 201 403 403 422 422 401",
+    ),
+    (
+        "POST", "members", {"user": "frank", "role": "viewer", "department": "research"}, {},
+        "201 201 403 403 403 422 422 401",
+    ),
+    ("POST", "members", {"user": "frank", "role": "platform_admin"}, {}, "201 403 403 403 403 403 403 401"),
+    ("GET", "members/{member}", None, {}, "200 200 200 200 200 404 404 401"),
+    ("DELETE", "members/{member}", None, {}, "204 204 204 403 403 404 404 401"),
+    ("GET", "users", None, {}, "200 200 200 403 403 403 403 401"),
+    ("POST", "users", {"username": "new"}, {}, "201 403 403 403 403 403 403 401"),
+    ("GET", "workloads", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "workloads", training("new", project="vision"), {}, "201 201 201 201 403 422 422 401"),
+    ("GET", "workloads/{workload}", None, {}, "200 200 200 200 200 404 404 401"),
+    ("DELETE", "workloads/{ended}", None, {}, "204 204 204 204 403 404 404 401"),
+    ("POST", "workloads/{workload}/cancel", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "workloads/{workload}/suspend", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "workloads/{workload}/resume", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "workloads/{carols}/cancel", None, {}, "200 200 200 403 403 404 404 401"),
+    ("GET", "workloads/{workload}/pods", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "workloads/{workload}/events", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "pods", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "events", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "audit", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "node-pools", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "node-pools", {"name": "new", "nodes_max": 1}, {}, "201 403 403 403 403 403 403 401"),
+    ("GET", "node-pools/local", None, {}, "200 200 200 200 200 200 200 401"),
+    ("PATCH", "node-pools/local", {"cpu": 1}, {}, "200 403 403 403 403 403 403 401"),
+    ("DELETE", "node-pools/unused", None, {}, "204 403 403 403 403 403 403 401"),
+    ("POST", "node-pools/local/pause", None, {}, "200 403 403 403 403 403 403 401"),
+    ("POST", "node-pools/local/resume", None, {}, "200 403 403 403 403 403 403 401"),
+    ("POST", "node-pools/local/scale", {"nodes": 1}, {}, "200 403 403 403 403 403 403 401"),
+    ("GET", "node-pools/local/history", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "nodes", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "nodes/local-0", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "nodes/local-0/cordon", None, {}, "200 403 403 403 403 403 403 401"),
+    ("POST", "nodes/local-0/uncordon", None, {}, "409 403 403 403 403 403 403 401"),
+    ("POST", "nodes/local-0/drain", None, {}, "200 403 403 403 403 403 403 401"),
+    ("POST", "nodes/local-0/terminate", None, {}, "200 403 403 403 403 403 403 401"),
+]  # fmt: skip
+
+# Lists of what belongs to tenants: what each person finds in them, in the order of WHO.
+FOUND: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
+    (
+        "departments", "names", lambda item: item["name"],
+        ("empty product research", "research", "research", "research", "research", "product", ""),
+    ),
+    (
+        "projects", "names", lambda item: item["name"],
+        ("ads search speech vision", "speech vision", "vision", "vision", "vision", "ads", ""),
+    ),
+    (
+        "quotas", "owners", lambda item: item["owner"]["name"],
+        ("research vision", "research vision", "vision", "vision", "vision", "", ""),
+    ),
+    (
+        "workloads", "names", lambda item: item["name"],
+        ("carols ended others train", "carols ended train", "carols ended train", "carols ended train",
+         "carols ended train", "others", ""),
+    ),
+    (
+        "events", "subjects", lambda item: item["subject"],
+        ("carols ended others train", "carols ended train", "carols ended train", "carols ended train",
+         "carols ended train", "others", ""),
+    ),
+    (
+        "tokens", "names", lambda item: item["name"],
+        ("test admin read write",) * 3 + ("secret test admin read write",) + ("test admin read write",) * 3,
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def named(cast: Cast) -> dict[str, object]:
+    """One of each thing, of vision where it belongs to a project."""
+    for name, acting, project in (
+        ("train", cast.dave, cast.vision),
+        ("ended", cast.dave, cast.vision),
+        ("carols", cast.carol, cast.vision),
+        ("others", cast.grace, cast.ads),
+    ):
+        workloads.submit(acting=acting, project=project, document=training(name))
+    by_name = {workload.name: workload for workload in cast.vision.workloads.all()}
+    workloads.cancel(acting=cast.dave, workload=by_name["ended"])
+    type(cast.research).objects.create(name="empty")
+    type(cast.pool).objects.create(name="unused", nodes_max=1)
+    Node.objects.create(
+        pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
+        gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+    )  # fmt: skip
+    Quota.objects.create(department=cast.research, pool=cast.pool, gpu_milli=4000)
+    Quota.objects.create(project=cast.vision, pool=cast.pool, gpu_milli=2000)
+    token = ApiToken.objects.create(
+        user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
+    )
+    member = Membership.objects.get(user=cast.erin.user)
+    return {
+        "workload": by_name["train"].pk, "ended": by_name["ended"].pk, "carols": by_name["carols"].pk,
+        "token": token.pk, "member": member.pk,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("who", range(len(WHO)), ids=[name or "stranger" for name in WHO])
+@pytest.mark.parametrize("line", MATRIX, ids=lambda line: f"{line[0]} {line[1]}")
+def test_each_role_is_answered_as_the_table_says(
+    caller: Callable[..., Caller], named: dict[str, object], line: tuple[str, str, Any, Any, str], who: int
+) -> None:
+    method, path, body, headers, answers = line
+    answer = caller(WHO[who])(method, path.format(**named), body, headers=headers)
+    assert str(answer.status_code) == answers.split()[who], answer.content
+
+
+@pytest.mark.parametrize(("path", "_what", "told", "expected"), FOUND, ids=[line[0] for line in FOUND])
+def test_lists_hold_what_is_yours_and_nothing_else(
+    caller: Callable[..., Caller], named: dict[str, object], path: str, _what: str, told: Any, expected: Any
+) -> None:
+    for who, names in zip(WHO, expected, strict=False):
+        items = caller(who).get(path).json()["items"]
+        assert " ".join(sorted({told(item) for item in items})) == names, who
+
+
+def test_the_table_knows_every_address_and_method() -> None:
+    known = {(method, re.sub(r"\{\w+\}|research|speech|vision|local-0|local|empty|unused", "<>", path)) for
+             method, path, *_ in MATRIX}  # fmt: skip
+    public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")}
+    assert _doors() - known - public == set()
+
+
+def _doors() -> set[tuple[str, str]]:
+    found = set()
+    for path, view in _addresses(get_resolver(), ""):
+        if path.startswith(V1[1:]) and hasattr(view, "view_class"):
+            address = re.sub(r"<[^>]*>", "<>", path.removeprefix(V1[1:]))
+            methods = [
+                name for name in ("get", "post", "put", "patch", "delete") if hasattr(view.view_class, name)
+            ]
+            found |= {(method.upper(), address) for method in methods}
+    return found
+
+
+def _addresses(resolver: URLResolver, before: str) -> list[tuple[str, Any]]:
+    found = []
+    for entry in resolver.url_patterns:
+        path = before + str(entry.pattern)
+        found += [(path, entry.callback)] if isinstance(entry, URLPattern) else _addresses(entry, path)
+    return found

@@ -1,0 +1,101 @@
+"""Here we show how machines are seen and steered over REST."""
+
+import pytest
+from django.utils import timezone
+
+from pools.models import Node, NodePool
+from projects.models import Pod
+from projects.services import workloads
+from scheduler.models import Allocation
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+@pytest.fixture
+def node(cast: Cast) -> Node:
+    return Node.objects.create(
+        pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0", address="10.0.0.9",
+        gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+    )  # fmt: skip
+
+
+def test_everybody_signed_in_sees_what_is_free(cast: Cast, frank: Caller, alice: Caller, node: Node) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    pod = Pod.objects.create(workload=workload, role="worker", index=0, run=1, node=node, state="running")
+    Allocation.objects.create(pod=pod, node=node, devices=[0], gpu_milli=500, cpu_milli=1500, memory_mib=384)
+    pool = frank.get("node-pools").json()["items"][0]
+    assert pool["capacity"] == {"gpu": 2.0, "cpu": 8.0, "memory_mib": 16384}
+    assert pool["free"] == {"gpu": 1.5, "cpu": 6.5, "memory_mib": 16000}
+    assert (pool["nodes_ready"], pool["nodes_min"], pool["nodes_max"]) == (1, 0, 4)
+    seen = frank.get("nodes/local-0").json()
+    assert (seen["free"], seen["address"], seen["instance_id"]) == (pool["free"], None, None)
+    assert alice.get("nodes/local-0").json()["address"] == "10.0.0.9"
+
+
+def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bob: Caller) -> None:
+    values = {
+        "name": "big",
+        "provider": "fake",
+        "runtime": "fake",
+        "nodes_min": 1,
+        "nodes_max": 3,
+        "cpu": 0.5,
+    }
+    assert bob.post("node-pools", values).status_code == 403
+    made = alice.post("node-pools", values)
+    assert (made.status_code, made["ETag"], made.json()["cpu"]) == (201, '"1"', 0.5)
+    changed = alice("PATCH", "node-pools/big", {"memory_mib": 2048}, headers={"If-Match": '"1"'})
+    assert (changed.status_code, changed.json()["memory_mib"], changed["ETag"]) == (200, 2048, '"2"')
+    assert alice("PATCH", "node-pools/big", {"cpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
+    assert alice("DELETE", "node-pools/big").status_code == 204
+    assert alice.get("node-pools/big").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"nodes_min": 3, "nodes_max": 2}, "nodes"),
+        ({"nodes_min": -1}, "nodes_min"),
+        ({"nodes_min": 10**12}, "nodes_min"),
+        ({"cpu": "lots"}, "cpu"),
+        ({"provider": "moon"}, "provider"),
+        ({"colour": "red"}, "colour"),
+        ({"taints": [{"effect": "NoSchedule"}]}, "taints[0].key"),
+        ({"k": float("1e300")}, "k"),
+        ({"wanted": 2}, "wanted"),
+        ({"name": "<b>"}, "name"),
+    ],
+)
+def test_contradictions_of_a_pool_are_named(alice: Caller, values: dict[str, object], path: str) -> None:
+    answer = alice.post("node-pools", {"name": "big", "nodes_max": 3, **values})
+    assert answer.status_code == 422
+    assert any(fault["path"].startswith(path) for fault in answer.json()["errors"])
+    assert NodePool.objects.count() == 1
+
+
+def test_a_pool_is_resized_within_its_bounds_and_says_why(alice: Caller, dave: Caller) -> None:
+    assert alice.post("node-pools/local/scale", {"nodes": 3}).json()["wanted"] == 3
+    assert alice.post("node-pools/local/scale", {"nodes": 5}).status_code == 422
+    assert alice.post("node-pools/local/pause").json()["paused"] is True
+    assert alice.post("node-pools/local/resume").json()["paused"] is False
+    told = dave.get("node-pools/local/history").json()["items"]
+    assert [event["kind"] for event in told] == ["resumed", "paused", "autoscale"]
+    assert (told[-1]["before"], told[-1]["after"], told[-1]["reason"]) == (0, 3, "set by alice")
+
+
+def test_a_node_is_cordoned_drained_and_put_back(alice: Caller, bob: Caller, node: Node) -> None:
+    assert bob.post("nodes/local-0/cordon").status_code == 403
+    assert alice.post("nodes/local-0/cordon", {"reason": "noisy fan"}).json()["state"] == "cordoned"
+    assert alice.post("nodes/local-0/cordon").status_code == 409
+    assert alice.post("nodes/local-0/drain").json()["state"] == "draining"
+    back = alice.post("nodes/local-0/uncordon").json()
+    assert (back["state"], back["drain_started_at"]) == ("ready", None)
+    assert alice.post("nodes/local-0/terminate", {"reason": "smoke"}).json()["state"] == "lost"
+    reasons = [event["reason"] for event in alice.get("node-pools/local/history").json()["items"]]
+    assert reasons[0] == "terminate by alice: smoke"
+    change = alice.get("audit", object_name="local-0").json()["items"][0]
+    assert (change["actor"], change["before"]["state"], change["after"]["state"]) == (
+        "alice",
+        "ready",
+        "lost",
+    )
