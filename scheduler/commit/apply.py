@@ -1,0 +1,86 @@
+"""Here the bundles of one plan go in, those that no longer hold stay out, and the cycle is written down."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+
+from berth.db.lease import Held, fenced
+from scheduler.commit import ground as judging
+from scheduler.commit.evict import evict
+from scheduler.commit.places import place
+from scheduler.commit.scene import Scene
+from scheduler.engine.plan import Bundle, Plan
+from scheduler.holdings import recount
+from scheduler.models import Cycle
+from scheduler.observe import Seen
+from scheduler.points import point
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    applied: list[Bundle] = field(default_factory=list)
+    stale: list[tuple[Bundle, str]] = field(default_factory=list)
+    evictions: int = 0
+
+    def take_in(self, other: "Outcome") -> None:
+        self.applied += other.applied
+        self.stale += other.stale
+        self.evictions += other.evictions
+
+
+def commit(seen: Seen, plan: Plan, held: Held, record: Cycle) -> Outcome:
+    """One transaction, in which `held` leads to the end. A bundle that the database refuses is dropped.
+
+    The cycle's row comes first: allocations and evictions name it.
+    """
+    outcome = Outcome()
+    if plan.bundles:
+        with fenced(held):
+            record.save(force_insert=True)
+            _apply(plan.bundles, seen, record.pk, outcome)
+            point("commit.before_end")
+        point("commit.done")
+    return outcome
+
+
+def _apply(bundles: Sequence[Bundle], seen: Seen, cycle: int | None, outcome: Outcome) -> None:
+    """All of them; where that fails, each half by itself, until the one that cannot be is found."""
+    attempt = Outcome()
+    try:
+        with transaction.atomic():
+            _write(bundles, seen, cycle, attempt)
+    except (OperationalError, InterfaceError):
+        raise
+    except (DatabaseError, KeyError, AssertionError) as error:
+        if len(bundles) == 1:
+            log.warning("bundle for %s dropped: %s", bundles[0].workload, error)
+            outcome.stale.append((bundles[0], str(error).splitlines()[0] if str(error) else repr(error)))
+            return
+        middle = len(bundles) // 2
+        _apply(bundles[:middle], seen, cycle, outcome)
+        _apply(bundles[middle:], seen, cycle, outcome)
+    else:
+        outcome.take_in(attempt)
+
+
+def _write(bundles: Sequence[Bundle], seen: Seen, cycle: int | None, outcome: Outcome) -> None:
+    now: datetime = seen.at
+    scene = Scene(seen, judging.locked(seen, bundles), now, cycle)
+    point("commit.locked")
+    for bundle in bundles:
+        trouble = judging.outdated(bundle, seen, scene.ground)
+        if trouble:
+            outcome.stale.append((bundle, trouble))
+            continue
+        judging.take(bundle, scene.ground)
+        outcome.evictions += evict(bundle, scene)
+        point("commit.evicted")
+        place(bundle, scene)
+        point("commit.placed")
+        outcome.applied.append(bundle)
+    recount(workload.pk for workload in scene.ground.workloads.values())

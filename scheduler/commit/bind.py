@@ -1,0 +1,120 @@
+"""Here a workload gets pods at its places, with what they hold, and a gang that waited begins a run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from berth.core.amounts import MILLI
+from pools.models import Node
+from projects.models import Phase, Pod, Workload
+from projects.services.moves import move
+from scheduler.engine.plan import Place
+from scheduler.models import Allocation, DeviceClaim, Reservation
+from scheduler.specs import Meaning
+
+ACTOR = "scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Who starts (or grows), where, and in which cycle that was decided."""
+
+    workload: Workload
+    meaning: Meaning
+    places: Sequence[Place]
+    nodes: Mapping[str, Node]
+    now: datetime
+    cycle: int | None
+
+
+def start(given: Start, kind: str, message: str = "") -> None:
+    """In the caller's transaction, with the workload's row locked. What waited begins a new run."""
+    workload = given.workload
+    Reservation.objects.filter(workload=workload).delete()
+    first_rank = 0
+    if workload.phase in (Phase.PENDING, Phase.RESERVED):
+        _begin_run(given, kind, message or said(given.places))
+    else:
+        first_rank = Pod.objects.filter(workload=workload, run=workload.run).count()
+    _bind(given, first_rank)
+
+
+def said(places: Sequence[Place]) -> str:
+    nodes = sorted({step.node for step in places})
+    gpus = sum(step.milli * len(step.devices) for step in places) / MILLI
+    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
+    pods = "1 pod" if len(places) == 1 else f"{len(places)} pods"
+    return f"{pods} with {gpus:g} GPUs on {where}."
+
+
+def _begin_run(given: Start, kind: str, message: str) -> None:
+    workload, pool = given.workload, next(iter(given.nodes.values())).pool
+    columns: dict[str, Any] = {
+        "run": workload.run + 1,
+        "pool_id": pool.pk,
+        "rendezvous": None,
+        "started_at": None,
+        "exit_code": None,
+        "stale_since": None,
+        "backoff_until": None,
+        "explanation": None,
+        "explained_at": None,
+    }
+    data = {"pool": pool.name, "run": columns["run"], "kind": kind, "cycle": given.cycle}
+    moved = move(
+        workload,
+        expected=[workload.phase],
+        to=Phase.STARTING,
+        reason="Placed",
+        message=message,
+        actor=ACTOR,
+        now=given.now,
+        data=data,
+        **columns,
+    )
+    assert moved, f"{workload} was locked as {workload.phase}"
+    workload.phase = Phase.STARTING
+    for name, value in columns.items():
+        setattr(workload, name, value)
+
+
+def _bind(given: Start, first_rank: int) -> None:
+    pods, allocations, claims = [], [], []
+    for rank, step in enumerate(_in_order(given.places, given.meaning), start=first_rank):
+        request, node = given.meaning.roles[step.role].request, given.nodes[step.node]
+        pod = Pod(
+            workload=given.workload,
+            role=step.role,
+            index=step.index,
+            run=given.workload.run,
+            rank=rank,
+            node=node,
+            since=given.now,
+            created_at=given.now,
+        )
+        allocation = Allocation(
+            pod=pod,
+            node=node,
+            cycle_id=given.cycle,
+            devices=list(step.devices),
+            gpu_milli=step.milli if step.devices else 0,
+            cpu_milli=request.cpu,
+            memory_mib=request.memory_mib,
+            bound_at=given.now,
+        )
+        pods.append(pod)
+        allocations.append(allocation)
+        claims += [
+            DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)
+            for device in step.devices
+        ]
+    Pod.objects.bulk_create(pods)
+    Allocation.objects.bulk_create(allocations)
+    DeviceClaim.objects.bulk_create(claims)
+
+
+def _in_order(places: Iterable[Place], meaning: Meaning) -> list[Place]:
+    """By role as it was written, then by index: the order of ranks."""
+    position = {name: i for i, name in enumerate(meaning.roles)}
+    return sorted(places, key=lambda step: (position[step.role], step.index))

@@ -1,0 +1,70 @@
+"""Here replicas get their places: pods where the room is free, a promise where it is not yet."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from projects.models import Phase
+from scheduler.commit.bind import Start, said, start
+from scheduler.commit.scene import Scene, shift
+from scheduler.engine.plan import Bundle, Evict, Place
+from scheduler.models import Reservation
+
+PROMISE = timedelta(seconds=120)  # beyond the longest grace of who must go first
+PROMISE_WHILE_BOOTING = timedelta(seconds=900)
+
+
+def place(bundle: Bundle, scene: Scene) -> None:
+    """Every workload of the bundle that gets places: a promise for all of them, or pods for all."""
+    steps: dict[str, list[Place]] = defaultdict(list)
+    for step in bundle.steps:
+        if isinstance(step, Place):
+            steps[step.workload].append(step)
+    for name, places in steps.items():
+        if any(step.reserved for step in places):
+            _promise(name, places, _promised_until(bundle, scene), scene)
+        else:
+            workload, meaning = scene.ground.workloads[name], scene.seen.workloads[name].meaning
+            given = Start(workload, meaning, places, scene.ground.nodes, scene.now, scene.cycle)
+            start(given, str(bundle.kind), bundle.message if name == bundle.workload else "")
+
+
+def _promise(name: str, places: Sequence[Place], expires: datetime, scene: Scene) -> None:
+    workload = scene.ground.workloads[name]
+    Reservation.objects.filter(workload=workload).delete()
+    Reservation.objects.bulk_create(
+        Reservation(
+            workload=workload,
+            role=step.role,
+            index=step.index,
+            node=scene.ground.nodes[step.node],
+            devices=list(step.devices),
+            gpu_milli=step.milli if step.devices else 0,
+            since=scene.now,
+            expires_at=expires,
+        )
+        for step in places
+    )
+    if workload.phase == Phase.PENDING:
+        shift(
+            workload,
+            scene,
+            expected=[Phase.PENDING],
+            to=Phase.RESERVED,
+            reason="WaitingForVictims",
+            message=f"Promised: {said(places)} It starts as soon as that room is free.",
+        )
+
+
+def _promised_until(bundle: Bundle, scene: Scene) -> datetime:
+    """Long enough for the slowest to go, or the node to come; then somebody else may have the room."""
+    graces = [
+        spec.grace_period_seconds
+        for step in bundle.steps
+        if isinstance(step, Evict) and (spec := scene.seen.workloads[step.workload].meaning.spec) is not None
+    ]
+    booting = any(
+        scene.ground.nodes[step.node].state != "ready" for step in bundle.steps if isinstance(step, Place)
+    )
+    grace = timedelta(seconds=max(graces, default=0))
+    return scene.now + grace + (PROMISE_WHILE_BOOTING if booting else PROMISE)

@@ -1,0 +1,50 @@
+"""Here we hold what every write of one commit needs, and keep the locked rows in hand true."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from projects.models import Workload
+from projects.services.moves import move
+from scheduler.commit.bind import ACTOR
+from scheduler.commit.ground import Ground
+from scheduler.observe import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    seen: Seen
+    ground: Ground
+    now: datetime
+    cycle: int | None
+
+
+def shift(
+    workload: Workload,
+    scene: Scene,
+    *,
+    expected: Collection[str],
+    to: str,
+    reason: str,
+    message: str,
+    data: dict[str, Any] | None = None,
+    **columns: Any,
+) -> None:
+    """A move that cannot be refused: the row is locked and was judged."""
+    told = {"cycle": scene.cycle, **(data or {})}
+    moved = move(
+        workload,
+        expected=expected,
+        to=to,
+        reason=reason,
+        message=message,
+        actor=ACTOR,
+        now=scene.now,
+        data=told,
+        **columns,
+    )
+    assert moved, f"{workload} was locked as one of {expected}"
+    workload.phase = to
+    for name, value in columns.items():
+        setattr(workload, name, value)

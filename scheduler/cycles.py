@@ -1,0 +1,112 @@
+"""Here a cycle is run and written down: observe, decide, commit, with what it saw and how long it took."""
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from berth.db.lease import fenced
+from scheduler.commit import Outcome, commit
+from scheduler.engine.cycle import decide
+from scheduler.engine.plan import Bundle, Evict, Plan
+from scheduler.explanations import Explanations
+from scheduler.models import Cycle
+from scheduler.observe import Seen, observe
+from scheduler.points import point
+from scheduler.post import Post
+from scheduler.snapshots import as_scenario
+from scheduler.standings import keep_standings, settle_use
+
+QUIET_FOR = timedelta(seconds=60)  # a cycle in which nothing happened is written down this often
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one cycle leaves to the next, besides rows."""
+
+    explanations: Explanations = field(default_factory=Explanations)
+    recorded_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Ran:
+    seen: Seen
+    plan: Plan
+    outcome: Outcome
+    record: Cycle
+
+
+def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
+    """Only what stands between a decision and its pods; `write_down` does the rest."""
+    began = time.perf_counter()
+    seen = observe(now, post.specs)
+    observed = time.perf_counter()
+    point("cycle.observed")
+    plan = decide(seen.snapshot)
+    decided = time.perf_counter()
+    point("cycle.decided")
+    record = Cycle(
+        at=now,
+        epoch=post.held.epoch,
+        trigger=trigger[:40],
+        observe_ms=(observed - began) * 1000,
+        decide_ms=(decided - observed) * 1000,
+        nodes=len(seen.snapshot.nodes),
+        workloads=len(seen.snapshot.workloads),
+        pending=len(plan.refusals),
+        bundles=len(plan.bundles),
+        trials=plan.trials,
+    )
+    outcome = commit(seen, plan, post.held, record)
+    record.commit_ms = (time.perf_counter() - decided) * 1000
+    return Ran(seen, plan, outcome, record)
+
+
+def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str]) -> bool:
+    """Reasons, standings, use and the cycle itself. True when anything changed for somebody."""
+    seen, plan, record = ran.seen, ran.plan, ran.record
+    with fenced(post.held):
+        explained = memory.explanations.write(seen, plan.refusals, record.pk)
+        keep_standings(seen, plan.queues)
+        settle_use(seen.at)
+        told = bool(plan.bundles or plan.notes or notes or explained)
+        due = memory.recorded_at is None or seen.at - memory.recorded_at >= QUIET_FOR
+        if told or due:
+            _finish(ran, [*plan.notes, *notes])
+            memory.recorded_at = seen.at
+        point("cycle.before_end")
+    point("cycle.done")
+    return told
+
+
+def _finish(ran: Ran, notes: list[str]) -> None:
+    record, outcome = ran.record, ran.outcome
+    record.applied, record.stale = len(outcome.applied), len(outcome.stale)
+    record.evictions = outcome.evictions
+    record.scenario = as_scenario(ran.seen.snapshot)
+    record.plan = {
+        "bundles": [_shown(bundle) for bundle in outcome.applied[:500]],
+        "stale": [{**_shown(bundle), "why": why} for bundle, why in outcome.stale[:500]],
+    }
+    record.notes = notes[:100]
+    record.save()
+
+
+def _shown(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "kind": str(bundle.kind),
+        "workload": bundle.workload,
+        "pool": bundle.pool,
+        "message": bundle.message,
+        "steps": [
+            {
+                "do": "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place",
+                "workload": step.workload,
+                "role": step.role,
+                "index": step.index,
+                "node": step.node,
+                "devices": list(step.devices),
+            }
+            for step in bundle.steps[:200]
+        ],
+    }

@@ -1,0 +1,10 @@
+"""Here rows and running pods are brought together: what ended is taken in, what is due is started or stopped.
+
+Everything works from rows and may be done again: a crash between a row and its process heals by itself.
+Runtimes are never called while a transaction is open.
+"""
+
+from scheduler.dispatch.machines import start_pods, stop_pods
+from scheduler.dispatch.reports import take_in
+
+__all__ = ["start_pods", "stop_pods", "take_in"]

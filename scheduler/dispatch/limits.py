@@ -1,0 +1,137 @@
+"""Here workloads come to the end of the time they were given: runtime, deadline, idleness.
+
+A run longer than `max_runtime`, or beyond the `deadline`, is a failure and says so. An idle interactive
+session has simply ended. Idle means that no pod of it wrote to its log: that is what every runtime can
+tell. The clock of idleness starts anew when another scheduler takes over.
+"""
+
+import logging
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from berth.db.lease import fenced
+from pools.runtimes.base import RuntimeFailure
+from projects.models import Phase, Pod, PodState, Workload
+from projects.services.moves import move
+from scheduler.dispatch.gangs import ACTOR, stop_live_pods
+from scheduler.models import Reservation
+from scheduler.post import Post
+
+log = logging.getLogger(__name__)
+
+WAITING = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
+
+
+@dataclass(slots=True)
+class Quiet:
+    """How long the logs of idle-limited workloads have had the same size."""
+
+    sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
+    looked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
+
+
+def end_overdue(now: datetime, post: Post, quiet: Quiet) -> int:
+    """Returns how many workloads were told to end."""
+    overdue = [*_too_long(now), *_too_late(now, post), *_idle(now, post, quiet)]
+    if not overdue:
+        return 0
+    with fenced(post.held):
+        return sum(_end(found, now) for found in overdue)
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    pk: uuid.UUID
+    reason: str
+    message: str
+    leads_to: str = Phase.FAILED
+
+
+def _too_long(now: datetime) -> list[Overdue]:
+    running = Workload.objects.filter(
+        phase=Phase.RUNNING, max_runtime__isnull=False, started_at__isnull=False
+    )
+    return [
+        Overdue(row.pk, "MaxRuntimeExceeded", f"It ran longer than its max_runtime of {row.max_runtime} s.")
+        for row in running.only("pk", "max_runtime", "started_at").order_by("pk")
+        if row.started_at and now >= row.started_at + timedelta(seconds=row.max_runtime or 0)
+    ]
+
+
+def _too_late(now: datetime, post: Post) -> list[Overdue]:
+    live = (*WAITING, Phase.STARTING, Phase.RUNNING)
+    rows = Workload.objects.filter(phase__in=live, spec__has_key="deadline").order_by("pk")
+    found = []
+    for row in rows:
+        spec = post.specs.of(row).spec
+        if spec is not None and spec.deadline is not None and now >= spec.deadline:
+            text = f"Its deadline was {spec.deadline:%Y-%m-%d %H:%M:%S} UTC."
+            found.append(Overdue(row.pk, "DeadlineExceeded", text))
+    return found
+
+
+def _idle(now: datetime, post: Post, quiet: Quiet) -> list[Overdue]:
+    rows = Workload.objects.filter(phase=Phase.RUNNING, spec__has_key="idle_timeout").order_by("pk")
+    found, seen = [], set()
+    for row in rows:
+        spec = post.specs.of(row).spec
+        if spec is None or spec.idle_timeout is None:
+            continue
+        seen.add(row.pk)
+        pause = timedelta(seconds=max(1, spec.idle_timeout // 10))
+        if now - quiet.looked_at.get(row.pk, now - pause) >= pause:
+            quiet.looked_at[row.pk] = now
+            _listen(row, now, post, quiet)
+        _, since = quiet.sizes.get(row.pk, (0, now))
+        if (now - since).total_seconds() >= spec.idle_timeout:
+            text = f"Nothing was written to its logs for {spec.idle_timeout} s."
+            found.append(Overdue(row.pk, "IdleTimeout", text, Phase.COMPLETED))
+    quiet.sizes = {pk: size for pk, size in quiet.sizes.items() if pk in seen}
+    quiet.looked_at = {pk: at for pk, at in quiet.looked_at.items() if pk in seen}
+    return found
+
+
+def _listen(row: Workload, now: datetime, post: Post, quiet: Quiet) -> None:
+    assert not transaction.get_connection().in_atomic_block, "no runtime is called inside a transaction"
+    pods = (
+        Pod.objects.filter(workload=row, state=PodState.RUNNING).select_related("node__pool").order_by("pk")
+    )
+    try:
+        size = sum(post.runtimes(pod.node.pool).tail_log(str(pod.pk), 1).size for pod in pods)
+    except (RuntimeFailure, OSError) as error:
+        log.warning("the logs of %s cannot be read: %s", row.name, error)
+        return
+    if quiet.sizes.get(row.pk, (-1, now))[0] != size:
+        quiet.sizes[row.pk] = (size, now)
+
+
+def _end(found: Overdue, now: datetime) -> bool:
+    rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+    row = rows.filter(pk=found.pk).first()
+    if row is None:
+        return False
+    columns: dict[str, Any] = {}
+    if row.phase in (Phase.STARTING, Phase.RUNNING):
+        to, columns = Phase.STOPPING, {"next_phase": found.leads_to}
+        stop_live_pods(row, found.reason, now)
+    elif row.phase in (Phase.PENDING, Phase.RESERVED):
+        to, columns = Phase.FAILED, {"explanation": None}
+        Reservation.objects.filter(workload=row).delete()
+    elif row.phase == Phase.SUSPENDED:
+        to = Phase.CANCELLED
+    else:
+        return False
+    return move(
+        row,
+        expected=[row.phase],
+        to=to,
+        reason=found.reason,
+        message=found.message,
+        actor=ACTOR,
+        now=now,
+        **columns,
+    )

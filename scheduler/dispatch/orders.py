@@ -1,0 +1,62 @@
+"""Here we write the order for one pod: what it runs, and what its processes are told about themselves.
+
+Every pod is one rank with its own devices visible, so to its framework it is a node of its own:
+LOCAL_RANK is 0, LOCAL_WORLD_SIZE 1, NODE_RANK the rank.
+"""
+
+from collections.abc import Sequence
+
+from berth.core.amounts import MILLI
+from berth.core.spec import WorkloadSpec
+from pools.runtimes.base import PodOrder
+from projects.models import Pod
+
+
+def order_for(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> PodOrder:
+    """`world` are all pods of the run; the workload's rendezvous is known by now."""
+    role = next(role for role in spec.all_roles if role.name == pod.role)
+    return PodOrder(
+        pod_id=str(pod.pk),
+        name=pod.name,
+        workspace=str(pod.workload_id),
+        command=spec.argv_of(role),
+        env={**spec.env_of(role), **_told(pod, spec, world)},
+        working_dir=spec.working_dir,
+        instance_id=pod.node.instance_id,
+        devices=devices_of(pod),
+        grace_seconds=spec.grace_period_seconds,
+    )
+
+
+def devices_of(pod: Pod) -> tuple[str, ...]:
+    """Physical ids; a node that names none has its devices by number."""
+    names = pod.node.devices
+    return tuple(str(names[i]) if i < len(names) else str(i) for i in pod.allocation.devices)
+
+
+def _told(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> dict[str, str]:
+    workload, held = pod.workload, pod.allocation
+    place = workload.rendezvous or {}
+    of_role = sum(other.role == pod.role for other in world)
+    return {
+        "RANK": str(pod.rank),
+        "WORLD_SIZE": str(len(world)),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": str(pod.rank),
+        "MASTER_ADDR": str(place["address"]),
+        "MASTER_PORT": str(place["port"]),
+        "BERTH_WORKLOAD": workload.name,
+        "BERTH_WORKLOAD_ID": str(workload.pk),
+        "BERTH_PROJECT": workload.project.name,
+        "BERTH_ROLE": pod.role,
+        "BERTH_INDEX": str(pod.index),
+        "BERTH_ROLE_REPLICAS": str(of_role),
+        "BERTH_RUN": str(pod.run),
+        "BERTH_POD_ID": str(pod.pk),
+        "BERTH_POOL": pod.node.pool.name,
+        "BERTH_NODE": pod.node.name,
+        "BERTH_GPUS": f"{held.gpu_milli_total / MILLI:g}",
+        "BERTH_GPU_FRACTION": f"{held.gpu_milli / MILLI:g}",
+        "BERTH_GRACE_SECONDS": str(spec.grace_period_seconds),
+    }

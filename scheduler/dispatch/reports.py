@@ -1,0 +1,135 @@
+"""Here we ask the runtimes how the pods are, write down what changed, and give back what is free."""
+
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from berth.db.lease import fenced
+from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
+from pools.runtimes.base import PodState as Reported
+from projects.models import Pod, PodState
+from projects.models.workloads import LIVE_POD_STATES
+from scheduler.dispatch.gangs import judge_gangs, told_to_stop
+from scheduler.holdings import release
+from scheduler.points import point
+from scheduler.post import Post, Runtimes
+
+log = logging.getLogger(__name__)
+
+GONE_NODES = ("lost", "ended")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a pod's row becomes; `expected` is what it was when we asked."""
+
+    pod: Pod
+    state: str
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    changed: int = 0
+    unknown: frozenset[uuid.UUID] = frozenset()  # starting pods of which no runtime knows (any more)
+    notes: tuple[str, ...] = ()
+
+
+def take_in(now: datetime, post: Post) -> TakenIn:
+    """Bring the rows up to what happened. Idempotent; does nothing where nothing happened."""
+    pods = list(Pod.objects.filter(state__in=LIVE_POD_STATES).select_related("node__pool").order_by("pk"))
+    reports, notes = _look(pods, post.runtimes)
+    point("take_in.looked")
+    changes = [change for pod in pods if (change := changed(pod, reports.get(pod.pk), now)) is not None]
+    concerned = {change.pod.workload_id for change in changes} | set(told_to_stop())
+    if concerned:
+        with fenced(post.held):
+            _write(changes, now)
+            point("take_in.written")
+            notes += judge_gangs(concerned, now, post.specs)
+            point("take_in.before_end")
+        point("take_in.done")
+    unknown = frozenset(
+        pod.pk
+        for pod in pods
+        if pod.state == PodState.STARTING
+        and (report := reports.get(pod.pk)) is not None
+        and report.state is Reported.UNKNOWN
+    )
+    return TakenIn(len(changes), unknown, tuple(notes))
+
+
+def changed(pod: Pod, report: PodReport | None, now: datetime) -> Change | None:
+    """What the report makes of the pod; None while it is as it was."""
+    if pod.node.state in GONE_NODES:
+        return Change(pod, PodState.LOST, {"ended_at": now, "message": f"Node {pod.node.name} is gone."})
+    if report is None or report.state is Reported.STARTING:
+        return None
+    if report.state is Reported.UNKNOWN:
+        return _unknown(pod, now)
+    if report.state is Reported.RUNNING:
+        started = {"started_at": report.started_at or now}
+        if pod.state == PodState.STARTING:
+            return Change(pod, PodState.RUNNING, started)
+        return Change(pod, pod.state, started) if pod.started_at is None else None
+    return Change(pod, _end_state(pod, report), _end_columns(pod, report, now))
+
+
+def _unknown(pod: Pod, now: datetime) -> Change | None:
+    """Starting: it has yet to be ordered. Running: whoever kept it has forgotten it."""
+    if pod.state != PodState.RUNNING:
+        return None
+    return Change(pod, PodState.LOST, {"ended_at": now, "message": "The runtime does not know it any more."})
+
+
+def _end_state(pod: Pod, report: PodReport) -> str:
+    if report.cause is PodCause.START_FAILED:
+        return PodState.FAILED
+    if report.cause in (PodCause.HOST_STOPPED, PodCause.LOST):
+        return PodState.LOST
+    if report.cause is PodCause.STOPPED:
+        return PodState.STOPPED if pod.state == PodState.STOPPING else PodState.LOST
+    return PodState.SUCCEEDED if report.exit_code == 0 else PodState.FAILED
+
+
+def _end_columns(pod: Pod, report: PodReport, now: datetime) -> dict[str, Any]:
+    return {
+        "started_at": pod.started_at or report.started_at,
+        "ended_at": report.ended_at or now,
+        "exit_code": report.exit_code,
+        "signal": report.signal,
+        "message": report.message,
+    }
+
+
+def _look(pods: Collection[Pod], runtimes: Runtimes) -> tuple[dict[uuid.UUID, PodReport], list[str]]:
+    by_pool: dict[int, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        by_pool[pod.node.pool_id].append(pod)
+    found: dict[uuid.UUID, PodReport] = {}
+    notes: list[str] = []
+    for members in by_pool.values():
+        pool = members[0].node.pool
+        try:
+            told = runtimes(pool).look([str(pod.pk) for pod in members])
+        except RuntimeFailure as error:
+            log.warning("the runtime of pool %s does not answer: %s", pool.name, error)
+            notes.append(f"The runtime of pool {pool.name} does not answer: {error}")
+            continue
+        found.update({uuid.UUID(pod_id): report for pod_id, report in told.items()})
+    return found, notes
+
+
+def _write(changes: Iterable[Change], now: datetime) -> None:
+    ended = []
+    for change in changes:
+        written = Pod.objects.filter(pk=change.pod.pk, state=change.pod.state).update(
+            state=change.state, since=now, **change.columns
+        )
+        if written and change.state not in LIVE_POD_STATES:
+            ended.append(change.pod.pk)
+    release(ended, now)

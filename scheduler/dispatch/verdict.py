@@ -1,0 +1,130 @@
+"""Here we say what becomes of a gang, by how its pods stand; pure.
+
+A gang is one thing: it runs once enough of it runs, it has completed when all of it ended well, and one
+replica that fails ends it for all. A replica whose machine went away is nobody's failure.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from berth.core.spec import RestartPolicy
+from scheduler.engine.model import Group, Role
+
+LIVE = frozenset({"starting", "running", "stopping"})
+COUNTS = frozenset({"starting", "running", "succeeded"})  # towards being whole
+RUNS = frozenset({"running", "succeeded"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodFact:
+    """The latest attempt at one replica in the present run."""
+
+    role: str
+    index: int
+    state: str
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangFacts:
+    phase: str
+    next_phase: str
+    reason: str
+    message: str
+    tree: Group
+    pods: Sequence[PodFact]
+    policy: RestartPolicy
+    restarts: int = 0
+    is_stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The next move. `to` empty: only `stale` changes. `next_phase` says where stopping leads."""
+
+    to: str
+    reason: str = ""
+    message: str = ""
+    next_phase: str = ""
+    exit_code: int | None = None
+    counts_as_restart: bool = False
+    stale: bool | None = None
+
+
+def verdict(gang: GangFacts) -> Verdict | None:
+    """The next move of the gang, or None while nothing is to be done. Ask again after each move."""
+    states = [pod.state for pod in gang.pods]
+    live = any(state in LIVE for state in states)
+    if gang.phase == "stopping":
+        return None if live else _arrival(gang, states)
+    if gang.phase not in ("starting", "running"):
+        return None
+    failed = [pod for pod in gang.pods if pod.state == "failed"]
+    lost = [pod for pod in gang.pods if pod.state == "lost"]
+    if failed and not lost:
+        return _failure(gang, failed[0])
+    if lost and (failed or not live):
+        return _loss(lost[0])
+    if gang.phase == "starting" and is_whole(gang.tree, gang.pods, RUNS):
+        return Verdict("running", "Running", "All pods that make the gang are running.", stale=False)
+    if not live:
+        return _end(gang) if "succeeded" in states else _loss(None)
+    return _staleness(gang)
+
+
+def is_whole(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
+    if isinstance(node, Role):
+        return sum(pod.role == node.name and pod.state in states for pod in pods) >= node.min
+    return sum(is_whole(child, pods, states) for child in node.children) >= node.need
+
+
+def _arrival(gang: GangFacts, states: Sequence[str]) -> Verdict:
+    """All its pods are gone. What ended well by itself before it could be stopped has completed."""
+    if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
+        return Verdict(
+            "completed", "Completed", "All pods ended well before they could be stopped.", exit_code=0
+        )
+    return Verdict(gang.next_phase, gang.reason, gang.message)
+
+
+def _failure(gang: GangFacts, pod: PodFact) -> Verdict:
+    code = 128 + pod.signal if pod.signal is not None else pod.exit_code
+    how = f"by signal {pod.signal}" if pod.signal is not None else f"with exit code {pod.exit_code}"
+    said = f"{pod.role} {pod.index} ended {how}"
+    if pod.exit_code is None and pod.signal is None:
+        said = f"{pod.role} {pod.index} could not be started"
+    said += f": {pod.message}" if pod.message else "."
+    if _may_restart(gang) and gang.policy.kind in ("on_failure", "always"):
+        return _restart(gang, said)
+    return Verdict("stopping", "PodFailed", said, next_phase="failed", exit_code=code)
+
+
+def _end(gang: GangFacts) -> Verdict:
+    if gang.policy.kind == "always" and _may_restart(gang):
+        return _restart(gang, "All pods ended well.")
+    if gang.phase == "starting":
+        return Verdict("running", "Running", "All pods have run.", stale=False)
+    return Verdict("completed", "Completed", "All pods ended with exit code 0.", exit_code=0)
+
+
+def _may_restart(gang: GangFacts) -> bool:
+    return gang.policy.max_restarts is None or gang.restarts < gang.policy.max_restarts
+
+
+def _restart(gang: GangFacts, said: str) -> Verdict:
+    most = "" if gang.policy.max_restarts is None else f" of at most {gang.policy.max_restarts}"
+    text = f"{said} The gang starts again: restart {gang.restarts + 1}{most}."
+    return Verdict("stopping", "Restarting", text, next_phase="pending", counts_as_restart=True)
+
+
+def _loss(pod: PodFact | None) -> Verdict:
+    said = "All its pods are gone." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
+    text = f"{said} It goes back to pending; this does not count as a failure."
+    return Verdict("stopping", "PodsLost", text, next_phase="pending")
+
+
+def _staleness(gang: GangFacts) -> Verdict | None:
+    stale = not is_whole(gang.tree, gang.pods, COUNTS)
+    return Verdict("", stale=stale) if stale != gang.is_stale else None

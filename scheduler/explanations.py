@@ -1,0 +1,114 @@
+"""Here each pending workload gets its reasons written down; rows that say the same already are left alone."""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+
+from projects.models import Phase, Workload
+from projects.services import announce
+from scheduler.engine.plan import Refusal
+from scheduler.observe import Seen
+
+MOST_POSITIONS = 2000  # mere changes of position that are written in one cycle, the first in line first
+
+WRITE = """
+    UPDATE projects_workload AS workload
+       SET explanation = told.explanation::jsonb, explained_at = %(now)s,
+           reason = CASE WHEN workload.phase = 'pending' THEN told.reason ELSE workload.reason END,
+           message = CASE WHEN workload.phase = 'pending' THEN told.message ELSE workload.message END
+      FROM unnest(%(ids)s::uuid[], %(reasons)s::text[], %(messages)s::text[], %(explanations)s::text[])
+           AS told(id, reason, message, explanation)
+     WHERE workload.id = told.id AND workload.phase IN ('pending', 'reserved')
+"""
+
+Told = tuple[uuid.UUID, str, str, dict[str, Any]]
+
+
+class Explanations:
+    """Remembers what was written last, so that only news is written."""
+
+    def __init__(self) -> None:
+        self._said: dict[uuid.UUID, tuple[str, int]] = {}
+
+    def write(self, seen: Seen, refusals: Iterable[Refusal], cycle: int | None) -> int:
+        """In the caller's transaction. Returns how many rows changed."""
+        news, moved_up, current = [], [], {}
+        for refusal in refusals:
+            workload = seen.workloads.get(refusal.workload)
+            if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
+                continue
+            told = _told(workload.pk, refusal)
+            said = (_digest(refusal), refusal.position)
+            before = self._said.get(workload.pk)
+            if before == said:
+                current[workload.pk] = said
+            elif before is not None and before[0] == said[0]:
+                moved_up.append((told, said))
+                current[workload.pk] = before
+            else:
+                news.append((told, said))
+        moved_up.sort(key=lambda entry: entry[1][1])
+        chosen = [*news, *moved_up[:MOST_POSITIONS]]
+        _write([told for told, _ in chosen], seen.at, cycle)
+        current.update({told[0]: said for told, said in chosen})
+        self._said = current
+        _announce([told[0] for told, _ in news])
+        return len(chosen)
+
+
+def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
+    first = refusal.blockers[0]
+    starts = refusal.expected_start
+    return (
+        pk,
+        str(first.reason),
+        first.message,
+        {
+            "pool": refusal.pool,
+            "position": refusal.position,
+            "key": list(refusal.key),
+            "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
+            "blockers": [
+                {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)}
+                for b in refusal.blockers
+            ],
+        },
+    )
+
+
+def _digest(refusal: Refusal) -> str:
+    """Of everything but the position, which changes whenever somebody in front starts."""
+    content = {**asdict(refusal), "position": 0, "expected_start": None}
+    return hashlib.blake2b(
+        json.dumps(content, sort_keys=True, default=str).encode(), digest_size=12
+    ).hexdigest()
+
+
+def _write(told: list[Told], now: datetime, cycle: int | None) -> None:
+    if not told:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            WRITE,
+            {
+                "now": now,
+                "ids": [pk for pk, _, _, _ in told],
+                "reasons": [reason for _, reason, _, _ in told],
+                "messages": [message for _, _, message, _ in told],
+                "explanations": [
+                    json.dumps({**explanation, "cycle": cycle}) for _, _, _, explanation in told
+                ],
+            },
+        )
+
+
+def _announce(ids: list[uuid.UUID]) -> None:
+    if ids:
+        for workload in Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk"):
+            announce.workload_changed(workload)

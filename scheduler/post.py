@@ -1,0 +1,40 @@
+"""Here we gather what a scheduler at its post has at hand, from one tick to the next."""
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from berth.db.lease import Held
+from pools.models import NodePool
+from pools.runtimes.base import Runtime
+from scheduler.specs import Specs
+
+Runtimes = Callable[[NodePool], Runtime]
+
+
+@dataclass(slots=True)
+class Handed:
+    """What this process told the runtimes and when, so that not every tick says it again."""
+
+    started: dict[uuid.UUID, datetime] = field(default_factory=dict)
+    stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
+
+    def unsay_starts(self, pods: Iterable[uuid.UUID]) -> None:
+        for pk in pods:
+            self.started.pop(pk, None)
+
+
+def always() -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class Post:
+    """`held` fences every write; `leads` is asked before every call to a machine, which no fence guards."""
+
+    held: Held
+    runtimes: Runtimes
+    leads: Callable[[], bool] = always
+    specs: Specs = field(default_factory=Specs)
+    handed: Handed = field(default_factory=Handed)

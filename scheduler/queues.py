@@ -1,0 +1,143 @@
+"""Here we put departments, projects, their quotas and their use into the engine's words.
+
+A department and a project may bear one name; the engine knows only queues. Then the department's queue
+is told apart by a suffix that no name can have.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from berth.core.amounts import Bounds
+from pools.models import NodePool
+from projects.models import Department, Project, Quota
+from scheduler.engine.intake import seconds_of
+from scheduler.engine.model import Entitlement, Queue
+from scheduler.engine.model import Usage as Decayed
+from scheduler.models import Usage
+from scheduler.usage import decayed
+
+OF_DEPARTMENT = " (department)"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose queue it is: of a project (with its department's id too) or of a department."""
+
+    department_id: int
+    project_id: int | None
+    name: str
+    department: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    described: tuple[Queue, ...]
+    owners: Mapping[str, Owner]  # by the queue's name
+    projects: Mapping[int, str]  # the queue's name by the project's id
+    departments: Mapping[int, str]
+    project_names: Mapping[int, str]
+    versions: Mapping[int, int] = field(default_factory=dict)  # of quota rows, by id
+
+    def path(self, queue: str) -> tuple[str, ...]:
+        """The queue and, of a project, its department's."""
+        owner = self.owners[queue]
+        return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
+
+
+def queues_at(now: datetime, pools: Iterable[NodePool]) -> Queues:
+    departments = {row.pk: row for row in Department.objects.order_by("name")}
+    projects = {row.pk: row for row in Project.objects.order_by("name")}
+    taken = {row.name for row in projects.values()}
+    by_pool = {pool.pk: pool for pool in pools}
+    quotas = list(Quota.objects.all().order_by("pk"))
+    entitled = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
+    of_department = {
+        pk: row.name + (OF_DEPARTMENT if row.name in taken else "") for pk, row in departments.items()
+    }
+    described = [
+        _queue(row, of_department[pk], None, entitled[("department", pk)]) for pk, row in departments.items()
+    ]
+    described += [
+        _queue(row, row.name, of_department[row.department_id], entitled[("project", pk)])
+        for pk, row in projects.items()
+    ]
+    owners = {of_department[pk]: Owner(pk, None, row.name, row.name) for pk, row in departments.items()}
+    for pk, row in projects.items():
+        owners[row.name] = Owner(row.department_id, pk, row.name, departments[row.department_id].name)
+    return Queues(
+        described=tuple(described),
+        owners=owners,
+        projects={pk: row.name for pk, row in projects.items()},
+        departments=of_department,
+        project_names={pk: row.name for pk, row in projects.items()},
+        versions={quota.pk: quota.version for quota in quotas},
+    )
+
+
+def _queue(
+    row: Department | Project, name: str, parent: str | None, entitlements: Mapping[str, Entitlement]
+) -> Queue:
+    return Queue(
+        name=name,
+        parent=parent,
+        created=seconds_of(row.created_at),
+        entitlements=entitlements,
+        reclaim_min_runtime=row.reclaim_min_runtime,
+        preempt_min_runtime=row.preempt_min_runtime,
+    )
+
+
+Key = tuple[str, int]  # ("department" | "project", id)
+
+
+def _entitlements(
+    quotas: Iterable[Quota],
+    pools: Mapping[int, NodePool],
+    usages: Mapping[tuple[Key, int], Decayed],
+    departments: Mapping[int, Department],
+    projects: Mapping[int, Project],
+) -> Mapping[Key, Mapping[str, Entitlement]]:
+    """By owner and pool. Where no quota is set there is none, but the rank and the past still count."""
+    ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
+    ranks |= {("project", pk): row.rank for pk, row in projects.items()}
+    unset = Decayed()
+    found: dict[Key, dict[str, Entitlement]] = {
+        key: {
+            pool.name: Entitlement(rank=rank, usage=usages.get((key, pool_id), unset))
+            for pool_id, pool in pools.items()
+            if rank or (key, pool_id) in usages
+        }
+        for key, rank in ranks.items()
+    }
+    for quota in quotas:
+        key = _key(quota.department_id, quota.project_id)
+        pool = pools.get(quota.pool_id)
+        if pool is not None:
+            found[key][pool.name] = _entitlement(quota, ranks[key], usages.get((key, quota.pool_id), unset))
+    return found
+
+
+def _entitlement(row: Quota, rank: int, usage: Decayed) -> Entitlement:
+    return Entitlement(
+        quota=Bounds(row.gpu_milli, row.cpu_milli, row.memory_mib),
+        limit=Bounds(row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib),
+        weights=(row.weight_gpu, row.weight_cpu, row.weight_memory),
+        over_quota=row.over_quota,
+        rank=rank if row.rank is None else row.rank,
+        usage=usage,
+    )
+
+
+def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
+    return {
+        (_key(row.department_id, row.project_id), row.pool_id): decayed(row, pools[row.pool_id], now)
+        for row in Usage.objects.filter(pool_id__in=pools)
+    }
+
+
+def _key(department_id: int | None, project_id: int | None) -> Key:
+    if project_id is not None:
+        return "project", project_id
+    assert department_id is not None, "the database holds that a quota has one owner"
+    return "department", department_id

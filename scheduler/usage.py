@@ -1,0 +1,137 @@
+"""Here we keep what each queue used: an integral that is exact at every change and decays in between.
+
+Between two changes everything is constant, so nothing is sampled: a burst is charged for to the second.
+`used` grows by what is charged (beyond quota, or all, as the pool says), `parent` by what the parent held
+as its share. Both fade with the pool's half-life, or start anew with each window where it tumbles; a
+sliding window is kept as the fading that has the same mean age, for what leaves it cannot be known later.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db import connection
+
+from pools.models import NodePool
+from scheduler.engine.model import Usage as Decayed
+from scheduler.models import Usage, UsageHour
+
+HALF_LIFE = 7 * 86_400
+KINDS = range(3)
+SETTLE_AFTER = timedelta(minutes=5)  # so that the hours shown are never older than this
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a queue holds, what of it is charged, and what its parent holds as its share (per second)."""
+
+    held: tuple[int, int, int] = (0, 0, 0)
+    charged: Triple = (0.0, 0.0, 0.0)
+    parent: Triple = (0.0, 0.0, 0.0)
+
+
+def integral(value: float, rate: float, seconds: float, half_life: float | None) -> float:
+    """`value` after `seconds` at a constant `rate`; without a half-life nothing fades."""
+    if half_life is None:
+        return value + rate * seconds
+    left = 2.0 ** (-seconds / half_life)
+    return value * left + rate * (1.0 - left) * half_life / math.log(2)
+
+
+def decayed(row: Usage, pool: NodePool, now: datetime) -> Decayed:
+    """The ledger of one queue as it stands at `now`, whenever it was last settled."""
+    return Decayed(*_advanced(row, pool, now))
+
+
+def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
+    """Bring the ledger up to `now` and let it run on at other rates. The caller saves the row."""
+    used, parent = _advanced(row, pool, now)
+    row.used, row.parent = list(used), list(parent)
+    row.held, row.rate, row.parent_rate = list(rates.held), list(rates.charged), list(rates.parent)
+    row.settled_at = max(now, row.settled_at)
+
+
+def is_due(row: Usage, now: datetime, rates: Rates) -> bool:
+    """Whether something changed, or has gone on for so long that the hours should be told."""
+    if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
+        rates.held,
+        rates.charged,
+        rates.parent,
+    ):
+        return True
+    return any(row.held) and now - row.settled_at >= SETTLE_AFTER
+
+
+def by_hour(since: datetime, until: datetime) -> Iterator[tuple[datetime, float]]:
+    """Each hour touched, and the seconds of it."""
+    while since < until:
+        hour = since.replace(minute=0, second=0, microsecond=0)
+        end = min(until, hour + timedelta(hours=1))
+        yield hour, (end - since).total_seconds()
+        since = end
+
+
+def add_to_hours(rows: Iterable[tuple[int, int, Sequence[int], datetime, datetime]]) -> None:
+    """(pool, project, held, since, until): adds what was held meanwhile to the hours."""
+    sums: dict[tuple[datetime, int, int], list[float]] = {}
+    for pool, project, held, since, until in rows:
+        if not any(held):
+            continue
+        for hour, seconds in by_hour(since, until):
+            entry = sums.setdefault((hour, pool, project), [0.0, 0.0, 0.0])
+            for kind in KINDS:
+                entry[kind] += held[kind] * seconds
+    if not sums:
+        return
+    table = UsageHour._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            f"""INSERT INTO {table} AS hours
+                    (hour, pool_id, project_id, gpu_milli_seconds, cpu_milli_seconds, memory_mib_seconds)
+                VALUES (%s, %s, %s, %s, %s, %s)
+                ON CONFLICT (hour, pool_id, project_id) DO UPDATE SET
+                    gpu_milli_seconds = hours.gpu_milli_seconds + EXCLUDED.gpu_milli_seconds,
+                    cpu_milli_seconds = hours.cpu_milli_seconds + EXCLUDED.cpu_milli_seconds,
+                    memory_mib_seconds = hours.memory_mib_seconds + EXCLUDED.memory_mib_seconds""",  # noqa: S608
+            [(*key, *(round(value) for value in entry)) for key, entry in sorted(sums.items())],
+        )
+
+
+def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
+    since, used, parent = row.settled_at, _triple(row.used), _triple(row.parent)
+    now = max(now, since)
+    half_life = _half_life(pool)
+    if half_life is None and pool.window and _window_start(now, pool.window) > since:
+        since, used, parent = _window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    seconds = (now - since).total_seconds()
+    return (
+        _grown(used, row.rate, seconds, half_life),
+        _grown(parent, row.parent_rate, seconds, half_life),
+    )
+
+
+def _half_life(pool: NodePool) -> float | None:
+    if pool.half_life:
+        return pool.half_life
+    if not pool.window:
+        return HALF_LIFE
+    return None if pool.tumbling else pool.window / 2 * math.log(2)
+
+
+def _grown(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
+    a, b, c = (integral(values[kind], rates[kind], seconds, half_life) for kind in KINDS)
+    return a, b, c
+
+
+def _triple(values: Sequence[float]) -> Triple:
+    a, b, c = values
+    return a, b, c
+
+
+def _window_start(now: datetime, window: int) -> datetime:
+    """Windows are counted from the epoch, so that everybody's begin together."""
+    seconds = int(now.timestamp())
+    return datetime.fromtimestamp(seconds - seconds % window, UTC)

@@ -1,0 +1,15 @@
+import pytest
+
+from tests.cast import make_cast
+from tests.scheduler.stage import Stage
+
+
+@pytest.fixture
+def stage(transactional_db: None) -> Stage:
+    """Two nodes of two GPUs each; the project vision has a quota of four."""
+    made = Stage(make_cast())
+    made.node(0)
+    made.node(1)
+    made.quota(made.cast.research, 4)
+    made.quota(made.cast.vision, 4)
+    return made

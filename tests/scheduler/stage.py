@@ -1,0 +1,76 @@
+"""Here tests get a scheduler of their own: real rows, a clock that stands still, pods that are played."""
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from berth.core.clock import FixedClock
+from berth.db import lease
+from pools.models import Node, NodePool
+from pools.runtimes.fake import FakeRuntime
+from projects.models import Pod, Project, Quota, Workload
+from projects.services import workloads
+from scheduler.loop import Loop
+from scheduler.post import Post
+from tests.cast import Cast, training
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Stage:
+    cast: Cast
+    clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
+    loop: Loop = field(init=False)
+    runtime: FakeRuntime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.runtime = FakeRuntime(self.clock)
+        self.loop = self.new_loop()
+
+    def new_loop(self, holder: str = "first") -> Loop:
+        held = lease.acquire("scheduler", holder, 60)
+        assert held is not None
+        post = Post(held=held, runtimes=lambda pool: self.runtime)
+        return Loop(post=post, clock=self.clock, reconcile=lambda pool, now, held: False)
+
+    def node(self, ordinal: int = 0, pool: NodePool | None = None, **values: Any) -> Node:
+        pool = pool or self.cast.pool
+        values = {
+            "gpus": pool.gpus_per_node, "cpu_milli": pool.cpu_milli, "memory_mib": pool.memory_mib,
+            "state": "ready", "since": NOON, "devices": [f"GPU-{ordinal}-{i}" for i in range(8)], **values,
+        }
+        return Node.objects.create(
+            pool=pool, name=f"{pool.name}-{ordinal}", ordinal=ordinal, instance_id=f"i-{pool.name}-{ordinal}", **values
+        )
+
+    def quota(self, owner: Any, gpus: int, **values: Any) -> Quota:
+        kind = "project" if isinstance(owner, Project) else "department"
+        return Quota.objects.create(**{kind: owner}, pool=self.cast.pool, gpu_milli=gpus * 1000, **values)
+
+    def submit(self, name: str = "train-1", project: Project | None = None, **changes: Any) -> Workload:
+        """At the stage's time, which then moves on by a second: later is later."""
+        workload = workloads.submit(
+            acting=self.cast.alice, project=project or self.cast.vision, document=training(name, **changes),
+            now=self.clock.now(),
+        )
+        self.clock.advance(1)
+        return workload
+
+    def tick(self, times: int = 1, seconds: float = 0) -> None:
+        for _ in range(times):
+            self.loop.tick()
+            self.clock.advance(seconds)
+
+    def phase(self, workload: Workload) -> str:
+        workload.refresh_from_db()
+        return workload.phase
+
+    def pods(self, workload: Workload, *states: str) -> list[Pod]:
+        rows = Pod.objects.filter(workload=workload).select_related("allocation", "node")
+        rows = rows.filter(state__in=states) if states else rows
+        return list(rows.order_by("run", "rank", "created_at"))
+
+    def finish(self, workload: Workload, exit_code: int = 0) -> None:
+        """All its running pods end by themselves."""
+        for pod in self.pods(workload, "running"):
+            self.runtime.end(str(pod.pk), exit_code=exit_code)

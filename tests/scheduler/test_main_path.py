@@ -1,0 +1,67 @@
+"""Here we show a workload's way from submission to its end."""
+from projects.models import Event, Phase
+from projects.services import workloads
+from scheduler.models import Allocation, Cycle, DeviceClaim
+from tests.scheduler.stage import Stage
+
+
+def test_a_workload_is_placed_started_run_and_completed(stage: Stage) -> None:
+    workload = stage.submit()
+    stage.tick()
+    assert stage.phase(workload) == Phase.STARTING
+    assert workload.pool_id == stage.cast.pool.pk
+    stage.tick()
+    assert stage.phase(workload) == Phase.RUNNING
+    assert (workload.run, workload.gpu_milli_now) == (1, 2000)
+    assert DeviceClaim.objects.count() == 2
+    stage.finish(workload)
+    stage.tick()
+    assert stage.phase(workload) == Phase.COMPLETED
+    assert (workload.exit_code, workload.gpu_milli_now) == (0, 0)
+    assert not DeviceClaim.objects.exists()
+    assert not Allocation.objects.filter(released_at__isnull=True).exists()
+    told = list(Event.objects.filter(workload_id=workload.pk).order_by("id").values_list("kind", flat=True))
+    assert told == ["submitted", "starting", "running", "completed"]
+
+
+def test_every_pod_is_told_its_rank_and_sees_its_own_devices(stage: Stage) -> None:
+    workload = stage.submit()
+    stage.tick()
+    orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(workload)]
+    assert [order.env["RANK"] for order in orders] == ["0", "1"]
+    assert {order.env["WORLD_SIZE"] for order in orders} == {"2"}
+    assert len({(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}) == 1
+    assert len({(order.instance_id, *order.devices) for order in orders}) == 2
+    assert orders[0].env["BERTH_PROJECT"] == "vision"
+    assert orders[0].command == ("/bin/sh", "-c", "true")
+
+
+def test_a_workload_that_does_not_fit_waits_with_its_reasons(stage: Stage) -> None:
+    first = stage.submit("first", roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
+    second = stage.submit("second", preemptible=False)
+    stage.tick(2)
+    assert stage.phase(first) == Phase.RUNNING
+    assert stage.phase(second) == Phase.PENDING
+    assert second.reason and second.message
+    assert second.explanation["blockers"][0]["reason"] == second.reason
+    assert second.explanation["position"] == 1
+
+
+def test_a_cancelled_workload_is_stopped_and_gives_everything_back(stage: Stage) -> None:
+    workload = stage.submit()
+    stage.tick(2)
+    workloads.cancel(acting=stage.cast.alice, workload=workload)
+    assert stage.phase(workload) == Phase.STOPPING
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.CANCELLED
+    assert stage.runtime.running() == ()
+    assert not DeviceClaim.objects.exists()
+
+
+def test_a_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> None:
+    stage.submit()
+    stage.tick(3)
+    calls, cycles = len(stage.runtime.calls), Cycle.objects.count()
+    assert not stage.loop.tick()
+    assert [name for name, _ in stage.runtime.calls[calls:]] == ["look"]
+    assert Cycle.objects.count() == cycles
