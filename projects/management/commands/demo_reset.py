@@ -1,0 +1,29 @@
+"""Here `manage.py demo_reset` empties the database and seeds the demo organisation anew."""
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from berth.db.models import Lease
+
+
+class Command(BaseCommand):
+    help = "Empty the whole database, then seed the demo organisation. Berth must not be running."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def handle(self, *args: Any, yes: bool, **options: Any) -> None:
+        leader = Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()
+        if leader is not None:
+            raise CommandError(f"Berth is running ({leader.holder} leads {leader.name}): stop it first.")
+        name = connection.settings_dict["NAME"]
+        if not yes and input(f"This deletes everything in the database {name!r}. Type its name to go on: ") != name:
+            raise CommandError("Nothing was deleted.")
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("DROP SCHEMA public CASCADE")
+            cursor.execute("CREATE SCHEMA public")
+        call_command("migrate", verbosity=0, interactive=False)
+        call_command("demo", stdout=self.stdout)

@@ -1,0 +1,152 @@
+"""Here one sees who has which role, and those who may change it do so."""
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.http import Http404, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.errors import BerthError, Forbidden
+from berth.web.pages import Request, done, page, signed_in
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import Department, Membership, Project, Role
+from projects.selectors import departments, find_department, find_project, members, projects, tokens, users
+from projects.services import members as service
+from projects.web.faults import take_faults
+
+PLATFORM = "platform"
+
+
+class GrantForm(forms.Form):
+    username = forms.CharField(label="Person", max_length=150, help_text="Their user name")
+    scope = forms.ChoiceField(label="Where")
+    role = forms.ChoiceField(label="Role", choices=Role.choices)
+
+    def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, auto_id="grant_%s", **kwargs)
+        choice = self.fields["scope"]
+        assert isinstance(choice, forms.ChoiceField)
+        choice.choices = scopes
+
+
+class PersonForm(forms.Form):
+    username = forms.CharField(label="User name", max_length=150)
+    email = forms.EmailField(label="E-mail", required=False)
+    password = forms.CharField(
+        label="First password", widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 10 characters",
+    )  # fmt: skip
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    rows = list(members(request.acting).order_by("project__department__name", "department__name", "pk"))
+    context = {
+        "members": [(row, may(request.acting, _needed(row), row)) for row in sorted(rows, key=_place)],
+        "tokens": tokens(request.acting).filter(revoked_at__isnull=True),
+        "may_grant": bool(grantable(request.acting)),
+        "may_add_people": may(request.acting, Action.ADMINISTER),
+    }
+    return page(request, "projects/access.html", context, inner="projects/access_members.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def grant(request: Request) -> HttpResponse:
+    scopes = grantable(request.acting)
+    if not scopes:
+        raise Forbidden("Your role does not allow you to change members.")
+    form = GrantForm(request.POST or None, scopes=scopes)
+    if request.method == "POST" and form.is_valid():
+        person = users(request.acting).filter(username=form.cleaned_data["username"]).first()
+        if person is None:
+            form.add_error("username", "There is no person of that name.")
+        else:
+            try:
+                _grant(request.acting, person, form.cleaned_data)
+            except BerthError as error:
+                take_faults(form, error, {"user": "username"})
+            else:
+                return done(request, f"{person.username} has the role.", to=reverse("access"))
+    return _form(request, form, "Grant a role", "It replaces the role that the person has there now.")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def revoke(request: Request, membership_id: int) -> HttpResponse:
+    membership = members(request.acting).filter(pk=membership_id).first()
+    if membership is None:
+        raise Http404
+    if request.method == "POST":
+        service.revoke(acting=request.acting, membership=membership)
+        return done(request, f"{membership.user.username} has lost the role.", to=reverse("access"))
+    context = {
+        "title": f"Take the role from {membership.user.username}?", "danger": True, "label": "Take the role",
+        "warning": f"{membership.get_role_display()} of {membership.project or membership.department or 'Berth'}. "
+        "What they submitted keeps running.", "post_to": request.path, "back": reverse("access"),
+    }  # fmt: skip
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def add_person(request: Request) -> HttpResponse:
+    if not may(request.acting, Action.ADMINISTER):
+        raise Forbidden("Only platform admins add people.")
+    form = PersonForm(request.POST or None, auto_id="person_%s")
+    if request.method == "POST" and form.is_valid():
+        try:
+            person = service.create_user(acting=request.acting, **form.cleaned_data)
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"{person.username} can sign in now.", to=reverse("access"))
+    return _form(request, form, "Add a person", "They see nothing until a role is granted.")
+
+
+def grantable(acting: Acting) -> list[tuple[str, str]]:
+    """(word, title) of every scope in which this person may grant roles."""
+    return list(_grantable(acting))
+
+
+def _grantable(acting: Acting) -> Iterator[tuple[str, str]]:
+    if may(acting, Action.ADMINISTER):
+        yield PLATFORM, "The whole platform"
+    for department in departments(acting):
+        if may(acting, Action.GRANT, department):
+            yield f"department:{department.name}", f"{department.name} (department)"
+    for project in projects(acting):
+        if may(acting, Action.GRANT, project):
+            yield f"project:{project.name}", f"{project.department.name} / {project.name}"
+
+
+def _grant(acting: Acting, person: User, said: dict[str, Any]) -> None:
+    kind, _, name = said["scope"].partition(":")
+    scope: Department | Project | None = None
+    if kind == "department":
+        scope = find_department(acting, name)
+    elif kind == "project":
+        scope = find_project(acting, name)
+    service.grant(acting=acting, user=person, role=said["role"], scope=scope)
+
+
+def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResponse:
+    context = {
+        "form": form, "title": title, "label": title, "text": text, "post_to": request.path, "back": reverse("access"),
+    }  # fmt: skip
+    status = 422 if form.is_bound else 200
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+def _needed(row: Membership) -> Action:
+    return Action.GRANT if row.project_id or row.department_id else Action.ADMINISTER
+
+
+def _place(row: Membership) -> tuple[str, str, str, int]:
+    """The platform first, then each department with its projects below it."""
+    department = row.project.department.name if row.project else row.department.name if row.department else ""
+    return department, row.project.name if row.project else "", row.user.username, row.pk

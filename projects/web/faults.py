@@ -1,0 +1,17 @@
+"""Here a service's complaints find the fields of the form that they are about."""
+from collections.abc import Mapping
+
+from django.forms import Form
+
+from berth.core.errors import BerthError, Invalid
+
+
+def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None = None) -> None:
+    """Beside the field where the form has it, above the form otherwise."""
+    if not isinstance(error, Invalid):
+        form.add_error(None, error.detail)
+        return
+    for problem in error.problems:
+        name = (fields or {}).get(problem.path, problem.path)
+        text = problem.message + (f"; allowed: {problem.allowed}" if problem.allowed else "")
+        form.add_error(name if name in form.fields else None, text[:1].upper() + text[1:])

@@ -1,0 +1,92 @@
+"""Here we find the workloads that a list shows: by state, project, pool, kind, reason, words."""
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+from django.http import QueryDict
+
+from projects.acting import Acting
+from projects.models import Phase, Workload, WorkloadKind
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
+from projects.selectors import workloads
+
+STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "live": ("Live", LIVE_PHASES),
+    "pending": ("Pending", (Phase.PENDING, Phase.RESERVED)),
+    "running": ("Running", (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)),
+    "suspended": ("Suspended", (Phase.SUSPENDED,)),
+    "ended": ("Ended", ENDED_PHASES),
+    "all": ("All", tuple(Phase)),
+}
+SORTS = {
+    "submitted": "submitted_at", "name": "name", "priority": "priority", "state": "phase",
+    "gpus": "gpu_milli_min", "since": "since",
+}  # fmt: skip
+COUNTED_TO = 10_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the address of the page asks for; what makes no sense there counts as not said."""
+
+    state: str
+    project: str
+    pool: str
+    kind: str
+    reason: str
+    search: str
+    mine: bool
+
+    @property
+    def narrowed(self) -> bool:
+        return any((self.project, self.pool, self.kind, self.reason, self.search, self.mine))
+
+
+def wanted(query: QueryDict) -> Wanted:
+    state = query.get("state", "live")
+    kind = query.get("kind", "")
+    return Wanted(
+        state=state if state in STATES else "live",
+        project=_plain(query.get("project", "")),
+        pool=_plain(query.get("pool", "")),
+        kind=kind if kind in WorkloadKind.values else "",
+        reason=_plain(query.get("reason", "")),
+        search=_plain(query.get("search", "")).strip(),
+        mine=query.get("mine") == "1",
+    )
+
+
+def listed(acting: Acting, asked: Wanted, *, any_state: bool = False) -> QuerySet[Workload]:
+    rows = workloads(acting)
+    if not any_state and asked.state != "all":
+        rows = rows.filter(phase__in=STATES[asked.state][1])
+    exact: dict[str, Any] = {"project__name": asked.project, "kind": asked.kind, "reason": asked.reason}
+    rows = rows.filter(**{column: value for column, value in exact.items() if value})
+    if asked.pool:
+        rows = rows.filter(pools__contains=[asked.pool])
+    if asked.mine:
+        rows = rows.filter(submitted_by=acting.user)
+    if asked.search:
+        rows = rows.filter(_matching(asked.search))
+    return rows
+
+
+def counts(acting: Acting, asked: Wanted) -> list[tuple[str, str, int]]:
+    """(word, title, how many) of each state, under the other filters."""
+    by_phase = dict(
+        listed(acting, asked, any_state=True).order_by().values_list("phase").annotate(count=Count("pk"))
+    )
+    return [(word, title, sum(by_phase.get(phase, 0) for phase in phases)) for word, (title, phases) in STATES.items()]
+
+
+def _matching(words: str) -> Q:
+    """A word of the name, or key=value of a label."""
+    key, equals, value = words.partition("=")
+    if equals and key:
+        return Q(labels__contains={key: value})
+    return Q(name__icontains=words) | Q(project__name__icontains=words) | Q(submitted_by__username__icontains=words)
+
+
+def _plain(text: str) -> str:
+    return text.replace("\x00", "")[:200]

@@ -1,0 +1,116 @@
+"""Here admins make and change departments and projects."""
+from django import forms
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import BerthError
+from berth.web.pages import Request, done, page, signed_in
+from projects.access import Action, may, require
+from projects.acting import Acting
+from projects.models import Department, Project
+from projects.selectors import departments, find_department, find_project
+from projects.services import tenants
+from projects.web.faults import take_faults
+
+
+class TenantForm(forms.Form):
+    name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits and dashes")
+    title = forms.CharField(label="Title", max_length=200, required=False)
+    rank = forms.IntegerField(label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first")
+
+
+class ChangeForm(forms.Form):
+    title = forms.CharField(label="Title", max_length=200, required=False)
+    rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first")
+    reclaim_min_runtime = forms.IntegerField(
+        label="Safe from reclaim for, seconds", required=False, min_value=0, help_text="Empty: as above it",
+    )  # fmt: skip
+    preempt_min_runtime = forms.IntegerField(
+        label="Safe from preemption for, seconds", required=False, min_value=0, help_text="Empty: as above it",
+    )  # fmt: skip
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def add_department(request: Request) -> HttpResponse:
+    require(request.acting, Action.ADMINISTER)
+    form = TenantForm(request.POST or None, auto_id="tenant_%s")
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = tenants.create_department(acting=request.acting, **form.cleaned_data)
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"The department {made} is there. Give it a quota next.", to=reverse("quotas"))
+    return _answer(request, form, "New department", "Add the department")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def add_project(request: Request, name: str) -> HttpResponse:
+    department = find_department(request.acting, name)
+    require(request.acting, Action.EDIT, department)
+    form = TenantForm(request.POST or None, auto_id="tenant_%s")
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = tenants.create_project(acting=request.acting, department=department, **form.cleaned_data)
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"The project {made} is there. Give it a quota next.", to=reverse("quotas"))
+    return _answer(request, form, f"New project in {department}", "Add the project")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def change(request: Request, kind: str, name: str) -> HttpResponse:
+    tenant = find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    require(request.acting, Action.EDIT, tenant)
+    initial = {field: getattr(tenant, field) for field in tenants.EDITABLE}
+    form = ChangeForm(request.POST or None, initial=initial, auto_id="tenant_%s")
+    if request.method == "POST" and form.is_valid():
+        changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
+        try:
+            _edit(request.acting, tenant, changes)
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"{tenant} is changed.", to=reverse("quotas"))
+    return _answer(request, form, f"Change {tenant}", "Save")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def remove(request: Request, kind: str, name: str) -> HttpResponse:
+    tenant = find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    require(request.acting, Action.EDIT, tenant)
+    if request.method == "POST":
+        if isinstance(tenant, Department):
+            tenants.delete_department(acting=request.acting, department=tenant)
+        else:
+            tenants.delete_project(acting=request.acting, project=tenant)
+        return done(request, f"{tenant} is gone.", to=reverse("quotas"))
+    context = {
+        "title": f"Delete {tenant}?", "warning": "Its quotas and memberships go with it; history stays.",
+        "label": "Delete", "danger": True, "post_to": request.path, "back": reverse("quotas"),
+    }  # fmt: skip
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+
+
+def editable_departments(acting: Acting) -> set[int]:
+    """Ids of the departments whose projects this person may make and change."""
+    return {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+
+
+def _edit(acting: Acting, tenant: Department | Project, changes: dict[str, object]) -> None:
+    if isinstance(tenant, Department):
+        tenants.edit_department(acting=acting, department=tenant, changes=changes)
+    else:
+        tenants.edit_project(acting=acting, project=tenant, changes=changes)
+
+
+def _answer(request: Request, form: forms.Form, title: str, label: str) -> HttpResponse:
+    context = {"form": form, "title": title, "label": label, "post_to": request.path, "back": reverse("quotas")}
+    status = 422 if form.is_bound else 200
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)

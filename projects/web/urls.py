@@ -1,0 +1,27 @@
+"""Here we say which page of projects lives where."""
+from django.urls import path, re_path
+
+from projects.web import access, activity, quotas, tenants, tokens, workloads
+
+TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
+
+urlpatterns = [
+    path("workloads", workloads.index, name="workloads"),
+    re_path(
+        r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",
+        workloads.act, name="workload-step",
+    ),
+    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
+    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/remove$", quotas.remove, name="quota-remove"),
+    path("departments/new", tenants.add_department, name="department-new"),
+    path("departments/<slug:name>/new-project", tenants.add_project, name="project-new"),
+    re_path(rf"^{TENANT}/change$", tenants.change, name="tenant"),
+    re_path(rf"^{TENANT}/delete$", tenants.remove, name="tenant-remove"),
+    path("activity", activity.index, name="activity"),
+    path("access", access.index, name="access"),
+    path("access/grant", access.grant, name="grant"),
+    path("access/people/new", access.add_person, name="person-new"),
+    path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),
+    path("access/tokens/new", tokens.issue, name="token-new"),
+    path("access/tokens/<int:token_id>/revoke", tokens.revoke, name="token-revoke"),
+]  # fmt: skip

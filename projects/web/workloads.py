@@ -1,0 +1,91 @@
+"""Here we list workloads, and let those who may cancel, suspend, resume and delete them."""
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.web.pages import Request, done, page, signed_in
+from berth.web.paging import slice_of
+from pools.models import NodePool
+from projects.access import Action, require
+from projects.models import Workload, WorkloadKind
+from projects.selectors import find_workload, projects
+from projects.services import workloads as service
+from projects.web.listing import SORTS, counts, listed, wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a person may do to a workload, and what we tell before it is done."""
+
+    title: str
+    warning: str
+    past: str
+    do: Callable[..., object]
+    danger: bool = False
+
+
+STEPS: Mapping[str, Step] = {
+    "cancel": Step(
+        "Cancel", "Its pods get the grace period to end, then it is over for good.", "is being cancelled",
+        service.cancel, danger=True,
+    ),
+    "suspend": Step(
+        "Suspend", "Its pods get the grace period to end; it keeps its place in time and waits until it is resumed.",
+        "is being suspended", service.suspend,
+    ),
+    "resume": Step("Resume", "It goes back to the queue of its project.", "goes back to the queue", service.resume),
+    "delete": Step(
+        "Delete", "The workload and its logs go away; its events and evictions stay in the history.", "was deleted",
+        service.delete, danger=True,
+    ),
+}  # fmt: skip
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    asked = wanted(request.GET)
+    found = slice_of(
+        listed(request.acting, asked), SORTS, sort=request.GET.get("sort", ""), default="-submitted",
+        cursor=request.GET.get("cursor", ""),
+    )  # fmt: skip
+    context = {
+        "asked": asked,
+        "slice": found,
+        "sort": found.sort,
+        "states": counts(request.acting, asked),
+        "projects": projects(request.acting),
+        "pools": NodePool.objects.order_by("name"),
+        "kinds": WorkloadKind.choices,
+    }
+    return page(request, "projects/workloads.html", context, inner="projects/workload_rows.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
+    """Asks first (GET), then does it (POST)."""
+    workload = find_workload(request.acting, workload_id)
+    require(request.acting, Action.OPERATE, workload)
+    asked = STEPS[step]
+    here = reverse("workload", args=[workload.pk])
+    if request.method == "POST":
+        asked.do(acting=request.acting, workload=workload)
+        gone = step == "delete"
+        to = reverse("workloads") if gone else here
+        return done(request, f"{workload.name} {asked.past}.", to=to, leave=gone)
+    context = {"workload": workload, "step": asked, "back": here, "post_to": request.path}
+    return page(request, "projects/workload_step.html", context, inner="projects/workload_step_form.html")
+
+
+def steps_for(workload: Workload) -> list[str]:
+    """What makes sense in its present state."""
+    if workload.phase in ("completed", "failed", "cancelled"):
+        return ["delete"]
+    if workload.phase == "suspended" or workload.next_phase == "suspended":
+        return ["resume", "cancel"]
+    return ["suspend", "cancel"]
