@@ -30,7 +30,7 @@ class Answer:
 
 
 class FakeProvider:
-    """In memory. Unless it `boots_at_once`, instances boot until `boot` is called. `capacity` is all it has."""
+    """In memory. Unless it `boots_at_once`, instances boot until `boot` is called. `capacity`: it has no more."""
 
     def __init__(self, *, boots_at_once: bool = True, capacity: int | None = None) -> None:
         self.boots_at_once, self.capacity = boots_at_once, capacity

@@ -1,0 +1,66 @@
+"""Here a pool becomes a form and back."""
+
+from typing import Any
+
+from django import forms
+
+from berth.core.amounts import MILLI
+from pools.models import NodePool
+
+
+class PoolForm(forms.Form):
+    name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes")
+    provider = forms.ChoiceField(
+        label="Provider", choices=NodePool.Provider.choices, help_text="Where nodes come from"
+    )
+    runtime = forms.ChoiceField(
+        label="Runtime", choices=NodePool.Runtime.choices, help_text="How pods run on them"
+    )
+    nodes_min = forms.IntegerField(label="Nodes at least", min_value=0, initial=0)
+    nodes_max = forms.IntegerField(
+        label="Nodes at most", min_value=1, required=False, help_text="Empty: a fixed pool"
+    )
+    gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=0, max_value=1024, initial=2)
+    gpu_model = forms.CharField(label="GPU model", max_length=64, required=False)
+    cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
+    memory_mib = forms.IntegerField(label="Memory per node, MiB", min_value=1, initial=16384)
+    node_placement = forms.ChoiceField(label="Placement", choices=NodePool.Placement.choices)
+    autoscale_cooldown = forms.IntegerField(label="Seconds between changes of size", min_value=0, initial=30)
+    autoscale_idle_timeout = forms.IntegerField(
+        label="Seconds idle before shrinking", min_value=0, initial=60
+    )
+    drain_timeout = forms.IntegerField(label="Seconds a drain may take", min_value=0, initial=600)
+    reclaim_min_runtime = forms.IntegerField(label="Seconds safe from reclaim", min_value=0, initial=0)
+    preempt_min_runtime = forms.IntegerField(label="Seconds safe from preemption", min_value=0, initial=0)
+    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def values(self) -> dict[str, Any]:
+        said = {
+            key: value for key, value in self.cleaned_data.items() if key not in ("name", "cpu", "version")
+        }
+        return {**said, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
+
+
+class SettingsForm(PoolForm):
+    """The name stays; so do provider and runtime, by which its nodes are known."""
+
+    field_order = ["nodes_min", "nodes_max"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for fixed in ("name", "provider", "runtime"):
+            del self.fields[fixed]
+
+
+class ScaleForm(forms.Form):
+    wanted = forms.IntegerField(label="Nodes wanted", min_value=0)
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(label="Why", max_length=200, required=False, help_text="Kept in the history")
+
+
+def initial_of(pool: NodePool) -> dict[str, Any]:
+    fields = {name: getattr(pool, name) for name in PoolForm.base_fields if hasattr(pool, name)}
+    return {**fields, "cpu": pool.cpu_milli / MILLI, "version": pool.version}

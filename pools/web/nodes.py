@@ -1,0 +1,55 @@
+"""Here admins take nodes out of use and put them back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.web.pages import Request, done, page, signed_in
+from pools import selectors, services
+from pools.web.forms import ReasonForm
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    warning: str
+    past: str
+    do: Callable[..., None]
+    danger: bool = False
+    asks_why: bool = True
+
+
+STEPS: Mapping[str, Step] = {
+    "cordon": Step("What runs on it goes on; nothing new is placed there.", "takes nothing new", services.cordon_node),
+    "uncordon": Step("It takes work again.", "takes work again", services.uncordon_node, asks_why=False),
+    "drain": Step(
+        "What runs on it may finish within the pool's drain timeout; then the node ends and is replaced.",
+        "is being drained", services.drain_node,
+    ),
+    "terminate": Step(
+        "It ends at once, with whatever runs on it. The pool replaces it.", "ends", services.terminate_node, danger=True
+    ),
+}  # fmt: skip
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def act(request: Request, name: str, step: str) -> HttpResponse:
+    """Asks first (GET), then does it (POST)."""
+    node = get_object_or_404(selectors.nodes(), name=name)
+    request.require("edit", node)
+    asked, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
+    form = ReasonForm(request.POST or None, auto_id="node_%s") if asked.asks_why else None
+    if request.method == "POST" and (form is None or form.is_valid()):
+        reason = {"reason": form.cleaned_data["reason"]} if form else {}
+        asked.do(acting=request.acting, node=node, **reason)
+        return done(request, f"{node.name} {asked.past}.", to=back)
+    context = {
+        "title": f"{step.capitalize()} {node.name}?", "warning": asked.warning, "label": step.capitalize(),
+        "danger": asked.danger, "form": form, "post_to": request.path, "back": back,
+    }  # fmt: skip
+    status = 422 if form and form.is_bound else 200
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)

@@ -1,0 +1,122 @@
+"""Here admins make node pools, change their settings, pause, resume and scale them."""
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import BerthError
+from berth.web.faults import take_faults
+from berth.web.pages import Request, done, page, signed_in
+from pools import services
+from pools.models import NodePool
+from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_of
+
+FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
+PAUSES = {
+    "pause": (
+        services.pause_pool,
+        "It neither grows nor shrinks until it is resumed. What runs goes on.",
+        "is paused",
+    ),
+    "resume": (services.resume_pool, "It grows and shrinks again as work needs it.", "goes on"),
+}
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def create(request: Request) -> HttpResponse:
+    request.require("administer")
+    form = PoolForm(request.POST or None, auto_id="pool_%s")
+    if request.method == "POST" and form.is_valid():
+        try:
+            pool = services.create_pool(
+                acting=request.acting, name=form.cleaned_data["name"], **form.values()
+            )
+        except BerthError as error:
+            take_faults(form, error, FIELDS)
+        else:
+            return done(request, f"The pool {pool} is there. Give departments quotas on it next.", to=_list())
+    return _form(request, form, "New node pool", "Create the pool", _list())
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def settings(request: Request, name: str) -> HttpResponse:
+    pool = _pool(request, name)
+    form = SettingsForm(request.POST or None, initial=initial_of(pool), auto_id="pool_%s")
+    if request.method == "POST" and form.is_valid():
+        try:
+            services.edit_pool(
+                acting=request.acting, pool=pool, changes=form.values(), version=form.cleaned_data["version"]
+            )
+        except BerthError as error:
+            take_faults(form, error, FIELDS)
+        else:
+            return done(request, f"The settings of {pool} are saved.", to=_detail(pool))
+    return _form(request, form, f"Settings of {pool}", "Save", _detail(pool))
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def scale(request: Request, name: str) -> HttpResponse:
+    pool = _pool(request, name)
+    initial = {"wanted": pool.wanted, "version": pool.version}
+    form = ScaleForm(request.POST or None, initial=initial, auto_id="scale_%s")
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        try:
+            services.set_wanted(
+                acting=request.acting, pool=pool, wanted=said["wanted"], version=said["version"]
+            )
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"{pool} goes to {said['wanted']} nodes.", to=_detail(pool))
+    text = "The autoscaler goes on from there once its cooldown is over. Pause the pool to keep it."
+    return _form(request, form, f"Scale {pool}", "Scale", _detail(pool), text)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def pause(request: Request, name: str, step: str) -> HttpResponse:
+    pool = _pool(request, name)
+    change, warning, past = PAUSES[step]
+    if request.method == "POST":
+        change(acting=request.acting, pool=pool)
+        return done(request, f"{pool} {past}.", to=_detail(pool))
+    context = {
+        "title": f"{step.capitalize()} {pool}?", "warning": warning, "label": step.capitalize(),
+        "post_to": request.path, "back": _detail(pool),
+    }  # fmt: skip
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+
+
+def _pool(request: Request, name: str) -> NodePool:
+    pool = get_object_or_404(NodePool, name=name)
+    request.require("edit", pool)
+    return pool
+
+
+def _form(
+    request: Request, form: forms.Form, title: str, label: str, back: str, text: str = ""
+) -> HttpResponse:
+    context = {
+        "form": form,
+        "title": title,
+        "label": label,
+        "text": text,
+        "post_to": request.path,
+        "back": back,
+    }
+    status = 422 if form.is_bound else 200
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+def _list() -> str:
+    return reverse("node-pools")
+
+
+def _detail(pool: NodePool) -> str:
+    return reverse("node-pool", args=[pool.name])

@@ -1,0 +1,17 @@
+"""Here we say which form of node pools lives where."""
+
+from django.urls import path, re_path
+
+from pools.web import nodes, pools
+
+urlpatterns = [
+    path("node-pools/new", pools.create, name="pool-new"),
+    path("node-pools/<slug:name>/settings", pools.settings, name="pool-settings"),
+    path("node-pools/<slug:name>/scale", pools.scale, {}, name="pool-scale"),
+    re_path(r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume)$", pools.pause, name="pool-step"),
+    re_path(
+        r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<step>cordon|uncordon|drain|terminate)$",
+        nodes.act,
+        name="node-step",
+    ),
+]

@@ -1,0 +1,158 @@
+"""Here we let pods run, talk and end on any runtime: as real processes, or as the fake is told."""
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime
+from pools.runtimes.fake import FakeRuntime
+from pools.runtimes.local import LocalRuntime
+
+PATIENCE = 15.0
+T = TypeVar("T")
+
+
+def order(pod_id: str, *command: str, **changes: object) -> PodOrder:
+    values: dict[str, object] = {
+        "pod_id": pod_id, "name": f"train-1/{pod_id}", "workspace": "train-1", "working_dir": None,
+        "command": command or ("true",), "env": {"RANK": "0"}, "instance_id": "i-0", "devices": (),
+        "grace_seconds": 5,
+    }  # fmt: skip
+    return PodOrder(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def eventually(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
+    """The first answer that is enough; real processes take the time they take."""
+    deadline = time.monotonic() + PATIENCE
+    while not enough(answer := look()):
+        assert time.monotonic() < deadline, f"not in {PATIENCE} s: {answer}"
+        time.sleep(0.005)
+    return answer
+
+
+def ended(runtime: Runtime, pod_id: str) -> PodReport:
+    return eventually(lambda: runtime.look([pod_id])[pod_id], lambda report: report.state == PodState.EXITED)
+
+
+def running(runtime: Runtime, pod_id: str) -> PodReport:
+    return eventually(lambda: runtime.look([pod_id])[pod_id], lambda report: report.state == PodState.RUNNING)
+
+
+class Stage(Protocol):
+    """What a contract test needs besides the port."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def long(self, pod_id: str) -> PodOrder:
+        """A pod that runs until it is told to end, and ends at SIGTERM."""
+
+    def stubborn(self, pod_id: str) -> PodOrder:
+        """One that does not end at SIGTERM."""
+
+    def let_end(self, pod_id: str, exit_code: int) -> None: ...
+
+    def let_crash(self, pod_id: str, number: int) -> None: ...
+
+    def say(self, pod_id: str, data: bytes) -> None:
+        """The pod writes this to its log, and it is there when this returns."""
+
+    def pass_grace(self, seconds: int) -> None: ...
+
+    def restart(self) -> Runtime:
+        """The runtime as a new process would find it."""
+
+
+class LocalStage:
+    """Pods are shells that read what to do from a pipe."""
+
+    SHELL = 'mkfifo "$BERTH_POD_DIR/do"; while :; do . "$BERTH_POD_DIR/do"; done'
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runtime: LocalRuntime = LocalRuntime(root, anchor="")
+
+    def long(self, pod_id: str) -> PodOrder:
+        return order(pod_id, "sh", "-c", self.SHELL)
+
+    def stubborn(self, pod_id: str) -> PodOrder:
+        return order(pod_id, "sh", "-c", f"trap '' TERM; {self.SHELL}")
+
+    def let_end(self, pod_id: str, exit_code: int) -> None:
+        self._do(pod_id, f"exit {exit_code}")
+
+    def let_crash(self, pod_id: str, number: int) -> None:
+        self._do(pod_id, f"kill -{number} $$; sleep 60")
+
+    def say(self, pod_id: str, data: bytes) -> None:
+        size = self.runtime.read_log(pod_id, 0, 0).size
+        escaped = "".join(f"\\{byte:03o}" for byte in data)
+        self._do(pod_id, f"printf '{escaped}'")
+        eventually(lambda: self.runtime.read_log(pod_id, 0, 0).size >= size + len(data))
+
+    def pass_grace(self, seconds: int) -> None:
+        """It passes by itself."""
+
+    def restart(self) -> Runtime:
+        self.runtime = LocalRuntime(self.root, anchor="")
+        return self.runtime
+
+    def pid(self, pod_id: str) -> int:
+        status = eventually(lambda: self.runtime._dir(pod_id).read("status"))
+        assert status is not None
+        return int(status["pid"])
+
+    def sweep(self) -> None:
+        """No process outlives its test."""
+        for pod_id in self.runtime.known():
+            self.runtime.stop(pod_id, 0)
+        for pod_id in self.runtime.known():
+            ended(self.runtime, pod_id)
+
+    def _do(self, pod_id: str, script: str) -> None:
+        pipe = self.root / "pods" / pod_id / "work" / "do"
+        eventually(pipe.exists)
+        with pipe.open("w") as file:
+            file.write(script + "\n")
+
+
+class FakeStage:
+    def __init__(self) -> None:
+        self.runtime: FakeRuntime = FakeRuntime()
+
+    def long(self, pod_id: str) -> PodOrder:
+        return order(pod_id, "sleep", "inf")
+
+    def stubborn(self, pod_id: str) -> PodOrder:
+        self.runtime.stubborn.add(pod_id)
+        return order(pod_id, "sleep", "inf")
+
+    def let_end(self, pod_id: str, exit_code: int) -> None:
+        self.runtime.end(pod_id, exit_code=exit_code)
+
+    def let_crash(self, pod_id: str, number: int) -> None:
+        self.runtime.end(pod_id, signal=number)
+
+    def say(self, pod_id: str, data: bytes) -> None:
+        self.runtime.write(pod_id, data)
+
+    def pass_grace(self, seconds: int) -> None:
+        self.runtime.clock.advance(seconds)  # type: ignore[attr-defined]
+
+    def restart(self) -> Runtime:
+        return self.runtime
+
+
+def alive(pid: int) -> bool:
+    """A zombie is dead: it holds nothing."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return fields[0] != "Z"
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)

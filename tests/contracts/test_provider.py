@@ -1,0 +1,92 @@
+"""Here we hold every provider to its contract."""
+from pathlib import Path
+
+import pytest
+
+from pools.providers.base import (
+    InstanceState,
+    Provider,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    Shape,
+)
+from pools.providers.fake import FakeProvider
+from pools.providers.local import LocalProvider
+from pools.providers.measured import Machine, declared
+
+
+def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small") -> ProvisionOrder:
+    return ProvisionOrder(pool, count, token, start, Shape(4000, 8192, gpus=2), {"berth": "test"})
+
+
+@pytest.fixture(params=["local", "fake"])
+def provider(request: pytest.FixtureRequest, tmp_path: Path) -> Provider:
+    """Room for four instances of two GPUs, each ready at once."""
+    if request.param == "fake":
+        return FakeProvider(capacity=4)
+    return LocalProvider(tmp_path / "instances", Machine(4000, 8192, declared(8)))
+
+
+def test_an_order_brings_instances_for_consecutive_ordinals(provider: Provider) -> None:
+    made = provider.provision(order(count=2, start=3)).instances
+    assert [instance.ordinal for instance in made] == [3, 4]
+    assert {instance.client_token for instance in made} == {"t-1"}
+    assert len({instance.instance_id for instance in made}) == 2
+    assert all(len(instance.devices) == 2 for instance in made)
+    assert provider.list_instances("small") == made
+
+
+def test_the_same_order_twice_brings_no_more(provider: Provider) -> None:
+    first = provider.provision(order())
+    assert provider.provision(order()) == first
+    assert len(provider.list_instances("small")) == 2
+
+
+def test_the_same_order_after_its_end_brings_nothing_back(provider: Provider) -> None:
+    made = provider.provision(order()).instances
+    provider.terminate("small", [instance.instance_id for instance in made])
+    again = provider.provision(order()).instances
+    assert {instance.state for instance in again} == {InstanceState.GONE}
+    assert living(provider) == []
+
+
+def test_fewer_come_where_there_are_no_more_and_it_says_so(provider: Provider) -> None:
+    result = provider.provision(order(count=6))
+    assert len(result.instances) == 4
+    assert result.message
+    with pytest.raises(ProviderError) as refused:
+        provider.provision(order("t-2", start=4))
+    assert refused.value.kind == ProviderErrorKind.CAPACITY
+
+
+def test_what_was_ended_makes_room(provider: Provider) -> None:
+    made = provider.provision(order(count=4)).instances
+    provider.terminate("small", [made[1].instance_id])
+    assert living(provider) == [0, 2, 3]
+    again = provider.provision(order("t-2", count=1, start=4)).instances
+    assert len(again) == 1
+    assert len(living(provider)) == 4
+
+
+def test_ending_twice_or_the_unknown_is_no_error(provider: Provider) -> None:
+    made = provider.provision(order()).instances
+    names = [instance.instance_id for instance in made]
+    for _ in range(2):
+        provider.terminate("small", [*names, "never-heard-of"])
+    assert living(provider) == []
+
+
+def test_pools_do_not_see_each_others_instances(provider: Provider) -> None:
+    provider.provision(order())
+    theirs = provider.provision(order("t-2", pool="large")).instances
+    provider.terminate("small", [instance.instance_id for instance in theirs])
+    assert len(provider.list_instances("small")) == 2
+    assert len([i for i in provider.list_instances("large") if i.state == InstanceState.READY]) == 2
+    assert provider.list_instances("none") == ()
+
+
+def living(provider: Provider) -> list[int]:
+    """The ordinals of what costs money."""
+    listed = provider.list_instances("small")
+    return [instance.ordinal for instance in listed if instance.state != InstanceState.GONE]

@@ -1,0 +1,198 @@
+"""Here we hold every runtime to its contract."""
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.base import PodCause, PodState
+from tests.contracts.pods import FakeStage, LocalStage, Stage, ended, order, running
+
+
+@pytest.fixture(params=["local", "fake"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    if request.param == "fake":
+        yield FakeStage()
+        return
+    local = LocalStage(tmp_path / "runtime")
+    yield local
+    local.sweep()
+
+
+def test_a_pod_runs_and_its_exit_code_is_kept(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    report = running(stage.runtime, "p-1")
+    assert report.started_at is not None
+    assert report.exit_code is None
+    stage.let_end("p-1", 7)
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.signal, report.cause) == (7, None, PodCause.NONE)
+    assert report.started_at <= report.ended_at  # type: ignore[operator]
+
+
+def test_a_pod_that_crashes_is_reported_with_its_signal(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.let_crash("p-1", 11)
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.signal, report.cause) == (None, 11, PodCause.NONE)
+
+
+def test_a_pod_is_started_once_however_often_it_is_asked_for(stage: Stage) -> None:
+    for _ in range(3):
+        stage.runtime.start(stage.long("p-1"))
+    first = running(stage.runtime, "p-1")
+    stage.runtime.start(stage.long("p-1"))
+    assert running(stage.runtime, "p-1") == first
+    stage.let_end("p-1", 3)
+    ended(stage.runtime, "p-1")
+    stage.runtime.start(stage.long("p-1"))
+    assert stage.runtime.look(["p-1"])["p-1"].exit_code == 3
+
+
+def test_a_stop_ends_the_pod_within_its_grace(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.runtime.stop("p-1", 60)
+    report = ended(stage.runtime, "p-1")
+    assert (report.signal, report.cause) == (15, PodCause.STOPPED)
+    stage.runtime.stop("p-1", 0)
+    assert stage.runtime.look(["p-1"])["p-1"] == report
+
+
+def test_a_pod_that_ignores_the_request_is_killed_after_its_grace(stage: Stage) -> None:
+    stage.runtime.start(stage.stubborn("p-1"))
+    running(stage.runtime, "p-1")
+    stage.say("p-1", b"here\n")  # by now it ignores SIGTERM
+    stage.runtime.stop("p-1", 1)
+    assert stage.runtime.look(["p-1"])["p-1"].state == PodState.RUNNING
+    stage.pass_grace(1)
+    report = ended(stage.runtime, "p-1")
+    assert (report.signal, report.cause) == (9, PodCause.STOPPED)
+
+
+def test_a_second_stop_may_shorten_the_grace(stage: Stage) -> None:
+    stage.runtime.start(stage.stubborn("p-1"))
+    running(stage.runtime, "p-1")
+    stage.say("p-1", b"here\n")
+    stage.runtime.stop("p-1", 3600)
+    stage.runtime.stop("p-1", 0)
+    assert ended(stage.runtime, "p-1").signal == 9
+
+
+def test_a_stop_that_comes_first_prevents_the_start(stage: Stage) -> None:
+    stage.runtime.stop("p-1", 10)
+    stage.runtime.start(stage.long("p-1"))
+    report = stage.runtime.look(["p-1"])["p-1"]
+    assert (report.state, report.cause, report.started_at) == (PodState.EXITED, PodCause.STOPPED, None)
+    assert stage.runtime.known() == ("p-1",)
+
+
+def test_a_pod_nobody_heard_of_is_unknown(stage: Stage) -> None:
+    assert stage.runtime.look(["p-9"])["p-9"].state == PodState.UNKNOWN
+    assert stage.runtime.look([]) == {}
+    assert stage.runtime.read_log("p-9", 0, 100).data == b""
+
+
+def test_pods_and_their_ends_survive_a_restart_of_who_started_them(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    stage.runtime.start(stage.long("p-2"))
+    before = running(stage.runtime, "p-1")
+    running(stage.runtime, "p-2")
+    after = stage.restart()
+    assert after.known() == ("p-1", "p-2")
+    assert running(after, "p-1") == before
+    stage.let_end("p-1", 4)
+    stage.let_crash("p-2", 6)
+    assert ended(after, "p-1").exit_code == 4
+    assert ended(after, "p-2").signal == 6
+
+
+def test_a_forgotten_pod_leaves_its_log_and_never_starts_again(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.say("p-1", b"one\ntwo\n")
+    stage.runtime.forget("p-1")
+    assert stage.runtime.known() == ("p-1",), "a pod that runs is not forgotten"
+    stage.let_end("p-1", 0)
+    ended(stage.runtime, "p-1")
+    stage.runtime.forget("p-1")
+    assert stage.runtime.known() == ()
+    stage.runtime.start(stage.long("p-1"))
+    assert stage.runtime.known() == ()
+    chunk = stage.runtime.read_log("p-1", 4, 100)
+    assert (chunk.data, chunk.complete) == (b"two\n", True)
+    stage.runtime.drop_log("p-1")
+    assert stage.runtime.read_log("p-1", 0, 100).data == b""
+
+
+def test_a_log_is_read_by_byte_while_it_grows(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    text = "Grüße\0\xff\n".encode() + b"\xff\xfe half a line"
+    stage.say("p-1", text)
+    first = stage.runtime.read_log("p-1", 0, 4)
+    assert (first.data, first.offset, first.next_offset) == (text[:4], 0, 4)
+    second = stage.runtime.read_log("p-1", first.next_offset, 1000)
+    assert (second.data, second.complete) == (text[4:], False)
+    nothing = stage.runtime.read_log("p-1", second.next_offset, 1000)
+    assert (nothing.data, nothing.next_offset, nothing.complete) == (b"", len(text), False)
+    stage.say("p-1", b" more\n")
+    third = stage.runtime.read_log("p-1", second.next_offset, 1000)
+    assert (third.data, third.size) == (b" more\n", len(text) + 6)
+    stage.let_end("p-1", 0)
+    ended(stage.runtime, "p-1")
+    assert stage.runtime.read_log("p-1", third.next_offset, 1000).complete
+    beyond = stage.runtime.read_log("p-1", 10_000, 10)
+    assert (beyond.data, beyond.offset) == (b"", len(text) + 6)
+
+
+def test_the_tail_of_a_log_is_whole_lines(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    stage.say("p-1", b"one\ntwo\r\nthree\nfour")
+    assert stage.runtime.tail_log("p-1", 2).data == b"three\nfour"
+    tail = stage.runtime.tail_log("p-1", 3)
+    assert (tail.data, tail.offset, tail.next_offset) == (b"two\r\nthree\nfour", 4, 19)
+    assert stage.runtime.tail_log("p-1", 99).data == b"one\ntwo\r\nthree\nfour"
+    assert stage.runtime.tail_log("p-1", 0).data == b""
+
+
+def test_a_command_that_cannot_be_started_is_a_report(stage: Stage) -> None:
+    stage.runtime.start(order("p-1", "echo", "a\0b"))
+    report = ended(stage.runtime, "p-1")
+    assert report.cause == PodCause.START_FAILED
+    assert "NUL" in report.message
+
+
+def test_somebody_who_waits_is_woken(stage: Stage) -> None:
+    fds = stage.runtime.wake_fds()
+    stage.runtime.start(stage.long("p-1"))
+    assert select.select(fds, [], [], 15)[0]
+    running(stage.runtime, "p-1")
+    stage.runtime.drain_wakes()
+    assert not select.select(fds, [], [], 0)[0]
+    stage.let_end("p-1", 0)
+    assert select.select(fds, [], [], 15)[0]
+    assert ended(stage.runtime, "p-1").exit_code == 0
+
+
+def test_ranks_that_meet_get_different_ports(stage: Stage) -> None:
+    places = {stage.runtime.rendezvous() for _ in range(50)}
+    assert len(places) == 50
+    assert {host for host, _ in places} == {"127.0.0.1"}
+    assert all(1024 < port < 32768 for _, port in places)
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "x" * 200, "a\0b", "a\nb"])
+def test_a_name_cannot_lead_out_of_its_directory(tmp_path: Path, name: str) -> None:
+    local = LocalStage(tmp_path)
+    for attempt in (
+        lambda: local.runtime.start(order(name)),
+        lambda: local.runtime.stop(name, 1),
+        lambda: local.runtime.read_log(name, 0, 1),
+        lambda: local.runtime.start(order("p-1", workspace=name)),
+    ):
+        with pytest.raises(ValueError, match="not a name"):
+            attempt()
+    assert not (tmp_path.parent / "x").exists()

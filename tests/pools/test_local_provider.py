@@ -1,0 +1,120 @@
+"""Here we cut this machine into nodes, and see that no device is cut twice."""
+import subprocess
+import sys
+import types
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pools.providers.base import InstanceState, ProviderError, ProvisionOrder, Shape
+from pools.providers.local import LocalProvider
+from pools.providers.measured import Device, Machine, declared, this_machine
+
+
+def provider(root: Path, gpus: int = 8) -> LocalProvider:
+    return LocalProvider(root, Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(gpus))))
+
+
+def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local") -> ProvisionOrder:
+    return ProvisionOrder(pool, count, token, start, Shape(1000, 1024, gpus))
+
+
+def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
+    made = provider(tmp_path).provision(order("t-1", 2, 2)).instances
+    assert provider(tmp_path).list_instances("local") == made
+    assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == made
+
+
+def test_a_shortage_says_what_the_machine_has(tmp_path: Path) -> None:
+    local = provider(tmp_path, gpus=3)
+    told = local.provision(order("t-1", 2, 2)).message
+    assert told == "this machine has 3 GPUs, 1 of them free; a node takes 2"
+    with pytest.raises(ProviderError, match="this machine has 3 GPUs, 1 of them free"):
+        local.provision(order("t-2", 1, 2, start=1))
+    assert local.provision(order("t-3", 1, 1, start=1)).instances[0].devices == ("GPU-2",)
+
+
+def test_nodes_without_gpus_are_not_counted_against_the_devices(tmp_path: Path) -> None:
+    assert len(provider(tmp_path, gpus=0).provision(order("t-1", 5, 0)).instances) == 5
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("order"), st.sampled_from("abc"), st.integers(1, 4), st.integers(0, 3)),
+        st.tuples(st.just("end"), st.sampled_from("abc"), st.integers(0, 9), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_a_device_is_never_given_to_two_nodes(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int, int]]
+) -> None:
+    root = tmp_path_factory.mktemp("instances")
+    for number, (what, pool, n, gpus) in enumerate(steps):
+        local = provider(root)
+        if what == "order":
+            with suppress(ProviderError):
+                local.provision(order(f"t-{number}", n, gpus, start=number * 10, pool=pool))
+        else:
+            living = local.list_instances(pool)
+            local.terminate(pool, [instance.instance_id for instance in living[n : n + 1]])
+        given = [
+            device
+            for name in "abc"
+            for instance in local.list_instances(name)
+            if instance.state == InstanceState.READY
+            for device in instance.devices
+        ]
+        assert len(given) == len(set(given))
+        assert set(given) <= {device.identity for device in local.machine.devices}
+
+
+def test_orders_from_many_processes_share_no_device(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.pools.test_local_provider import *\n"
+        "try: provider(Path(sys.argv[1])).provision(order(sys.argv[2], 1, 2, start=int(sys.argv[2])))\n"
+        "except ProviderError: sys.exit(3)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    env = {"PYTHONPATH": f"{root}:{root / 'platform'}"}
+    processes = [subprocess.Popen([*command, str(n)], env=env) for n in range(6)]
+    assert sorted(process.wait() for process in processes) == [0, 0, 0, 0, 3, 3]
+    made = provider(tmp_path).list_instances("local")
+    assert sorted(device for instance in made for device in instance.devices) == [f"GPU-{n}" for n in range(8)]
+
+
+def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = types.ModuleType("pynvml")
+    monkeypatch.setitem(sys.modules, "pynvml", broken)
+    machine = this_machine()
+    assert machine.devices == ()
+    assert machine.cpu_milli >= 1000
+    assert machine.memory_mib > 256
+
+
+def test_gpus_that_nvml_sees_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    nvml = types.SimpleNamespace(
+        NVMLError=type("NVMLError", (Exception,), {}),
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: closed.append(True),
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetUUID=lambda handle: b"GPU-old" if handle else "GPU-new",
+        nvmlDeviceGetName=lambda handle: "NVIDIA A100-SXM4-80GB",
+        nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(total=81920 * 1024 * 1024),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert this_machine().devices == (
+        Device("GPU-new", "A100-SXM4-80GB", 81920),
+        Device("GPU-old", "A100-SXM4-80GB", 81920),
+    )
+    assert closed
+    assert this_machine(declared_gpus=2).devices == declared(2) == (Device("0"), Device("1"))

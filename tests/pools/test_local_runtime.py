@@ -1,0 +1,277 @@
+"""Here we try pods as real processes: what they find, what ends with them, and every kind of bad luck."""
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes import local
+from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.local import LocalRuntime
+from pools.runtimes.shim.processes import start_time
+from tests.contracts.pods import LocalStage, alive, ended, eventually, kill, order, running
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ) | {'cwd': os.getcwd()}))"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[LocalStage]:
+    stage = LocalStage(tmp_path / "runtime")
+    yield stage
+    stage.sweep()
+
+
+def shell(stage: LocalStage, script: str, **changes: object) -> None:
+    stage.runtime.start(order("p-1", "sh", "-c", script, **changes))
+
+
+def said(stage: LocalStage, lines: int = 1) -> list[str]:
+    """The first lines of the log, once they are all there."""
+    read = lambda: stage.runtime.read_log("p-1", 0, 10**6).data  # noqa: E731
+    return eventually(read, lambda log: log.count(b"\n") >= lines).decode().splitlines()
+
+
+# --- what a pod finds
+
+
+def test_a_pod_finds_its_devices_its_directories_and_no_secret_of_ours(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://secret")
+    stage.runtime.start(order("p-1", "python", "-c", SHOW_ENV, devices=("GPU-a", "GPU-c"), env={"RANK": "3"}))
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    env = json.loads(said(stage)[0])
+    work = str(stage.root / "pods" / "p-1" / "work")
+    workspace = str(stage.root / "workspaces" / "train-1")
+    assert env["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-c"
+    assert (env["cwd"], env["BERTH_POD_DIR"], env["BERTH_WORKSPACE"]) == (work, work, workspace)
+    assert (env["RANK"], env["PYTHONUNBUFFERED"]) == ("3", "1")
+    assert env["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    assert "DATABASE_URL" not in env
+    assert "BERTH_ANCHOR" not in env
+
+
+def test_a_pod_without_devices_sees_none_of_the_machines(stage: LocalStage) -> None:
+    shell(stage, 'echo "devices: [$CUDA_VISIBLE_DEVICES]"')
+    assert said(stage) == ["devices: []"]
+
+
+def test_the_pods_of_a_workload_share_a_directory_that_outlives_them(stage: LocalStage) -> None:
+    shell(stage, 'echo kept > "$BERTH_WORKSPACE/state"')
+    ended(stage.runtime, "p-1")
+    stage.runtime.forget("p-1")
+    stage.runtime.start(order("p-2", "sh", "-c", 'cat "$BERTH_WORKSPACE/state"'))
+    ended(stage.runtime, "p-2")
+    assert stage.runtime.tail_log("p-2", 1).data == b"kept\n"
+    stage.runtime.drop_workspace("train-1")
+    assert not (stage.root / "workspaces" / "train-1").exists()
+
+
+def test_arguments_arrive_as_they_were_given(stage: LocalStage) -> None:
+    given = ["two words", "", "ünï→\U0001f600", "$HOME;`x`", "line\nbreak", "a=b"]
+    stage.runtime.start(order("p-1", "python", "-c", "import sys; print(sys.argv[1:])", *given))
+    ended(stage.runtime, "p-1")
+    assert said(stage)[0] == repr(given)
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "told"),
+    [
+        (("no-such-program",), {}, "no-such-program: No such file"),
+        (("/etc/passwd",), {}, "/etc/passwd: Permission denied"),
+        (("true",), {"working_dir": "/no/such/place"}, "/no/such/place: No such file"),
+        ((), {"command": ()}, "command is empty"),
+        (("true",), {"env": {"A": "x\0y"}}, "NUL"),
+        (("true",), {"env": {"A=B": "x"}}, "variable"),
+    ],
+)
+def test_what_cannot_be_started_says_why(
+    stage: LocalStage, command: tuple[str, ...], changes: dict[str, object], told: str
+) -> None:
+    stage.runtime.start(order("p-1", *command, **changes))
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.exit_code) == (PodCause.START_FAILED, None)
+    assert told in report.message
+
+
+# --- what ends with it
+
+
+def test_a_stop_reaches_grandchildren_also_those_that_left_the_group(stage: LocalStage) -> None:
+    script = "sleep 1000 & echo $!; setsid sleep 1000 & sleep 0.1; pgrep -P $$ | tr '\\n' ' '; echo; wait"
+    shell(stage, script, grace_seconds=30)
+    lines = said(stage, lines=2)
+    pids = {int(lines[0]), *map(int, lines[1].split())}
+    assert len([pid for pid in pids if alive(pid)]) >= 2
+    stage.runtime.stop("p-1", 30)
+    assert ended(stage.runtime, "p-1").cause == PodCause.STOPPED
+    assert not [pid for pid in pids if alive(pid)]
+
+
+def test_orphans_that_ignore_the_request_are_killed_after_the_grace(stage: LocalStage) -> None:
+    """A daemon: its parent has ended, it has a session of its own and does not listen."""
+    daemon = "setsid sh -c \"trap '' TERM; echo \\$\\$; while :; do sleep 1; done\" &"
+    shell(stage, f"sh -c '{daemon}'; sleep 1000")
+    pid = int(said(stage)[0])
+    assert alive(pid)
+    stage.runtime.stop("p-1", 0)
+    ended(stage.runtime, "p-1")
+    assert not alive(pid)
+
+
+def test_what_a_command_leaves_behind_ends_with_it(stage: LocalStage) -> None:
+    shell(stage, "setsid sleep 1000 & echo $!; exit 5")
+    assert ended(stage.runtime, "p-1").exit_code == 5
+    assert not alive(int(said(stage)[0]))
+
+
+def test_a_child_may_use_the_whole_grace_though_its_shell_is_gone(stage: LocalStage) -> None:
+    """`sh -c "python train.py"`: the shell dies of SIGTERM, the training still saves its state."""
+    saves = "trap 'sleep 0.3; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
+    shell(stage, f'sh -c "{saves}" & wait')
+    said(stage)
+    stage.runtime.stop("p-1", 30)
+    assert ended(stage.runtime, "p-1").signal == 15
+    assert "saved" in said(stage)
+
+
+# --- bad luck
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from pools.runtimes.local import LocalRuntime
+from tests.contracts.pods import order
+runtime = LocalRuntime(Path(sys.argv[1]), anchor="")
+{before}
+runtime.start(order("p-1", "sh", "-c", sys.argv[2]))
+{after}
+"""
+DIE = "import os; os.kill(os.getpid(), 9)"
+
+
+def start_elsewhere(root: Path, script: str, before: str = "", after: str = "") -> "subprocess.Popen[bytes]":
+    code = STARTER.format(before=before, after=after)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
+    return subprocess.Popen([sys.executable, "-c", code, str(root), script], env=env)
+
+
+def test_an_order_whose_starter_died_before_the_start_is_taken_up_again(stage: LocalStage) -> None:
+    dying = f"runtime._spawn_shim = lambda *_: exec({DIE!r})"
+    assert start_elsewhere(stage.root, "exit 4", before=dying).wait() == -signal.SIGKILL
+    assert stage.runtime.known() == ("p-1",)
+    assert stage.runtime.look(["p-1"])["p-1"].state == PodState.UNKNOWN
+    stage.runtime.start(order("p-1", "sh", "-c", "exit 4"))
+    assert ended(stage.runtime, "p-1").exit_code == 4
+
+
+def test_a_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
+    starter = start_elsewhere(stage.root, LocalStage.SHELL, after=DIE)
+    assert starter.wait() == -signal.SIGKILL
+    running(stage.runtime, "p-1")
+    stage.let_end("p-1", 9)
+    assert ended(stage.runtime, "p-1").exit_code == 9
+
+
+def test_many_that_start_one_pod_at_once_start_it_once(stage: LocalStage) -> None:
+    starters = [start_elsewhere(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
+    assert [starter.wait() for starter in starters] == [0, 0, 0, 0]
+    running(stage.runtime, "p-1")
+    stage.runtime.stop("p-1", 0)
+    ended(stage.runtime, "p-1")
+    assert said(stage) == ["ran"]
+
+
+def test_when_its_keeper_is_killed_the_pod_dies_and_is_lost(stage: LocalStage) -> None:
+    shell(stage, "setsid sleep 1000 & echo $!; sleep 1000")
+    grandchild, pid = int(said(stage)[0]), stage.pid("p-1")
+    kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.exit_code, report.signal) == (PodCause.LOST, None, None)
+    eventually(lambda: not alive(pid) and not alive(grandchild))
+    shell(stage, "echo again")
+    assert stage.restart().look(["p-1"])["p-1"] == report
+
+
+def test_a_pod_ends_with_what_it_is_tied_to(tmp_path: Path, stage: LocalStage) -> None:
+    anchor = subprocess.Popen(["sleep", "1000"])
+    tied = LocalRuntime(stage.root, anchor=f"{anchor.pid}:{start_time(anchor.pid)}")
+    saves = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    tied.start(order("p-1", "sh", "-c", saves))
+    said(stage)
+    anchor.kill()
+    anchor.wait()
+    report = ended(stage.runtime, "p-1")
+    assert (report.cause, report.exit_code) == (PodCause.HOST_STOPPED, 0)
+    assert "saved" in said(stage)
+    tied.start(order("p-2", "true"))
+    assert ended(stage.runtime, "p-2").cause == PodCause.HOST_STOPPED
+
+
+def test_another_process_with_the_anchors_id_is_not_the_anchor(stage: LocalStage) -> None:
+    tied = LocalRuntime(stage.root, anchor=f"{os.getpid()}:1")
+    tied.start(order("p-1", "true"))
+    assert ended(stage.runtime, "p-1").cause == PodCause.HOST_STOPPED
+
+
+def test_a_pod_of_another_boot_is_lost_even_if_its_process_id_lives(
+    stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pools.runtimes.pod_dir.boot_id", lambda: "the boot before")
+    monkeypatch.setattr(LocalRuntime, "_spawn_shim", lambda *_: None)
+    shell(stage, "echo never")
+    pod = stage.runtime._dir("p-1")
+    pod.write("status", [("state", "running"), ("pid", str(os.getpid())), ("started_at", "1.0")])
+    monkeypatch.undo()
+    assert stage.restart().look(["p-1"])["p-1"].cause == PodCause.LOST
+    shell(stage, "echo never")
+    assert stage.runtime.read_log("p-1", 0, 10).data == b""
+
+
+def test_a_keeper_that_cannot_start_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_CODE", "raise SystemExit('broken installation')")
+    shell(stage, "true")
+    report = ended(stage.runtime, "p-1")
+    assert report.cause == PodCause.START_FAILED
+    assert "broken installation" in report.message
+
+
+# --- logs
+
+
+def test_a_log_past_its_limit_keeps_its_beginning_and_its_end(stage: LocalStage) -> None:
+    stage.runtime = LocalRuntime(stage.root, anchor="", log_limit=1 << 20)
+    count = 400_000
+    shell(stage, f"seq {count}")
+    assert ended(stage.runtime, "p-1").exit_code == 0
+    whole = "".join(f"{n}\n" for n in range(1, count + 1)).encode()
+    log = stage.root / "pods" / "p-1" / "log"
+    assert log.stat().st_blocks * 512 <= (1 << 20) + 8192
+    head = stage.runtime.read_log("p-1", 0, 10**9)
+    assert head.data == whole[: 1 << 18]
+    rest = stage.runtime.read_log("p-1", head.next_offset, 10**9)
+    assert rest.offset == len(whole) - (1 << 19)
+    assert (rest.data, rest.size, rest.complete) == (whole[rest.offset :], len(whole), True)
+    assert stage.runtime.tail_log("p-1", 2).data == f"{count - 1}\n{count}\n".encode()
+    everything = stage.runtime.tail_log("p-1", count)
+    assert everything.offset == rest.offset
+    stage.runtime.forget("p-1")
+    assert stage.runtime.read_log("p-1", head.next_offset, 10).offset == rest.offset
+
+
+def test_many_pods_end_and_none_is_forgotten_by_itself(stage: LocalStage) -> None:
+    names = [f"p-{n}" for n in range(20)]
+    for n, name in enumerate(names):
+        stage.runtime.start(order(name, "sh", "-c", f"exit {n}"))
+    codes = [ended(stage.runtime, name).exit_code for name in names]
+    assert codes == list(range(20))
+    assert stage.runtime._shims.keys() <= set(names)
+    for name in names:
+        stage.runtime.forget(name)
+    assert stage.runtime.known() == ()
