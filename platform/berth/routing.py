@@ -1,4 +1,9 @@
 """Here we say which consumer answers which WebSocket."""
-from django.urls import URLPattern
 
-websocket_urlpatterns: list[URLPattern] = []
+from django.urls import URLPattern, path
+
+from scheduler.consumers import LiveConsumer
+
+websocket_urlpatterns: list[URLPattern] = [
+    path("ws/live", LiveConsumer.as_asgi()),
+]

@@ -23,16 +23,22 @@ class Step:
 
 
 STEPS: Mapping[str, Step] = {
-    "cordon": Step("What runs on it goes on; nothing new is placed there.", "takes nothing new", services.cordon_node),
+    "cordon": Step(
+        "What runs on it goes on; nothing new is placed there.", "takes nothing new", services.cordon_node
+    ),
     "uncordon": Step("It takes work again.", "takes work again", services.uncordon_node, asks_why=False),
     "drain": Step(
         "What runs on it may finish within the pool's drain timeout; then the node ends and is replaced.",
-        "is being drained", services.drain_node,
+        "is being drained",
+        services.drain_node,
     ),
     "terminate": Step(
-        "It ends at once, with whatever runs on it. The pool replaces it.", "ends", services.terminate_node, danger=True
+        "It ends at once, with whatever runs on it. The pool replaces it.",
+        "ends",
+        services.terminate_node,
+        danger=True,
     ),
-}  # fmt: skip
+}
 
 
 @signed_in
@@ -48,8 +54,13 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
         asked.do(acting=request.acting, node=node, **reason)
         return done(request, f"{node.name} {asked.past}.", to=back)
     context = {
-        "title": f"{step.capitalize()} {node.name}?", "warning": asked.warning, "label": step.capitalize(),
-        "danger": asked.danger, "form": form, "post_to": request.path, "back": back,
-    }  # fmt: skip
+        "title": f"{step.capitalize()} {node.name}?",
+        "warning": asked.warning,
+        "label": step.capitalize(),
+        "danger": asked.danger,
+        "form": form,
+        "post_to": request.path,
+        "back": back,
+    }
     status = 422 if form and form.is_bound else 200
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)

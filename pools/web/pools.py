@@ -38,7 +38,7 @@ def create(request: Request) -> HttpResponse:
             take_faults(form, error, FIELDS)
         else:
             return done(request, f"The pool {pool} is there. Give departments quotas on it next.", to=_list())
-    return _form(request, form, "New node pool", "Create the pool", _list())
+    return _form(request, form, title="New node pool", label="Create the pool", back=_list())
 
 
 @signed_in
@@ -55,7 +55,7 @@ def settings(request: Request, name: str) -> HttpResponse:
             take_faults(form, error, FIELDS)
         else:
             return done(request, f"The settings of {pool} are saved.", to=_detail(pool))
-    return _form(request, form, f"Settings of {pool}", "Save", _detail(pool))
+    return _form(request, form, title=f"Settings of {pool}", label="Save", back=_detail(pool))
 
 
 @signed_in
@@ -75,7 +75,7 @@ def scale(request: Request, name: str) -> HttpResponse:
         else:
             return done(request, f"{pool} goes to {said['wanted']} nodes.", to=_detail(pool))
     text = "The autoscaler goes on from there once its cooldown is over. Pause the pool to keep it."
-    return _form(request, form, f"Scale {pool}", "Scale", _detail(pool), text)
+    return _form(request, form, title=f"Scale {pool}", label="Scale", back=_detail(pool), text=text)
 
 
 @signed_in
@@ -87,9 +87,12 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
         change(acting=request.acting, pool=pool)
         return done(request, f"{pool} {past}.", to=_detail(pool))
     context = {
-        "title": f"{step.capitalize()} {pool}?", "warning": warning, "label": step.capitalize(),
-        "post_to": request.path, "back": _detail(pool),
-    }  # fmt: skip
+        "title": f"{step.capitalize()} {pool}?",
+        "warning": warning,
+        "label": step.capitalize(),
+        "post_to": request.path,
+        "back": _detail(pool),
+    }
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
@@ -100,7 +103,7 @@ def _pool(request: Request, name: str) -> NodePool:
 
 
 def _form(
-    request: Request, form: forms.Form, title: str, label: str, back: str, text: str = ""
+    request: Request, form: forms.Form, *, title: str, label: str, back: str, text: str = ""
 ) -> HttpResponse:
     context = {
         "form": form,

@@ -1,4 +1,5 @@
 """Here one sees who has which role, and those who may change it do so."""
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +10,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, Forbidden
+from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Department, Membership, Project, Role
 from projects.selectors import departments, find_department, find_project, members, projects, tokens, users
 from projects.services import members as service
-from projects.web.faults import take_faults
 
 PLATFORM = "platform"
 
@@ -36,9 +37,10 @@ class PersonForm(forms.Form):
     username = forms.CharField(label="User name", max_length=150)
     email = forms.EmailField(label="E-mail", required=False)
     password = forms.CharField(
-        label="First password", widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        label="First password",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text="At least 10 characters",
-    )  # fmt: skip
+    )
 
 
 @signed_in
@@ -85,10 +87,14 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         service.revoke(acting=request.acting, membership=membership)
         return done(request, f"{membership.user.username} has lost the role.", to=reverse("access"))
     context = {
-        "title": f"Take the role from {membership.user.username}?", "danger": True, "label": "Take the role",
+        "title": f"Take the role from {membership.user.username}?",
+        "danger": True,
+        "label": "Take the role",
         "warning": f"{membership.get_role_display()} of {membership.project or membership.department or 'Berth'}. "
-        "What they submitted keeps running.", "post_to": request.path, "back": reverse("access"),
-    }  # fmt: skip
+        "What they submitted keeps running.",
+        "post_to": request.path,
+        "back": reverse("access"),
+    }
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
@@ -136,8 +142,13 @@ def _grant(acting: Acting, person: User, said: dict[str, Any]) -> None:
 
 def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResponse:
     context = {
-        "form": form, "title": title, "label": title, "text": text, "post_to": request.path, "back": reverse("access"),
-    }  # fmt: skip
+        "form": form,
+        "title": title,
+        "label": title,
+        "text": text,
+        "post_to": request.path,
+        "back": reverse("access"),
+    }
     status = 422 if form.is_bound else 200
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 

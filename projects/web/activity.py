@@ -1,4 +1,5 @@
 """Here one reads who changed what: every change that people made, before and after."""
+
 from typing import Any
 
 from django.http import HttpResponse
@@ -13,7 +14,10 @@ from projects.selectors import audit
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
-    asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("actor", "action", "kind", "search")}
+    asked = {
+        key: request.GET.get(key, "").replace("\x00", "")[:100]
+        for key in ("actor", "action", "kind", "search")
+    }
     exact = {"actor": asked["actor"], "action": asked["action"], "object_type": asked["kind"]}
     rows = audit(request.acting).filter(**{column: value for column, value in exact.items() if value})
     if asked["search"]:

@@ -1,4 +1,5 @@
 """Here we find the workloads that a list shows: by state, project, pool, kind, reason, words."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,13 @@ STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "all": ("All", tuple(Phase)),
 }
 SORTS = {
-    "submitted": "submitted_at", "name": "name", "priority": "priority", "state": "phase",
-    "gpus": "gpu_milli_min", "since": "since",
-}  # fmt: skip
+    "submitted": "submitted_at",
+    "name": "name",
+    "priority": "priority",
+    "state": "phase",
+    "gpus": "gpu_milli_min",
+    "since": "since",
+}
 COUNTED_TO = 10_000
 
 
@@ -77,7 +82,10 @@ def counts(acting: Acting, asked: Wanted) -> list[tuple[str, str, int]]:
     by_phase = dict(
         listed(acting, asked, any_state=True).order_by().values_list("phase").annotate(count=Count("pk"))
     )
-    return [(word, title, sum(by_phase.get(phase, 0) for phase in phases)) for word, (title, phases) in STATES.items()]
+    return [
+        (word, title, sum(by_phase.get(phase, 0) for phase in phases))
+        for word, (title, phases) in STATES.items()
+    ]
 
 
 def _matching(words: str) -> Q:
@@ -85,7 +93,11 @@ def _matching(words: str) -> Q:
     key, equals, value = words.partition("=")
     if equals and key:
         return Q(labels__contains={key: value})
-    return Q(name__icontains=words) | Q(project__name__icontains=words) | Q(submitted_by__username__icontains=words)
+    return (
+        Q(name__icontains=words)
+        | Q(project__name__icontains=words)
+        | Q(submitted_by__username__icontains=words)
+    )
 
 
 def _plain(text: str) -> str:

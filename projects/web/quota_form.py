@@ -1,4 +1,5 @@
 """Here a quota becomes a form and back: empty is unlimited, every fault stands beside its field."""
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,10 +10,17 @@ from projects.services.quotas import values_of
 
 UNLIMITED = "Empty: unlimited"
 FIELD_OF = {
-    "gpu": "gpu", "cpu": "cpu", "memory_mib": "memory_mib", "limit.gpu": "limit_gpu", "limit.cpu": "limit_cpu",
-    "limit.memory_mib": "limit_memory_mib", "weight": "weight", "weight.gpu": "weight", "rank": "rank",
+    "gpu": "gpu",
+    "cpu": "cpu",
+    "memory_mib": "memory_mib",
+    "limit.gpu": "limit_gpu",
+    "limit.cpu": "limit_cpu",
+    "limit.memory_mib": "limit_memory_mib",
+    "weight": "weight",
+    "weight.gpu": "weight",
+    "rank": "rank",
     "over_quota": "over_quota",
-}  # fmt: skip
+}
 
 
 def _amount(label: str, step: str, hint: str = UNLIMITED) -> forms.FloatField:
@@ -24,13 +32,16 @@ class QuotaForm(forms.Form):
     gpu = _amount("GPUs", "any")
     limit_gpu = _amount("GPU limit", "any")
     weight = forms.FloatField(
-        label="Over-quota weight", widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
+        label="Over-quota weight",
+        widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
         help_text="Share of what is left over",
-    )  # fmt: skip
+    )
     rank = forms.IntegerField(
-        label="Rank", required=False, widget=forms.NumberInput(attrs={"class": "short"}),
+        label="Rank",
+        required=False,
+        widget=forms.NumberInput(attrs={"class": "short"}),
         help_text="Empty: the owner's own",
-    )  # fmt: skip
+    )
     cpu = _amount("CPU cores", "any")
     limit_cpu = _amount("CPU limit", "any")
     memory_mib = _amount("Memory, MiB", "1")
@@ -49,12 +60,14 @@ class QuotaForm(forms.Form):
             "cpu": said["cpu"],
             "memory_mib": _whole(said["memory_mib"]),
             "limit": {
-                "gpu": said["limit_gpu"], "cpu": said["limit_cpu"], "memory_mib": _whole(said["limit_memory_mib"]),
+                "gpu": said["limit_gpu"],
+                "cpu": said["limit_cpu"],
+                "memory_mib": _whole(said["limit_memory_mib"]),
             },
             "weight": weight,
             "rank": said["rank"],
             "over_quota": said["over_quota"],
-        }  # fmt: skip
+        }
 
 
 def initial_of(quota: Quota | None) -> dict[str, Any]:

@@ -1,19 +1,19 @@
 """Here admins set and remove quotas; whoever comes second sees what the first has changed."""
+
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid, PreconditionFailed
+from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.models import Audit, Department, Project, Quota
 from projects.selectors import find_department, find_project
 from projects.services.quotas import remove_quota, set_quota, values_of
-from projects.web.faults import take_faults
 from projects.web.quota_form import FIELD_OF, QuotaForm, differing, initial_of
-
 
 
 @signed_in
@@ -29,9 +29,12 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     if form.is_valid():
         try:
             set_quota(
-                acting=request.acting, owner=owner, pool=where, values=form.values(),
+                acting=request.acting,
+                owner=owner,
+                pool=where,
+                values=form.values(),
                 expected_version=form.cleaned_data["version"],
-            )  # fmt: skip
+            )
         except Invalid as error:
             take_faults(form, error, FIELD_OF)
         except PreconditionFailed:
@@ -55,37 +58,60 @@ def remove(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     context = {
         "title": f"Remove the quota of {owner} on {where}?",
         "warning": "Its work counts as beyond quota from then on: it may be reclaimed by others.",
-        "label": "Remove the quota", "post_to": request.path, "back": _tree(where), "danger": True,
-    }  # fmt: skip
+        "label": "Remove the quota",
+        "post_to": request.path,
+        "back": _tree(where),
+        "danger": True,
+    }
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
 def _form(
-    request: Request, owner: Department | Project, pool: NodePool, quota: Quota | None, form: QuotaForm,
-    *, status: int = 200, **more: object,
-) -> HttpResponse:  # fmt: skip
+    request: Request,
+    owner: Department | Project,
+    pool: NodePool,
+    quota: Quota | None,
+    form: QuotaForm,
+    *,
+    status: int = 200,
+    **more: object,
+) -> HttpResponse:
     context = {
-        "owner": owner, "kind": owner._meta.model_name, "pool": pool, "quota": quota, "form": form,
-        "post_to": request.path, "back": _tree(pool), **more,
-    }  # fmt: skip
+        "owner": owner,
+        "kind": owner._meta.model_name,
+        "pool": pool,
+        "quota": quota,
+        "form": form,
+        "post_to": request.path,
+        "back": _tree(pool),
+        **more,
+    }
     return page(request, "projects/quota.html", context, inner="projects/quota_form.html", status=status)
 
 
-def _overtaken(request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm) -> HttpResponse:
+def _overtaken(
+    request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
+) -> HttpResponse:
     """What was typed stays; the present values stand beside it, and saving again is on top of them."""
     quota = _quota(owner, pool)
     present = initial_of(quota)
     current = None if quota is None else values_of(quota)
-    again = QuotaForm({**form.data.dict(), "version": str(present["version"])}, initial=present, auto_id="quota_%s")
+    again = QuotaForm(
+        {**form.data.dict(), "version": str(present["version"])}, initial=present, auto_id="quota_%s"
+    )
     change = (
-        Audit.objects.filter(object_type="quota", object_id=str(quota.pk)).first() if quota is not None else None
+        Audit.objects.filter(object_type="quota", object_id=str(quota.pk)).first()
+        if quota is not None
+        else None
     )
     more = {"change": change, "differing": list(differing(form, current)), "overtaken": True}
     return _form(request, owner, pool, quota, again, status=412, **more)
 
 
 def _owner(request: Request, kind: str, name: str) -> Department | Project:
-    return find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    return (
+        find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    )
 
 
 def _quota(owner: Department | Project, pool: NodePool) -> Quota | None:

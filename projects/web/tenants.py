@@ -1,34 +1,43 @@
 """Here admins make and change departments and projects."""
+
 from django import forms
 from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
+from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from projects.access import Action, may, require
 from projects.acting import Acting
 from projects.models import Department, Project
 from projects.selectors import departments, find_department, find_project
 from projects.services import tenants
-from projects.web.faults import take_faults
 
 
 class TenantForm(forms.Form):
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits and dashes")
     title = forms.CharField(label="Title", max_length=200, required=False)
-    rank = forms.IntegerField(label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first")
+    rank = forms.IntegerField(
+        label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first"
+    )
 
 
 class ChangeForm(forms.Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first")
     reclaim_min_runtime = forms.IntegerField(
-        label="Safe from reclaim for, seconds", required=False, min_value=0, help_text="Empty: as above it",
-    )  # fmt: skip
+        label="Safe from reclaim for, seconds",
+        required=False,
+        min_value=0,
+        help_text="Empty: as above it",
+    )
     preempt_min_runtime = forms.IntegerField(
-        label="Safe from preemption for, seconds", required=False, min_value=0, help_text="Empty: as above it",
-    )  # fmt: skip
+        label="Safe from preemption for, seconds",
+        required=False,
+        min_value=0,
+        help_text="Empty: as above it",
+    )
 
 
 @signed_in
@@ -42,7 +51,9 @@ def add_department(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"The department {made} is there. Give it a quota next.", to=reverse("quotas"))
+            return done(
+                request, f"The department {made} is there. Give it a quota next.", to=reverse("quotas")
+            )
     return _answer(request, form, "New department", "Add the department")
 
 
@@ -65,7 +76,9 @@ def add_project(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def change(request: Request, kind: str, name: str) -> HttpResponse:
-    tenant = find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    tenant = (
+        find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    )
     require(request.acting, Action.EDIT, tenant)
     initial = {field: getattr(tenant, field) for field in tenants.EDITABLE}
     form = ChangeForm(request.POST or None, initial=initial, auto_id="tenant_%s")
@@ -83,7 +96,9 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, kind: str, name: str) -> HttpResponse:
-    tenant = find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    tenant = (
+        find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
+    )
     require(request.acting, Action.EDIT, tenant)
     if request.method == "POST":
         if isinstance(tenant, Department):
@@ -92,9 +107,13 @@ def remove(request: Request, kind: str, name: str) -> HttpResponse:
             tenants.delete_project(acting=request.acting, project=tenant)
         return done(request, f"{tenant} is gone.", to=reverse("quotas"))
     context = {
-        "title": f"Delete {tenant}?", "warning": "Its quotas and memberships go with it; history stays.",
-        "label": "Delete", "danger": True, "post_to": request.path, "back": reverse("quotas"),
-    }  # fmt: skip
+        "title": f"Delete {tenant}?",
+        "warning": "Its quotas and memberships go with it; history stays.",
+        "label": "Delete",
+        "danger": True,
+        "post_to": request.path,
+        "back": reverse("quotas"),
+    }
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
@@ -111,6 +130,12 @@ def _edit(acting: Acting, tenant: Department | Project, changes: dict[str, objec
 
 
 def _answer(request: Request, form: forms.Form, title: str, label: str) -> HttpResponse:
-    context = {"form": form, "title": title, "label": label, "post_to": request.path, "back": reverse("quotas")}
+    context = {
+        "form": form,
+        "title": title,
+        "label": label,
+        "post_to": request.path,
+        "back": reverse("quotas"),
+    }
     status = 422 if form.is_bound else 200
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)

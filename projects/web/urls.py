@@ -1,4 +1,5 @@
 """Here we say which page of projects lives where."""
+
 from django.urls import path, re_path
 
 from projects.web import access, activity, quotas, tenants, tokens, workloads
@@ -9,7 +10,8 @@ urlpatterns = [
     path("workloads", workloads.index, name="workloads"),
     re_path(
         r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",
-        workloads.act, name="workload-step",
+        workloads.act,
+        name="workload-step",
     ),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/remove$", quotas.remove, name="quota-remove"),
@@ -24,4 +26,4 @@ urlpatterns = [
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),
     path("access/tokens/new", tokens.issue, name="token-new"),
     path("access/tokens/<int:token_id>/revoke", tokens.revoke, name="token-revoke"),
-]  # fmt: skip
+]

@@ -1,4 +1,5 @@
 """Here we list workloads, and let those who may cancel, suspend, resume and delete them."""
+
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,19 +31,29 @@ class Step:
 
 STEPS: Mapping[str, Step] = {
     "cancel": Step(
-        "Cancel", "Its pods get the grace period to end, then it is over for good.", "is being cancelled",
-        service.cancel, danger=True,
+        "Cancel",
+        "Its pods get the grace period to end, then it is over for good.",
+        "is being cancelled",
+        service.cancel,
+        danger=True,
     ),
     "suspend": Step(
-        "Suspend", "Its pods get the grace period to end; it keeps its place in time and waits until it is resumed.",
-        "is being suspended", service.suspend,
+        "Suspend",
+        "Its pods get the grace period to end; it keeps its place in time and waits until it is resumed.",
+        "is being suspended",
+        service.suspend,
     ),
-    "resume": Step("Resume", "It goes back to the queue of its project.", "goes back to the queue", service.resume),
+    "resume": Step(
+        "Resume", "It goes back to the queue of its project.", "goes back to the queue", service.resume
+    ),
     "delete": Step(
-        "Delete", "The workload and its logs go away; its events and evictions stay in the history.", "was deleted",
-        service.delete, danger=True,
+        "Delete",
+        "The workload and its logs go away; its events and evictions stay in the history.",
+        "was deleted",
+        service.delete,
+        danger=True,
     ),
-}  # fmt: skip
+}
 
 
 @signed_in
@@ -50,9 +61,12 @@ STEPS: Mapping[str, Step] = {
 def index(request: Request) -> HttpResponse:
     asked = wanted(request.GET)
     found = slice_of(
-        listed(request.acting, asked), SORTS, sort=request.GET.get("sort", ""), default="-submitted",
+        listed(request.acting, asked),
+        SORTS,
+        sort=request.GET.get("sort", ""),
+        default="-submitted",
         cursor=request.GET.get("cursor", ""),
-    )  # fmt: skip
+    )
     context = {
         "asked": asked,
         "slice": found,

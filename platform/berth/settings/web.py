@@ -16,6 +16,9 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "berth.web.middleware.WhoActs",
+    "berth.web.middleware.Policy",
+    "berth.web.middleware.Refusals",
 ]
 
 # The wheel carries the top-level templates inside the package.

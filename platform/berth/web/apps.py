@@ -1,7 +1,20 @@
-"""Here we tell Django about this application."""
+"""Here we tell Django about this application, and let it hear what changes."""
+
 from django.apps import AppConfig
+from django.db.models.signals import post_save
 
 
 class WebConfig(AppConfig):
     name = "berth.web"
     label = "berth_web"
+
+    def ready(self) -> None:
+        from berth.web.live import announcer
+        from pools import signals as of_pools
+        from pools.models import ScalingEvent
+        from projects import signals as of_projects
+
+        of_projects.workload_changed.connect(announcer.workload_changed, dispatch_uid="live workload")
+        of_projects.tenants_changed.connect(announcer.tenants_changed, dispatch_uid="live tenants")
+        of_pools.changed.connect(announcer.pools_changed, dispatch_uid="live pools")
+        post_save.connect(announcer.pools_changed, sender=ScalingEvent, dispatch_uid="live scaling")

@@ -1,4 +1,5 @@
 """Here a service's complaints find the fields of the form that they are about."""
+
 from collections.abc import Mapping
 
 from django.forms import Form

@@ -1,0 +1,55 @@
+"""Here we work out the geometry of bars; the page draws them as SVG, the style sheet colours them."""
+
+from dataclasses import dataclass
+
+WIDTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    x: int
+    width: int
+    kind: str  # used | over | wanted | hue-N
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    parts: tuple[Part, ...]
+    quota: int | None = None  # where the mark stands; None: unlimited or none
+    share: int | None = None
+    label: str = ""
+
+
+def quota_bar(
+    *, allocated: int, quota: int | None, share: int | None, wanted: int, scale: int, label: str
+) -> Bar:
+    """What is held within quota, what beyond it, what is waited for; marks at quota and fair share."""
+    within = allocated if quota is None else min(allocated, quota)
+    parts, at = [], 0
+    for amount, kind in ((within, "used"), (allocated - within, "over"), (wanted, "wanted")):
+        end = _place(at + amount, scale)
+        start = _place(at, scale)
+        if end > start:
+            parts.append(Part(start, end - start, kind))
+        at += amount
+    return Bar(
+        tuple(parts),
+        quota=None if not quota else _place(quota, scale),
+        share=None if share is None else _place(share, scale),
+        label=label,
+    )
+
+
+def stacked(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
+    """Amounts one after the other along a track of `total`."""
+    parts, at = [], 0
+    for amount, kind in amounts:
+        start, end = _place(at, total), _place(at + amount, total)
+        if end > start:
+            parts.append(Part(start, end - start, kind))
+        at += amount
+    return Bar(tuple(parts), label=label)
+
+
+def _place(amount: int, scale: int) -> int:
+    return min(WIDTH, round(WIDTH * amount / scale)) if scale > 0 else 0

@@ -1,0 +1,92 @@
+"""Here changes become notes to every web process: what kind, which ids, whose; nothing of their content.
+
+The first note of a while is sent at once; what follows on its heels is gathered and sent together, so that
+a cycle that starts a thousand workloads costs a handful of notes.
+"""
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from django.db import close_old_connections, connection, transaction
+
+from berth.db.wake import wake
+
+NAME = "live"
+GATHER_SECONDS = 0.1
+MOST_IDS = 100  # of one note: PostgreSQL takes 8,000 bytes
+
+Place = tuple[int | None, int | None]  # project and department
+
+
+class Announcer:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, Place], set[str] | None] = {}
+        self._timer: threading.Timer | None = None
+        self._sent_at = -GATHER_SECONDS
+
+    def tell(
+        self, kind: str, *, project: int | None = None, department: int | None = None, ident: str = ""
+    ) -> None:
+        """Called when the change is committed."""
+        with self._lock:
+            ids = self._waiting.setdefault((kind, (project, department)), set())
+            if ids is not None and ident:
+                ids.add(ident)
+            elif not ident:
+                self._waiting[(kind, (project, department))] = None
+            if self._timer is not None:
+                return
+            if time.monotonic() - self._sent_at < GATHER_SECONDS:
+                self._timer = threading.Timer(GATHER_SECONDS, self._send_later)
+                self._timer.daemon = True
+                self._timer.start()
+                return
+        self.send()
+
+    def send(self) -> None:
+        with self._lock:
+            waiting, self._waiting, self._timer = self._waiting, {}, None
+            self._sent_at = time.monotonic()
+        for note in notes(waiting):
+            wake(NAME, json.dumps(note, separators=(",", ":")))
+
+    def _send_later(self) -> None:
+        """On the timer's thread, with a connection of its own."""
+        try:
+            self.send()
+        finally:
+            close_old_connections()
+            connection.close()
+
+
+def notes(waiting: dict[tuple[str, Place], set[str] | None]) -> Iterator[dict[str, Any]]:
+    """One note per kind and place; too many ids to name become "any of them"."""
+    for (kind, (project, department)), ids in sorted(waiting.items(), key=str):
+        named = sorted(ids) if ids is not None and len(ids) <= MOST_IDS else None
+        yield {"kind": kind, "project": project, "department": department, "ids": named}
+
+
+ANNOUNCER = Announcer()
+
+
+def workload_changed(
+    sender: object, *, workload_id: uuid.UUID, project_id: int, department_id: int, **more: object
+) -> None:
+    ANNOUNCER.tell("workload", project=project_id, department=department_id, ident=str(workload_id))
+
+
+def tenants_changed(
+    sender: object, *, department_id: int | None = None, project_id: int | None = None, **more: object
+) -> None:
+    ANNOUNCER.tell("tenants")
+
+
+def pools_changed(sender: object, **more: object) -> None:
+    """Machines are everybody's to see. The signal comes inside the transaction."""
+    transaction.on_commit(partial(ANNOUNCER.tell, "pools"), robust=True)

@@ -1,0 +1,33 @@
+"""Here we say which pages there are and in which groups they stand."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    title: str
+    path: str
+    icon: str
+
+    def holds(self, path: str) -> bool:
+        return (
+            path == self.path if self.path == "/" else path == self.path or path.startswith(f"{self.path}/")
+        )
+
+
+GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
+    (
+        "Work",
+        (
+            Place("Overview", "/", "overview"),
+            Place("Workloads", "/workloads", "workloads"),
+            Place("Submit", "/submit", "submit"),
+        ),
+    ),
+    ("Capacity", (Place("Quotas", "/quotas", "quotas"), Place("Node pools", "/node-pools", "pools"))),
+    (
+        "History",
+        (Place("Evictions", "/evictions", "evictions"), Place("Activity", "/activity", "activity")),
+    ),
+    ("People", (Place("Access", "/access", "access"),)),
+)

@@ -1,0 +1,72 @@
+"""Here we write numbers for people: GPUs, cores, memory and durations, each with its unit."""
+
+from berth.core.amounts import MILLI
+
+NOTHING = "\N{EN DASH}"
+MIB_PER_GIB = 1024
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+def thousandths(milli: float | None) -> str:
+    """4000 is 4, 500 is 0.5; None is no bound."""
+    if milli is None:
+        return "∞"
+    whole = milli / MILLI
+    return f"{whole:,.0f}" if float(whole).is_integer() else f"{whole:,.3f}".rstrip("0")
+
+
+def memory(mib: int | None) -> str:
+    if mib is None:
+        return "∞"
+    if mib < MIB_PER_GIB:
+        return f"{mib} MiB"
+    return f"{mib / MIB_PER_GIB:,.1f}".removesuffix(".0") + " GiB"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units: "3 h 20 min"."""
+    if seconds is None:
+        return NOTHING
+    left = int(seconds)
+    if left < MINUTE:
+        return f"{left} s"
+    for unit, name, below, below_name in (
+        (DAY, "d", HOUR, "h"),
+        (HOUR, "h", MINUTE, "min"),
+        (MINUTE, "min", 1, "s"),
+    ):
+        if left >= unit:
+            rest = left % unit // below
+            return f"{left // unit} {name} {rest} {below_name}" if rest else f"{left // unit} {name}"
+    return f"{left} s"
+
+
+def gpu_hours(gpu_seconds: float | None) -> str:
+    """Work that was lost, in the unit that makes it readable."""
+    if not gpu_seconds:
+        return "0 GPU-s"
+    if gpu_seconds < MINUTE:
+        return f"{gpu_seconds:.0f} GPU-s"
+    if gpu_seconds < HOUR:
+        return f"{gpu_seconds / MINUTE:.1f} GPU-min"
+    return f"{gpu_seconds / HOUR:,.1f} GPU-h"
+
+
+def percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else NOTHING
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def spoken(token: str) -> str:
+    """A reason's token as words: WaitingForCapacity is "Waiting for capacity"."""
+    words: list[str] = []
+    for char in token.replace("_", " "):
+        if char.isupper() and words and words[-1] != " ":
+            words.append(" ")
+        words.append(char.lower())
+    return "".join(words).strip().capitalize()

@@ -1,0 +1,82 @@
+"""Here is the first page: how many GPUs there are, who holds them, who waits and why, who gave way."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Count
+from django.http import HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.web.bars import Bar, stacked
+from berth.web.pages import Request, page, signed_in
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import Phase
+from projects.selectors import workloads
+from scheduler.selectors import evictions
+from scheduler.web.capacity import total_gpus
+from scheduler.web.devices import legend, node_maps
+from scheduler.web.lines import lines
+
+DAY = timedelta(days=1)
+MOST_EVICTIONS, MOST_REASONS, MOST_DEVICES = 6, 8, 512
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCount:
+    reason: str
+    count: int
+    bar: Bar
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    acting = request.acting
+    pools = list(NodePool.objects.order_by("name"))
+    pool = next((each for each in pools if each.name == request.GET.get("pool")), None)
+    shown = [pool] if pool else pools
+    capacity = total_gpus(shown)
+    maps = [each for each in node_maps(acting, shown) if each.devices] if capacity.total else []
+    small = sum(len(each.devices) for each in maps) <= MOST_DEVICES
+    context = {
+        "pools": pools,
+        "pool": pool,
+        "capacity": capacity,
+        "queues": lines(acting, shown),
+        "counts": counts(acting, shown),
+        "reasons": reasons(acting, shown),
+        "maps": maps if small else [],
+        "legend": legend(maps) if small else [],
+        "evicted": evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS],
+        "evicted_today": evictions(acting).filter(at__gte=timezone.now() - DAY).count(),
+        "failing": [each for each in shown if each.last_error],
+    }
+    return page(request, "web/overview.html", context, inner="web/overview_body.html")
+
+
+def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
+    """Live workloads by what a person calls their state."""
+    rows = workloads(acting).filter(pools__overlap=[pool.name for pool in pools]).order_by()
+    by_phase = dict(rows.values_list("phase").annotate(count=Count("pk")))
+    return {
+        "running": sum(by_phase.get(phase, 0) for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)),
+        "pending": sum(by_phase.get(phase, 0) for phase in (Phase.PENDING, Phase.RESERVED)),
+        "suspended": by_phase.get(Phase.SUSPENDED, 0),
+    }
+
+
+def reasons(acting: Acting, pools: Iterable[NodePool]) -> list[ReasonCount]:
+    """Why pending workloads wait, the commonest reason first."""
+    rows = (
+        workloads(acting)
+        .filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
+        .order_by()
+        .values_list("reason")
+        .annotate(count=Count("pk"))
+    )
+    found = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_REASONS]
+    most = found[0][1] if found else 0
+    return [ReasonCount(reason, n, stacked([(n, "over")], most, f"{n} workloads")) for reason, n in found]

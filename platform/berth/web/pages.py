@@ -1,0 +1,70 @@
+"""Here we answer with pages: whole ones, or only the part that an open page asks for anew."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
+from django_htmx.middleware import HtmxDetails
+
+
+class Request(HttpRequest):
+    """A request with what Berth's middleware adds: who acts, what they may, and whether htmx asks."""
+
+    acting: Any
+    require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
+    htmx: HtmxDetails
+
+
+View = Callable[..., HttpResponse]
+ENDED_SESSION = (
+    "Your session has ended. Sign in in another tab, then try again: what you typed is still here."
+)
+
+
+def signed_in(view: View) -> View:
+    """Sends strangers to the login page, and back afterwards; nothing personal is kept in caches."""
+
+    @wraps(view)
+    def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_authenticated:
+            if request.htmx:
+                return HttpResponse(ENDED_SESSION, status=401, content_type="text/plain; charset=utf-8")
+            return redirect_to_login(request.get_full_path())
+        answer = view(request, *args, **kwargs)
+        answer.headers.setdefault("Cache-Control", "no-store, private")
+        return answer
+
+    return guarded
+
+
+def page(
+    request: Request,
+    template: str,
+    context: Mapping[str, Any] | None = None,
+    *,
+    inner: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    """The whole page, or `inner`, the part of it that changes, where an open page asks for it."""
+    part = inner if request.htmx and not request.htmx.history_restore_request else ""
+    answer = render(request, part or template, dict(context or {}), status=status)
+    patch_vary_headers(answer, ["HX-Request", "Cookie"])
+    return answer
+
+
+def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
+    """After a change: an open page is told and stays (or leaves for `to`); without scripts we redirect."""
+    if request.htmx and not leave:
+        return HttpResponse(
+            status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}
+        )
+    messages.success(request, message)
+    if request.htmx:
+        return HttpResponse(status=204, headers={"HX-Redirect": to})
+    return redirect(to)

@@ -1,0 +1,71 @@
+// Live pages: a message says only what kind of thing changed; the parts that show it are fetched anew.
+// Without the socket they are fetched every few seconds instead.
+(() => {
+  "use strict";
+  const GATHER = 150, POLL = 5000, RETRY_MOST = 30000;
+  let socket = null, retry = 1000, poll = 0, timer = 0;
+  const due = new Map(); // kind -> Set of ids, or null for any
+
+  const parts = () => [...document.querySelectorAll("[data-live]")];
+  const badge = (state, text) => {
+    for (const element of document.querySelectorAll(".live")) {
+      element.dataset.state = state;
+      element.textContent = text;
+    }
+  };
+
+  function concerned(part) {
+    if (due.has("everything")) return true;
+    return part.dataset.live.split(" ").some((kind) => {
+      if (!due.has(kind)) return false;
+      const only = part.dataset.liveId, ids = due.get(kind);
+      return !only || !ids || ids.has(only);
+    });
+  }
+
+  function fetchAnew(part) {
+    if (part.querySelector("[data-editing]") || part.classList.contains("htmx-request")) return;
+    const url = part.dataset.liveUrl || location.pathname + location.search;
+    htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" });
+  }
+
+  function flush() {
+    timer = 0;
+    if (document.hidden) return; // what is due stays due until the page is looked at
+    for (const part of parts()) if (concerned(part)) fetchAnew(part);
+    due.clear();
+  }
+
+  function note(kind, ids) {
+    if (!ids) due.set(kind, null);
+    else if (due.get(kind) !== null) due.set(kind, new Set([...(due.get(kind) || []), ...ids]));
+    timer ||= setTimeout(flush, GATHER);
+  }
+
+  function connect() {
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    socket = new WebSocket(`${scheme}//${location.host}/ws/live`);
+    socket.onopen = () => {
+      badge("on", "Live");
+      clearInterval(poll);
+      poll = 0;
+      if (retry > 1000) note("everything"); // something may have happened meanwhile
+      retry = 1000;
+    };
+    socket.onmessage = (event) => {
+      const message = JSON.parse(event.data);
+      note(message.kind, message.ids);
+    };
+    socket.onclose = (event) => {
+      if (event.code === 4401) return badge("off", "Signed out");
+      badge("polling", "Updates every 5 s");
+      poll ||= setInterval(() => note("everything"), POLL);
+      setTimeout(connect, retry);
+      retry = Math.min(retry * 2, RETRY_MOST);
+    };
+  }
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && due.size) flush(); });
+  document.addEventListener("berth:done", () => note("everything"));
+  if (document.querySelector(".live")) connect();
+})();

@@ -1,0 +1,105 @@
+// Times in the reader's zone, the theme and menu buttons, dialogs, toasts.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const short = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
+  const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+  function ago(date) {
+    const seconds = Math.round((date - Date.now()) / 1000);
+    if (Math.abs(seconds) > 7 * 86400) return short.format(date);
+    const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) || units[3];
+    return relative.format(Math.trunc(seconds / size), unit);
+  }
+
+  function times(scope) {
+    for (const element of scope.querySelectorAll("time[datetime]")) {
+      const date = new Date(element.dateTime);
+      if (Number.isNaN(date.getTime())) continue;
+      element.title = full.format(date);
+      const text = element.dataset.style === "full" ? full.format(date) : ago(date);
+      if (element.textContent !== text) element.textContent = text;
+    }
+  }
+
+  function toast(message, isError) {
+    const box = document.getElementById("toasts");
+    if (!box || !message) return;
+    const item = document.createElement("div");
+    item.className = isError ? "toast error" : "toast";
+    item.textContent = message;
+    box.append(item);
+    setTimeout(() => item.remove(), isError ? 12000 : 5000);
+  }
+
+  function menu(open) {
+    root.classList.toggle("menu-open", open);
+    const button = document.querySelector("[data-menu]");
+    button?.setAttribute("aria-expanded", String(open));
+    if (open) document.querySelector(".nav-link")?.focus();
+  }
+
+  document.addEventListener("click", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (!target) return;
+    if (target.closest("[data-theme-toggle]")) {
+      const dark = getComputedStyle(root).colorScheme === "dark"
+        || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+      root.dataset.theme = dark ? "light" : "dark";
+      localStorage.setItem("berth-theme", root.dataset.theme);
+    } else if (target.closest("[data-menu]")) {
+      menu(!root.classList.contains("menu-open"));
+    } else if (target.closest(".scrim")) {
+      menu(false);
+    } else if (target.closest("[data-close]")) {
+      const dialog = target.closest("dialog");
+      const place = target.closest("tr.editor > td");
+      if (dialog || place) event.preventDefault();
+      if (dialog) dialog.close();
+      else place?.replaceChildren();
+    } else if (target.closest("[data-copy]")) {
+      const text = document.getElementById(target.closest("[data-copy]").dataset.copy)?.textContent ?? "";
+      navigator.clipboard?.writeText(text).then(() => toast("Copied."), () => toast("Copying was refused.", true));
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target instanceof Element && event.target.closest("input, textarea, select, dialog");
+    if (event.key === "Escape") menu(false);
+    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+      const search = document.querySelector("input[type=search]");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+    }
+  });
+
+  let unfolded = [];
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    unfolded = [...event.target.querySelectorAll("details[open][id]")].map((each) => each.id);
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+    const dialog = event.target.closest?.("dialog");
+    if (dialog && !dialog.open) dialog.showModal();
+    event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
+  });
+  document.addEventListener("htmx:configRequest", (event) => {
+    if (event.detail.verb !== "get") return; // addresses name only what was chosen
+    for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
+  });
+  document.addEventListener("htmx:load", (event) => times(event.target));
+  document.addEventListener("htmx:responseError", (event) => toast(event.detail.xhr.getResponseHeader("Content-Type")
+    ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The server answered ${event.detail.xhr.status}.`, true));
+  document.addEventListener("htmx:sendError", (event) => {
+    if (!event.detail.elt.dataset?.live) toast("The server cannot be reached. Try again in a moment.", true);
+  });
+  document.addEventListener("berth:done", (event) => {
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+    for (const place of document.querySelectorAll("tr.editor > td")) place.replaceChildren();
+    toast(event.detail.message);
+  });
+
+  times(document);
+  setInterval(() => { if (!document.hidden) times(document); }, 10000);
+})();

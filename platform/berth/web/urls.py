@@ -1,0 +1,15 @@
+"""Here we say which page lives where; each floor lists its own."""
+
+from django.urls import include, path
+
+from berth.web import log, login, overview
+
+urlpatterns = [
+    path("", overview.index, name="overview"),
+    path("login", login.SignIn.as_view(), name="login"),
+    path("logout", login.SignOut.as_view(), name="logout"),
+    path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
+    path("", include("projects.web.urls")),
+    path("", include("pools.web.urls")),
+    path("", include("scheduler.web.urls")),
+]

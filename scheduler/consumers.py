@@ -1,0 +1,93 @@
+"""Here an open page learns that something changed: the kind and the ids, only of what its reader may see."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from channels.auth import get_user
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+
+from berth.web.live.listener import LISTENER, Ear, Note
+from projects.access import is_platform_admin, visible_projects, whole_departments
+from projects.acting import Acting
+
+SIGNED_OUT = 4401
+LOOK_AGAIN_SECONDS = 60.0  # at roles and session, also when nobody announced a change of them
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Whose changes the reader may learn of."""
+
+    everything: bool
+    departments: frozenset[int]
+    projects: frozenset[int]
+
+    def covers(self, note: Note) -> bool:
+        if note["project"] is None and note["department"] is None:
+            return True
+        return self.everything or note["department"] in self.departments or note["project"] in self.projects
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    """Sends {"kind", "ids"}; ids of null: any of that kind. Takes no orders."""
+
+    async def connect(self) -> None:
+        self.teller: asyncio.Task[None] | None = None
+        sight = await self._look()
+        await self.accept()
+        if sight is None:
+            await self.close(SIGNED_OUT)
+            return
+        self.sight = sight
+        self.ear = Ear()
+        await sync_to_async(LISTENER.add(self.ear).wait, thread_sensitive=False)(5.0)
+        self.teller = asyncio.create_task(self._tell())
+
+    async def disconnect(self, code: int) -> None:
+        if self.teller is not None:
+            LISTENER.remove(self.ear)
+            self.teller.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.teller
+
+    async def receive(
+        self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
+    ) -> None:
+        """Pages only listen; what they say is dropped unread."""
+
+    async def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        look_again = loop.time() + LOOK_AGAIN_SECONDS
+        while True:
+            note: Note | None = None
+            with contextlib.suppress(TimeoutError):
+                note = await asyncio.wait_for(self.ear.heard.get(), max(0.0, look_again - loop.time()))
+            if note is None or note["kind"] in ("tenants", "everything"):
+                sight = await self._look()
+                if sight is None:
+                    await self.close(SIGNED_OUT)
+                    return
+                self.sight, look_again = sight, loop.time() + LOOK_AGAIN_SECONDS
+            if note is not None and self.sight.covers(note):
+                await self.send_json({"kind": note["kind"], "ids": note["ids"]})
+
+    async def _look(self) -> Sight | None:
+        """None for who is not, or no longer, signed in."""
+        user = await get_user(self.scope)
+        if not user.is_authenticated or not user.is_active:
+            return None
+        return await database_sync_to_async(sight_of)(Acting.person(user))
+
+
+def sight_of(acting: Acting) -> Sight:
+    if is_platform_admin(acting):
+        return Sight(True, frozenset(), frozenset())
+    return Sight(
+        False,
+        frozenset(whole_departments(acting).values_list("pk", flat=True)),
+        frozenset(visible_projects(acting).values_list("pk", flat=True)),
+    )

@@ -1,0 +1,134 @@
+"""Here we draw which device of which node is held by whom; what is not yours to see stays nameless."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from berth.core.amounts import MILLI
+from berth.web.bars import WIDTH
+from pools.models import Node, NodePool
+from pools.models.node import ALIVE
+from projects.access import visible_projects
+from projects.acting import Acting
+from projects.models import Pod
+from scheduler.models import Allocation, Reservation
+
+HUES = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod's part of one device. `pod` is None where the project is not visible."""
+
+    pod: Pod | None
+    milli: int
+    hue: str
+
+    @property
+    def height(self) -> int:
+        return round(WIDTH * self.milli / MILLI)
+
+
+@dataclass(slots=True)
+class Device:
+    index: int
+    holders: list[Holder] = field(default_factory=list)
+    promised: str = ""  # the workload that a reservation keeps it for
+
+    @property
+    def held(self) -> int:
+        return sum(holder.milli for holder in self.holders)
+
+    @property
+    def free(self) -> int:
+        return MILLI - self.held
+
+    @property
+    def stacked(self) -> list[tuple[int, Holder]]:
+        """(top edge, holder), from the bottom up."""
+        found, top = [], WIDTH
+        for holder in self.holders:
+            top -= holder.height
+            found.append((top, holder))
+        return found
+
+    @property
+    def said(self) -> str:
+        if not self.holders:
+            return (
+                f"GPU {self.index}: kept for {self.promised}" if self.promised else f"GPU {self.index}: free"
+            )
+        names = ", ".join(
+            f"{h.pod.workload.project.name}/{h.pod.name}" if h.pod else "another project"
+            for h in self.holders
+        )
+        return f"GPU {self.index}: {names}"
+
+
+@dataclass(slots=True)
+class NodeMap:
+    node: Node
+    devices: list[Device]
+    others: list[Holder] = field(default_factory=list)  # pods without a GPU
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    pods: int = 0
+
+    @property
+    def held(self) -> int:
+        return sum(device.held for device in self.devices)
+
+
+def node_maps(acting: Acting, pools: Iterable[NodePool]) -> list[NodeMap]:
+    """Every node that is alive, in order of pool and ordinal."""
+    nodes = list(Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool"))
+    visible = set(visible_projects(acting).values_list("pk", flat=True))
+    maps = {node.pk: NodeMap(node, [Device(index) for index in range(node.gpus)]) for node in nodes}
+    _fill(maps, visible)
+    _promise(maps, visible)
+    return list(maps.values())
+
+
+def hue(project_id: int) -> str:
+    return f"hue-{project_id % HUES}"
+
+
+def legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
+    """(hue, project, milli-GPU) of whom the map shows, by name; others come last."""
+    held: dict[tuple[int, str, str], int] = defaultdict(int)
+    for each in maps:
+        for device in each.devices:
+            for holder in device.holders:
+                name = holder.pod.workload.project.name if holder.pod else "Other projects"
+                held[(holder.pod is None, name, holder.hue)] += holder.milli
+    return [(colour, name, milli) for (_, name, colour), milli in sorted(held.items())]
+
+
+def _fill(maps: dict[int, NodeMap], visible: set[int]) -> None:
+    rows = (
+        Allocation.objects.filter(released_at__isnull=True, node__in=list(maps))
+        .select_related("pod__workload__project")
+        .order_by("node_id", "pod__workload__project__name", "pod__workload__name", "pk")
+    )
+    for row in rows:
+        each, project = maps[row.node_id], row.pod.workload.project
+        seen = project.pk in visible
+        holder = Holder(row.pod if seen else None, row.gpu_milli, hue(project.pk) if seen else "hue-other")
+        each.cpu_milli += row.cpu_milli
+        each.memory_mib += row.memory_mib
+        each.pods += 1
+        if not row.devices:
+            each.others.append(holder)
+        for index in row.devices:
+            if index < len(each.devices):
+                each.devices[index].holders.append(holder)
+
+
+def _promise(maps: dict[int, NodeMap], visible: set[int]) -> None:
+    rows = Reservation.objects.filter(node__in=list(maps)).select_related("workload__project").order_by("pk")
+    for row in rows:
+        seen = row.workload.project_id in visible
+        for index in row.devices:
+            devices = maps[row.node_id].devices
+            if index < len(devices):
+                devices[index].promised = row.workload.handle if seen else "another project"

@@ -1,0 +1,135 @@
+"""Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
+
+import csv
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.timezone import is_naive, make_aware
+from django.views.decorators.http import require_GET
+
+from berth.core.amounts import MILLI
+from berth.web.pages import Request, page, signed_in
+from berth.web.paging import slice_of
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.selectors import projects
+from scheduler.models import Eviction
+from scheduler.selectors import evictions
+
+COLUMNS = (
+    "id",
+    "at",
+    "kind",
+    "pool_name",
+    "department_name",
+    "project_name",
+    "workload_name",
+    "beneficiary_project_name",
+    "beneficiary_name",
+    "whole",
+    "gpus",
+    "lost_gpu_seconds",
+    "rule",
+)
+FILTERS = {
+    "kind": "kind",
+    "pool": "pool_name",
+    "project": "project_name",
+    "beneficiary": "beneficiary_project_name",
+    "workload": "workload_name",
+}
+
+
+class Echo:
+    """A file that hands every written line straight on."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, "since", "until")}
+    rows = filtered(request.acting, asked)
+    if request.GET.get("format") == "csv":
+        return as_csv(rows)
+    found = slice_of(rows, {"at": "pk"}, sort="-at", default="-at", cursor=request.GET.get("cursor", ""))
+    context = {
+        "asked": asked,
+        "slice": found,
+        "kinds": [kind for kind, _ in Eviction.KINDS],
+        "pools": NodePool.objects.order_by("name"),
+        "projects": projects(request.acting),
+        "narrowed": any(asked.values()),
+    }
+    return page(request, "scheduler/evictions.html", context, inner="scheduler/eviction_rows.html")
+
+
+@signed_in
+@require_GET
+def detail(request: Request, eviction_id: int) -> HttpResponse:
+    row = evictions(request.acting).filter(pk=eviction_id).first()
+    if row is None:
+        raise Http404
+    return page(request, "scheduler/eviction.html", {"row": row, "sides": sides(row)})
+
+
+def filtered(acting: Acting, asked: dict[str, str]) -> QuerySet[Eviction]:
+    rows = evictions(acting).filter(
+        **{column: asked[key] for key, column in FILTERS.items() if asked.get(key)}
+    )
+    since, until = moment(asked.get("since", "")), moment(asked.get("until", ""), end=True)
+    if since:
+        rows = rows.filter(at__gte=since)
+    if until:
+        rows = rows.filter(at__lte=until)
+    return rows
+
+
+def as_csv(rows: QuerySet[Eviction]) -> StreamingHttpResponse:
+    """Every row of the list, however long; a cell never begins a formula."""
+    writer = csv.writer(Echo())
+
+    def written() -> Iterator[str]:
+        yield writer.writerow(COLUMNS)
+        for row in rows.order_by("-pk").iterator(chunk_size=1000):
+            yield writer.writerow([_cell(row, column) for column in COLUMNS])
+
+    answer = StreamingHttpResponse(written(), content_type="text/csv; charset=utf-8")
+    answer.headers["Content-Disposition"] = 'attachment; filename="evictions.csv"'
+    return answer
+
+
+def moment(text: str, *, end: bool = False) -> datetime | None:
+    """A day or a time as it stands in an address; the day's end where a range ends with it."""
+    try:
+        if found := parse_datetime(text):
+            return make_aware(found) if is_naive(found) else found
+        day = parse_date(text)
+    except ValueError:
+        return None
+    if day is None:
+        return None
+    clock = datetime.max.time() if end else datetime.min.time()
+    return make_aware(datetime.combine(day, clock))
+
+
+def sides(row: Eviction) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The queues of who gave way and of whom it was for, as the audit keeps them."""
+    numbers = row.numbers if isinstance(row.numbers, dict) else {}
+    return [
+        (title, [each for each in numbers.get(key) or [] if isinstance(each, dict)])
+        for title, key in (("Who gave way", "victim"), ("For whom", "winner"))
+        if numbers.get(key)
+    ]
+
+
+def _cell(row: Eviction, column: str) -> str:
+    value = row.gpu_milli / MILLI if column == "gpus" else getattr(row, column)
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,168 @@
+"""Here we put departments and projects beside each other: quota, fair share, what they hold and wait for."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.db.models import F, Func, IntegerField, Sum
+
+from berth.web.bars import Bar, quota_bar
+from berth.web.numbers import thousandths
+from pools.models import NodePool
+from projects.access import whole_departments
+from projects.acting import Acting
+from projects.models import Department, Phase, Project, Quota, Workload
+from projects.selectors import departments, projects, quotas
+from scheduler.models import Allocation, QueueStanding
+from scheduler.selectors import standings
+
+Owner = Department | Project
+Key = tuple[str, int]  # ("department" | "project", id)
+
+
+@dataclass
+class Line:
+    """One queue in one pool, or summed over several. GPUs in thousandths; a quota of None is unlimited."""
+
+    owner: Owner
+    quotas: list[Quota] = field(default_factory=list)
+    share: int | None = None
+    allocated: int = 0
+    waiting: int = 0
+    known: bool = True  # False: a department of which the person sees single projects only
+    children: list["Line"] = field(default_factory=list)
+    bar: Bar | None = None
+
+    @property
+    def quota(self) -> Quota | None:
+        return self.quotas[0] if len(self.quotas) == 1 else None
+
+    @property
+    def gpus(self) -> int | None:
+        """Its quota of GPUs; None where one of them is unlimited."""
+        return _total(quota.gpu_milli for quota in self.quotas)
+
+    @property
+    def limit(self) -> int | None:
+        return _total(quota.limit_gpu_milli for quota in self.quotas) if self.quotas else None
+
+    @property
+    def beyond(self) -> int:
+        return max(0, self.allocated - self.gpus) if self.gpus is not None else 0
+
+    @property
+    def promised(self) -> int | None:
+        """What its projects' quotas come to."""
+        return _total(child.gpus for child in self.children)
+
+    @property
+    def oversold(self) -> bool:
+        return self.known and self.gpus is not None and (self.promised is None or self.promised > self.gpus)
+
+
+def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
+    """Departments in order of name, their visible projects below them."""
+    wanted = list(pools)
+    whole = set(whole_departments(acting).values_list("pk", flat=True))
+    owned = _quotas(acting, wanted)
+    shares = _shares(acting, wanted)
+    held, waiting = held_by_project(wanted), waiting_by_project(wanted)
+    tops = {
+        each.pk: Line(
+            each, owned[("department", each.pk)], shares.get(("department", each.pk)), known=each.pk in whole
+        )
+        for each in departments(acting)
+    }
+    for project in projects(acting):
+        key = ("project", project.pk)
+        child = Line(
+            project, owned[key], shares.get(key), held.get(project.pk, 0), waiting.get(project.pk, 0)
+        )
+        top = tops[project.department_id]
+        top.children.append(child)
+        top.allocated += child.allocated
+        top.waiting += child.waiting
+    found = list(tops.values())
+    _draw(found)
+    return found
+
+
+def held_by_project(pools: list[NodePool]) -> dict[int, int]:
+    """Milli-GPU that each project's pods hold now."""
+    rows = (
+        Allocation.objects.filter(released_at__isnull=True, node__pool__in=pools)
+        .order_by()
+        .values_list("pod__workload__project_id")
+        .annotate(
+            held=Sum(F("gpu_milli") * Func("devices", function="cardinality", output_field=IntegerField()))
+        )
+    )
+    return {project: held or 0 for project, held in rows}
+
+
+def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
+    """Milli-GPU of the gangs that wait for one of these pools."""
+    rows = (
+        Workload.objects.filter(
+            phase__in=(Phase.PENDING, Phase.RESERVED), pools__overlap=[pool.name for pool in pools]
+        )
+        .order_by()
+        .values_list("project_id")
+        .annotate(asked=Sum("gpu_milli_min"))
+    )
+    return dict(rows)
+
+
+def _quotas(acting: Acting, pools: list[NodePool]) -> dict[Key, list[Quota]]:
+    found: dict[Key, list[Quota]] = defaultdict(list)
+    for quota in quotas(acting).filter(pool__in=pools):
+        found[_key(quota)].append(quota)
+    return found
+
+
+def _shares(acting: Acting, pools: list[NodePool]) -> dict[Key, int]:
+    found: dict[Key, int] = defaultdict(int)
+    for standing in standings(acting).filter(pool__in=pools):
+        found[_key(standing)] += standing.share[0]
+    return found
+
+
+def _key(row: Quota | QueueStanding) -> Key:
+    if row.project_id is not None:
+        return "project", row.project_id
+    assert row.department_id is not None, "the database holds that there is one owner"
+    return "department", row.department_id
+
+
+def _draw(tops: list[Line]) -> None:
+    """One scale for all projects, one for all departments: bars of a kind can be compared."""
+    for row in (tops, [child for top in tops for child in top.children]):
+        scale = max(
+            (max(line.gpus or 0, line.share or 0, line.allocated + line.waiting) for line in row), default=0
+        )
+        for line in row:
+            line.bar = quota_bar(
+                allocated=line.allocated,
+                quota=line.gpus,
+                share=line.share,
+                wanted=line.waiting,
+                scale=scale,
+                label=_said(line),
+            )
+
+
+def _said(line: Line) -> str:
+    share = "" if line.share is None else f", fair share {thousandths(line.share)}"
+    waiting = f", waiting for {thousandths(line.waiting)}" if line.waiting else ""
+    return (
+        f"{line.owner}: {thousandths(line.allocated)} GPUs of quota {thousandths(line.gpus)}{share}{waiting}"
+    )
+
+
+def _total(amounts: Iterable[int | None]) -> int | None:
+    total = 0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total

@@ -1,0 +1,35 @@
+"""Here one sees the tree of departments and projects, pool by pool, with what each was given and holds."""
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_GET
+
+from berth.web.pages import Request, page, signed_in
+from pools.models import NodePool
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import Department
+from scheduler.web.capacity import total_gpus
+from scheduler.web.lines import Line, lines
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    pools = list(NodePool.objects.order_by("name"))
+    pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
+    tree = lines(request.acting, [pool] if pool else [])
+    context = {
+        "pools": pools,
+        "pool": pool,
+        "tree": [(top, rights(request.acting, top)) for top in tree],
+        "total": total_gpus([pool]) if pool else None,
+        "may_administer": may(request.acting, Action.ADMINISTER),
+    }
+    return page(request, "scheduler/quotas.html", context, inner="scheduler/quota_tree.html")
+
+
+def rights(acting: Acting, top: Line) -> dict[str, bool]:
+    """What this person may change of a department and of its projects."""
+    assert isinstance(top.owner, Department)
+    edits = may(acting, Action.EDIT, top.owner)
+    return {"quota": may(acting, Action.ADMINISTER), "edit": edits, "projects": edits}

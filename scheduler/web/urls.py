@@ -1,0 +1,15 @@
+"""Here we say which page of the scheduler lives where."""
+
+from django.urls import path
+
+from scheduler.web import evictions, pools, quotas, submit, workload
+
+urlpatterns = [
+    path("submit", submit.index, name="submit"),
+    path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
+    path("quotas", quotas.index, name="quotas"),
+    path("node-pools", pools.index, name="node-pools"),
+    path("node-pools/<slug:name>", pools.detail, name="node-pool"),
+    path("evictions", evictions.index, name="evictions"),
+    path("evictions/<int:eviction_id>", evictions.detail, name="eviction"),
+]

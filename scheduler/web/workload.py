@@ -1,0 +1,37 @@
+"""Here is one workload's page: what it is, why it waits, where it runs, what it says, what happened."""
+
+import uuid
+from typing import Any
+
+from django.http import HttpResponse
+from django.views.decorators.http import require_GET
+
+from berth.web.pages import Request, page, signed_in
+from projects.access import Action, may
+from projects.models import Workload
+from projects.selectors import find_workload
+from projects.web.workloads import steps_for
+from scheduler.web import story
+
+
+@signed_in
+@require_GET
+def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    context = told(request, find_workload(request.acting, workload_id))
+    return page(request, "scheduler/workload.html", context, inner="scheduler/workload_changes.html")
+
+
+def told(request: Request, workload: Workload) -> dict[str, Any]:
+    acting = request.acting
+    now, earlier = story.placed(acting, workload)
+    return {
+        "workload": workload,
+        "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
+        "waiting": story.waiting(workload),
+        "pods": now,
+        "earlier": earlier,
+        "events": story.happened(acting, workload),
+        "gave_way": story.gave_way(acting, workload),
+        "took": story.took(acting, workload),
+        "spec": story.written(workload),
+    }

@@ -1,0 +1,193 @@
+"""Here rows are made as the services and the scheduler would leave them, with as few words as possible."""
+
+import itertools
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from pools.models import Node, NodePool, ScalingEvent
+from projects.models import Department, Event, Phase, Pod, PodState, Project, Quota, Workload
+from scheduler.models import Allocation, Cycle, DeviceClaim, Eviction, QueueStanding
+
+counter = itertools.count(1)
+MILLI = 1000
+ENDED = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
+
+
+def ago(**units: float) -> datetime:
+    return timezone.now() - timedelta(**units)
+
+
+def pool(name: str = "local", *, gpus: int = 2, **columns: Any) -> NodePool:
+    defaults = {
+        "provider": "fake",
+        "runtime": "fake",
+        "nodes_min": 0,
+        "nodes_max": 4,
+        "gpus_per_node": gpus,
+        "gpu_model": "A100",
+        "gpu_memory_mib": 81920,
+        "cpu_milli": 8000 * max(gpus, 1),
+        "memory_mib": 65536,
+    }
+    return NodePool.objects.create(name=name, **(defaults | columns))
+
+
+def node(of: NodePool, ordinal: int | None = None, **columns: Any) -> Node:
+    number = of.nodes.count() if ordinal is None else ordinal
+    defaults = {
+        "name": f"{of.name}-{number}",
+        "ordinal": number,
+        "state": "ready",
+        "instance_id": f"i-{next(counter):06}",
+        "gpus": of.gpus_per_node,
+        "gpu_model": of.gpu_model,
+        "gpu_memory_mib": of.gpu_memory_mib,
+        "cpu_milli": of.cpu_milli,
+        "memory_mib": of.memory_mib,
+        "since": ago(minutes=30),
+    }
+    return Node.objects.create(pool=of, **(defaults | columns))
+
+
+def quota(owner: Department | Project, on: NodePool, gpus: float | None, **columns: Any) -> Quota:
+    place = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+    milli = None if gpus is None else round(gpus * MILLI)
+    return Quota.objects.create(pool=on, gpu_milli=milli, **place, **columns)
+
+
+def workload(
+    project: Project,
+    name: str,
+    *,
+    gpus: float = 1,
+    replicas: int = 1,
+    phase: str = Phase.PENDING,
+    by: User | None = None,
+    pools: list[str] | None = None,
+    **columns: Any,
+) -> Workload:
+    """A gang of equal replicas."""
+    names = pools or list(NodePool.objects.order_by("name").values_list("name", flat=True)) or ["local"]
+    document = {
+        "name": name,
+        "project": project.name,
+        "command": "python train.py --epochs 20",
+        "roles": [{"name": "worker", "replicas": replicas, "gpu": gpus, "cpu": 2, "memory_mib": 4096}],
+    }
+    defaults: dict[str, Any] = {
+        "spec": document,
+        "pools": names,
+        "phase": phase,
+        "submitted_by": by,
+        "since": ago(minutes=5),
+        "submitted_at": ago(minutes=20),
+        "gpu_milli_min": round(gpus * replicas * MILLI),
+    }
+    if phase in ENDED:
+        defaults["ended_at"] = ago(minutes=5)
+    return Workload.objects.create(project=project, name=name, **(defaults | columns))
+
+
+def place(
+    of: Workload,
+    on: Node,
+    devices: list[int],
+    *,
+    milli: int = MILLI,
+    index: int | None = None,
+    state: str = PodState.RUNNING,
+    **columns: Any,
+) -> Pod:
+    """A pod with its hold on the node's devices."""
+    number = of.pods.filter(run=of.run).count() if index is None else index
+    pod = Pod.objects.create(
+        workload=of,
+        role="worker",
+        index=number,
+        run=of.run,
+        rank=number,
+        node=on,
+        state=state,
+        started_at=of.started_at,
+        since=of.since,
+        **columns,
+    )
+    held = Allocation.objects.create(
+        pod=pod, node=on, devices=devices, gpu_milli=milli if devices else 0, cpu_milli=2000, memory_mib=4096
+    )
+    DeviceClaim.objects.bulk_create(
+        DeviceClaim(allocation=held, node=on, device=device, milli=milli) for device in devices
+    )
+    of.gpu_milli_now += held.gpu_milli_total
+    of.pool = on.pool
+    of.save()
+    return pod
+
+
+def event(
+    of: Workload, kind: str, message: str, *, at: datetime | None = None, actor: str = "scheduler"
+) -> Event:
+    return Event.objects.create(
+        kind=kind,
+        project_id=of.project_id,
+        workload_id=of.pk,
+        subject=of.name,
+        message=message,
+        actor=actor,
+        at=at or timezone.now(),
+    )
+
+
+def cycle(**columns: Any) -> Cycle:
+    return Cycle.objects.create(
+        **({"epoch": 1, "trigger": "submitted", "decide_ms": 1.2, "commit_ms": 3.4} | columns)
+    )
+
+
+def eviction(of: Workload, for_whom: Workload | None, on: NodePool, **columns: Any) -> Eviction:
+    project = of.project
+    defaults: dict[str, Any] = {
+        "kind": "reclaim",
+        "pool_id": on.pk,
+        "pool_name": on.name,
+        "workload_id": of.pk,
+        "workload_name": of.name,
+        "project_id": project.pk,
+        "project_name": project.name,
+        "department_id": project.department_id,
+        "department_name": project.department.name,
+        "gpu_milli": of.gpu_milli_min,
+        "lost_gpu_seconds": 1260,
+        "rule": f"{project.name} holds more than its quota; what is beyond it may be taken back.",
+        "pods": [["worker", 0]],
+    }
+    if for_whom is not None:
+        defaults |= {
+            "beneficiary_id": for_whom.pk,
+            "beneficiary_name": for_whom.name,
+            "beneficiary_project_id": for_whom.project_id,
+            "beneficiary_project_name": for_whom.project.name,
+        }
+    return Eviction.objects.create(**(defaults | columns))
+
+
+def standing(
+    owner: Department | Project, on: NodePool, *, share: float, held: float, asked: float
+) -> QueueStanding:
+    place_of = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+    return QueueStanding.objects.create(
+        pool=on,
+        share=[round(share * MILLI), 0, 0],
+        allocated=[round(held * MILLI), 0, 0],
+        requested=[round(asked * MILLI), 0, 0],
+        usage=[0.0, 0.0, 0.0],
+        at=timezone.now(),
+        **place_of,
+    )
+
+
+def scaling(of: NodePool, kind: str, reason: str, *, at: datetime, **columns: Any) -> ScalingEvent:
+    return ScalingEvent.objects.create(pool=of, kind=kind, reason=reason, at=at, **columns)

@@ -1,0 +1,19 @@
+import pytest
+from django.test import Client
+
+from tests.cast import Cast, make_cast
+
+
+@pytest.fixture
+def cast(db: None) -> Cast:
+    return make_cast()
+
+
+@pytest.fixture
+def sign_in(cast: Cast):
+    def signed_in(name: str) -> Client:
+        client = Client()
+        client.force_login(cast.people[name].user)
+        return client
+
+    return signed_in
