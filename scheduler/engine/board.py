@@ -1,17 +1,20 @@
 """Here we lay one pool out and try moves on it: what a trial does not keep is undone."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from berth.core.amounts import MILLI
 from scheduler.engine.gang import ALIVE, Gang, Part, gpus_of, roles_of
-from scheduler.engine.ledger import Ledger
+from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Request, Role, Workload
 from scheduler.engine.nodes import Nodes, Spot
 from scheduler.engine.order import Turn
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Reason, Step
+from scheduler.engine.topology import Topology
 
 Numbers = Mapping[str, int | float | str | None]
 
@@ -30,7 +33,18 @@ class Move(NamedTuple):
 class Trial:
     """Moves tried for one workload. Unless kept, they leave only a reason behind."""
 
-    __slots__ = ("board", "evictions", "gang", "kind", "message", "numbers", "otherwise", "start")
+    __slots__ = (
+        "board",
+        "evictions",
+        "gang",
+        "kind",
+        "message",
+        "numbers",
+        "otherwise",
+        "silent",
+        "start",
+        "waits",
+    )
 
     def __init__(self, board: "Board", gang: Gang, otherwise: Reason) -> None:
         self.board, self.gang, self.otherwise = board, gang, otherwise
@@ -38,6 +52,8 @@ class Trial:
         self.message = ""
         self.evictions: tuple[Eviction, ...] = ()
         self.numbers: Numbers = {}
+        self.silent = False
+        self.waits = False  # for somebody to stop, even where its places are free
 
     def keep(self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = ()) -> None:
         self.kind, self.message, self.evictions = kind, message, evictions
@@ -45,6 +61,10 @@ class Trial:
     def refuse(self, reason: Reason, numbers: Numbers) -> None:
         """Say better than `otherwise` why nothing came of it."""
         self.otherwise, self.numbers = reason, numbers
+
+    def pass_over(self) -> None:
+        """Nothing came of it, and nobody waits for it."""
+        self.silent = True
 
     def __enter__(self) -> Self:
         self.start = self.board.mark()
@@ -54,7 +74,8 @@ class Trial:
         board = self.board
         if self.kind is None or kind is not None:
             board.rewind(self.start)
-            board.refuse(self.gang, self.otherwise, self.numbers)
+            if not self.silent:
+                board.refuse(self.gang, self.otherwise, self.numbers)
         else:
             board.settle(self)
 
@@ -69,15 +90,22 @@ class Board:
         self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
         self.ledger = Ledger(pool, queues)
         self.gangs: dict[str, Gang] = {}
+        self.by_project: dict[Account, list[Gang]] = {}
         self.waiting: list[Gang] = []  # below their minimum when laid out, and free to start
         self.line: dict[str, tuple[Turn, ...]] = {}  # who stood in line, in that order, and by what key
         self.served = served  # workloads given something in this cycle, in any pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle
+        self.shrunk: set[str] = set()  # gangs that lost growth in this cycle
+        self.settled: set[str] = set()  # gangs that others were moved or stopped for, and those moved
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}
         self.trials = 0
+        self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.upheavals = 0  # how many times kept moves took something away from a queue
+        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
         self._log: list[Move] = []
+        self.topology = Topology(pool.topology, self.nodes)
+        self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
         self._matcher = Matcher(self.nodes.nodes)
         self._memories = sorted({node.gpu_memory_mib for node in self.nodes.nodes if node.gpus})
 
@@ -87,6 +115,7 @@ class Board:
         parts = {id(role): self._part(role) for role in roles_of(workload.tree)}
         gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
         self.gangs[gang.name] = gang
+        self.by_project.setdefault(gang.account, []).append(gang)
         by_role = {part.role.name: part for part in gang.parts}
         for pod in pods:
             self._stand(gang, by_role[pod.role], pod)
@@ -119,6 +148,7 @@ class Board:
             self._charge(gang, part, pod, 1)
             if pod.state in ALIVE:
                 part.live[pod.index] = pod
+                self.on_node[i][id(pod)] = Move(gang, part, pod, i, True, True)
                 if part.on is not None:
                     part.on[i] = part.on.get(i, 0) + 1
             else:
@@ -139,16 +169,17 @@ class Board:
         pod = Pod(
             part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
         )
-        starts_now = self.nodes.starts_now(i, devices, milli, part.request)
-        self._arrive(gang, part, pod, i)
-        self._log.append(Move(gang, part, pod, i, True, starts_now))
+        move = Move(gang, part, pod, i, True, self.nodes.starts_now(i, devices, milli, part.request))
+        self._arrive(move)
+        self._log.append(move)
 
     def drop(self, gang: Gang, part: Part, pod: Pod) -> None:
         """Ask a standing pod to go. What it holds is free for good, but not yet."""
-        i = self.nodes.index[pod.node]
-        self._depart(gang, part, pod, i)
-        self.nodes.leave(i, pod.devices, pod.milli, part.request)
-        self._log.append(Move(gang, part, pod, i, False, False))
+        move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
+        self._depart(move)
+        if pod.state is not PodState.RESERVED:  # a promise holds nothing that would have to be freed
+            self.nodes.leave(move.node, pod.devices, pod.milli, part.request)
+        self._log.append(move)
 
     def mark(self) -> int:
         return len(self._log)
@@ -158,25 +189,30 @@ class Board:
         while len(log) > mark:
             move = log.pop()
             if move.placed:
-                self._depart(move.gang, move.part, move.pod, move.node)
+                self._depart(move)
             else:
-                self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
-                self._arrive(move.gang, move.part, move.pod, move.node)
+                if move.pod.state is not PodState.RESERVED:
+                    self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
+                self._arrive(move)
 
-    def moves(self, since: int) -> Iterator[Move]:
-        return iter(self._log[since:])
+    def moves(self, since: int) -> list[Move]:
+        return self._log[since:]
 
-    def _arrive(self, gang: Gang, part: Part, pod: Pod, i: int) -> None:
+    def _arrive(self, move: Move) -> None:
+        gang, part, pod, i = move[:4]
         self.nodes.take(i, pod.devices, pod.milli, part.request)
         self._charge(gang, part, pod, 1)
         part.live[pod.index] = pod
+        self.on_node[i][id(pod)] = move
         if part.on is not None:
             part.on[i] = part.on.get(i, 0) + 1
 
-    def _depart(self, gang: Gang, part: Part, pod: Pod, i: int) -> None:
+    def _depart(self, move: Move) -> None:
+        gang, part, pod, i = move[:4]
         self.nodes.give(i, pod.devices, pod.milli, part.request)
         self._charge(gang, part, pod, -1)
         del part.live[pod.index]
+        del self.on_node[i][id(pod)]
         if part.on is not None:
             part.on[i] -= 1
 
@@ -185,29 +221,78 @@ class Board:
     def settle(self, trial: Trial) -> None:
         """Write the kept moves down as a bundle. A gang starts when all of it can."""
         assert trial.kind is not None
-        moves = self._log[trial.start :]
-        waits = {move.gang.name for move in moves if not (move.placed and move.starts_now)}
-        steps: list[Step] = []
-        for move in moves:
-            pod, name = move.pod, move.gang.name
-            if move.placed:
-                late = name in waits
-                steps.append(Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, late))
-            else:
-                steps.append(Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli))
-        kind = trial.kind
-        if kind is Kind.START and waits:
-            kind = Kind.RESERVE
-        self.upheavals += bool(trial.evictions)
-        self.refusals.pop(trial.gang.name, None)
-        self.served.add(trial.gang.name)
-        self.evicted.update(eviction.workload for eviction in trial.evictions if eviction.whole)
-        self.bundles.append(
-            Bundle(kind, trial.gang.name, self.pool.name, tuple(steps), trial.evictions, trial.message)
+        moves, gang = self._log[trial.start :], trial.gang
+        taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
+        if taken_back:
+            self._unstart(taken_back)
+        waits = {move.gang.name for move in moves if not move.starts_now and id(move.pod) not in taken_back}
+        if trial.waits:
+            waits.add(gang.name)
+        steps = tuple(_step(move, waits) for move in moves if id(move.pod) not in taken_back)
+        kind = Kind.RESERVE if trial.kind is Kind.START and waits else trial.kind
+        bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
+        self._write_down(bundle)
+        self._fresh.update((id(move.pod), move) for move in moves if move.placed)
+        self.refusals.pop(gang.name, None)
+        self.served.add(gang.name)
+        if any(not move.placed for move in moves):
+            self.upheavals += 1
+            self.settled.add(gang.name)
+            self.settled.update(move.gang.name for move in moves if move.placed)
+        for eviction in trial.evictions:
+            if eviction.whole:
+                self.evicted.add(eviction.workload)
+            elif eviction.kind is Kind.SHRINK:
+                self.shrunk.add(eviction.workload)
+
+    def _write_down(self, bundle: Bundle) -> None:
+        """Replicas that one gang grows by go into one bundle."""
+        if bundle.kind is Kind.GROW:
+            for at, earlier in enumerate(self.bundles):
+                if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
+                    evictions = earlier.evictions + bundle.evictions
+                    self.bundles[at] = replace(earlier, steps=earlier.steps + bundle.steps, evictions=evictions)
+                    return
+        self.bundles.append(bundle)
+
+    def start_promised(self, gang: Gang) -> None:
+        """What stood in the way of its reserved pods is gone."""
+        places = tuple(
+            Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
+            for part in gang.parts
+            for pod in part.live.values()
+            if pod.state is PodState.RESERVED
         )
+        self.refusals.pop(gang.name, None)
+        self._write_down(
+            Bundle(Kind.START, gang.name, self.pool.name, places, message="its place is free now")
+        )
+
+    def is_fresh(self, pod: Pod) -> bool:
+        """Whether it was put here in this very cycle."""
+        return id(pod) in self._fresh
+
+    def _unstart(self, pods: AbstractSet[int]) -> None:
+        """Somebody entitled needs the place of what was only going to start: it never does."""
+        gone = [self._fresh.pop(pod) for pod in pods]
+        keys = {(move.gang.name, move.pod.role, move.pod.index) for move in gone}
+        self.served.difference_update(move.gang.name for move in gone if not move.gang.stands)
+        bundles = []
+        for bundle in self.bundles:
+            steps = tuple(step for step in bundle.steps if (step.workload, step.role, step.index) not in keys)
+            if steps:
+                bundles.append(bundle if len(steps) == len(bundle.steps) else replace(bundle, steps=steps))
+        self.bundles = bundles
 
     def stood_in_line(self, gang: Gang, key: tuple[Turn, ...]) -> None:
         self.line.setdefault(gang.name, key)
 
     def refuse(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         self.refusals.setdefault(gang.name, {})[reason] = numbers
+
+
+def _step(move: Move, waits: AbstractSet[str]) -> Step:
+    pod, name = move.pod, move.gang.name
+    if move.placed:
+        return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in waits)
+    return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)

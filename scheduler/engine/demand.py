@@ -7,8 +7,9 @@ from scheduler.engine.board import Board
 from scheduler.engine.fresh import could_add, fresh_nodes
 from scheduler.engine.gang import Gang, Want, amounts_of, ways
 from scheduler.engine.ledger import Account, within
-from scheduler.engine.placement import Horizon, place
+from scheduler.engine.placement import place
 from scheduler.engine.plan import Demand, Reason, UnmetShape
+from scheduler.engine.spots import Horizon
 
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 

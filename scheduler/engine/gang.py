@@ -80,7 +80,7 @@ Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
 class Gang:
     """A workload on the board of one pool."""
 
-    __slots__ = ("account", "choice", "elsewhere", "firm", "name", "parts", "root", "simple", "workload")
+    __slots__ = ("account", "choice", "firm", "may_grow", "name", "parts", "root", "simple", "workload")
 
     def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
@@ -89,6 +89,7 @@ class Gang:
         self.parts = tuple(parts.values())
         self.root = _section(workload.tree, parts)
         self.simple = _is_simple(self.root)
+        self.may_grow = not self.simple or any(part.role.max > part.role.min for part in self.parts)
 
     @property
     def is_whole(self) -> bool:
@@ -144,6 +145,30 @@ def ways(gang: Gang) -> Iterator[Way]:
         return
     for way in islice(_ways(gang.root, ()), MOST_WAYS):
         yield way or _first_replica(gang)
+
+
+def ways_of(gang: Gang, node: "Section | Part") -> Iterator[Way]:
+    """What could be added to make one group or role of the gang whole."""
+    first = next(leaves(node))
+    outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaves(node)))
+    return _ways(node, outer)
+
+
+def scopes_above(gang: Gang, part: Part) -> tuple[Scope, ...]:
+    """The constraints that bind a role, outermost first."""
+    return () if gang.simple else tuple(_scopes(gang.root, part))
+
+
+def _scopes(node: "Section | Part", part: Part) -> Iterator[Scope]:
+    inside = tuple(leaves(node))
+    if part not in inside:
+        return
+    constraint = node.role.topology if isinstance(node, Part) else node.topology
+    if constraint:
+        yield Scope(constraint, inside)
+    if isinstance(node, Section):
+        for child in node.children:
+            yield from _scopes(child, part)
 
 
 def _first_replica(gang: Gang) -> Way:

@@ -1,37 +1,90 @@
 """Here we find room for a gang: all of the replicas it lacks, or none."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from enum import IntEnum
 
-from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
-from scheduler.engine.gang import Gang, Part, Want, Way
-from scheduler.engine.model import Strategy
-from scheduler.engine.nodes import Nodes, Spot
+from scheduler.engine.gang import Gang, Scope, Want, Way
+from scheduler.engine.ledger import NO_BOUND
+from scheduler.engine.search import search
+from scheduler.engine.spots import Horizon, pick
 
-
-class Horizon(IntEnum):
-    """How long the newcomer may have to wait for its place."""
-
-    NOW = 0  # only what is free
-    LEAVING = 1  # also what is being freed
-    BOOTING = 2  # also nodes on their way
+MOST_DOMAINS = 256  # tried for one gang before it is refused
 
 
 def find_room(
     board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> bool:
     """Put everything the way asks for on the board, or leave the board as it was."""
+    if any(want.scopes for want in way):
+        everywhere = board.topology.everywhere if within is None else frozenset(within)
+        return _Scoped(board, gang, horizon).place(way, everywhere)
+    return _anywhere(board, gang, way, horizon, within)
+
+
+def _anywhere(board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None) -> bool:
     start = board.mark()
-    for want in sorted(way, key=_hardest_first):
-        if not place(board, gang, want, horizon, within):
-            board.rewind(start)
-            return False
-    return True
+    for order in _orders(way):
+        if all(place(board, gang, want, horizon, within) for want in order):
+            return True
+        board.rewind(start)
+    return len(way) > 1 and search(board, gang, way, horizon, within)
 
 
-def _hardest_first(want: Want) -> tuple[int, int, int, int]:
+def _orders(way: Way) -> Iterator[Way]:
+    """Arrangements to try, each once: the biggest first, the pickiest first, as they were written."""
+    seen = set()
+    for order in (
+        tuple(sorted(way, key=hardest_first)),
+        tuple(sorted(way, key=lambda want: (_choices(want), hardest_first(want)))),
+        tuple(sorted(way, key=lambda want: (-want.part.amounts[1], hardest_first(want)))),
+        way,
+    ):
+        parts = tuple(id(want.part) for want in order)
+        if parts not in seen:
+            seen.add(parts)
+            yield order
+
+
+def _choices(want: Want) -> int:
+    return NO_BOUND if want.part.mask is None else sum(want.part.mask)
+
+
+class _Scoped:
+    """Places a way scope by scope. Domains tried are counted."""
+
+    def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
+        self.board, self.gang, self.horizon, self.left = board, gang, horizon, MOST_DOMAINS
+
+    def place(self, way: Way, within: frozenset[int], depth: int = 0) -> bool:
+        """Each scope in one domain; if a later scope fails, an earlier one moves on."""
+        scope = next((want.scopes[depth] for want in way if len(want.scopes) > depth), None)
+        if scope is None:
+            return not way or _anywhere(self.board, self.gang, way, self.horizon, within)
+        inner = tuple(w for w in way if len(w.scopes) > depth and w.scopes[depth].parts == scope.parts)
+        rest = tuple(want for want in way if want not in inner)
+        start = self.board.mark()
+        for domain in self._domains(scope, within, inner):
+            if self.left <= 0:
+                break
+            self.left -= 1
+            if self.place(inner, domain, depth + 1) and self.place(rest, within, depth):
+                return True
+            self.board.rewind(start)
+        return False
+
+    def _domains(self, scope: Scope, within: frozenset[int], wants: Way) -> Iterator[frozenset[int]]:
+        """The preferred level first, in every domain of the required one; then without it."""
+        required, preferred = scope.constraint.required, scope.constraint.preferred
+        choices = self.board.topology.choices
+        outer = choices(required, scope, within, wants) if required else [within]
+        if preferred:
+            for domain in outer:
+                yield from choices(preferred, scope, domain, wants)
+        yield from outer
+
+
+def hardest_first(want: Want) -> tuple[int, int, int, int]:
     gpu, cpu, memory = want.part.amounts
     return (-gpu, want.part.mask is None, -cpu, -memory)
 
@@ -48,115 +101,3 @@ def place(board: Board, gang: Gang, want: Want, horizon: Horizon, within: Abstra
         board.put(gang, part, index, spot)
         free = part.free_indices() if want.count > 1 else free
     return True
-
-
-def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None = None) -> Spot | None:
-    """The best place for one replica, by the pool's strategies; ties go to the first name."""
-    if part.soft is not None:
-        kind = bytes(not soft for soft in part.soft)
-        gentle = _pick(board, part, horizon, within, kind)
-        if gentle is not None:
-            return gentle
-    return _pick(board, part, horizon, within, None)
-
-
-def _pick(
-    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
-) -> Spot | None:
-    nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
-    for i in _candidates(board, part, horizon, within):
-        if only is not None and not only[i]:
-            continue
-        if not fits(nodes, i, part, horizon):
-            continue
-        spot = on_node(nodes, i, part, horizon, spread)
-        if spot is not None:
-            return spot
-    return None
-
-
-def fits(nodes: Nodes, i: int, part: Part, horizon: Horizon) -> bool:
-    """Everything but the devices."""
-    request = part.request
-    if nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib or nodes.pods[i] < 1:
-        return False
-    if part.mask is not None and not part.mask[i]:
-        return False
-    spread = part.role.spread_per_node
-    if part.on is not None and spread is not None and part.on.get(i, 0) >= spread:
-        return False
-    return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
-
-
-def on_node(nodes: Nodes, i: int, part: Part, horizon: Horizon, spread: bool = False) -> Spot | None:
-    """Devices of one node for one replica; None where they do not suffice."""
-    count = part.request.devices
-    if not count:
-        return Spot(i, (), 0)
-    milli = nodes.milli_on(i, part.request)
-    if milli == MILLI and nodes.whole[i] < count:
-        return None
-    free = nodes.devices[i]
-    if i in nodes.leaving:
-        now = [nodes.free_now(i, d) >= milli for d in range(len(free))]
-        usable = [d for d in range(len(free)) if free[d] >= milli and (now[d] or horizon > Horizon.NOW)]
-        usable.sort(key=lambda d: (not now[d], -free[d] if spread else free[d], d))
-    else:
-        usable = [d for d, part_free in enumerate(free) if part_free >= milli]
-        if milli < MILLI:
-            usable.sort(key=lambda d: (-free[d] if spread else free[d], d))
-    if len(usable) < count:
-        return None
-    return Spot(i, tuple(sorted(usable[:count])), milli)
-
-
-def _candidates(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterable[int]:
-    """Nodes that may do, the best first."""
-    nodes = board.nodes
-    pack = board.pool.node_strategy is Strategy.BINPACK
-    if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
-        if part.milli == MILLI and not part.request.gpu_memory_mib:
-            return _tightest_first(nodes, part.request.devices)
-        return _shared_first(nodes, part)
-    open_nodes = [
-        i
-        for i in (range(len(nodes.nodes)) if within is None else within)
-        if nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i])
-    ]
-    return sorted(open_nodes, key=_packed(nodes, part) if pack else _spread(nodes, part))
-
-
-def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
-    for bucket in nodes.by_whole[count:]:
-        yield from bucket
-
-
-def _shared_first(nodes: Nodes, part: Part) -> Iterator[int]:
-    """A fraction goes where a device is shared already, before another is opened."""
-    yield from sorted(nodes.shared, key=_packed(nodes, part))
-    for bucket in nodes.by_whole:
-        yield from bucket
-
-
-def _packed(nodes: Nodes, part: Part) -> Callable[[int], tuple[int, ...]]:
-    if not part.request.devices:
-        return lambda i: (not nodes.ready[i], len(nodes.devices[i]) > 0, nodes.cpu[i], i)
-    count = part.request.devices
-
-    def key(i: int) -> tuple[int, ...]:
-        milli = nodes.milli_on(i, part.request)
-        opened = 0
-        if milli < MILLI:
-            opened = max(0, count - sum(milli <= free < MILLI for free in nodes.devices[i]))
-        return (not nodes.ready[i], opened, nodes.gpu[i], i)
-
-    return key
-
-
-def _spread(nodes: Nodes, part: Part) -> Callable[[int], tuple[float, ...]]:
-    def key(i: int) -> tuple[float, ...]:
-        if part.request.devices:
-            return (not nodes.ready[i], False, -nodes.gpu[i] / max(1, len(nodes.devices[i])), i)
-        return (not nodes.ready[i], len(nodes.devices[i]) > 0, -nodes.cpu[i] / max(1, nodes.nodes[i].cpu), i)
-
-    return key

@@ -7,10 +7,15 @@ from scheduler.engine.board import Board, Numbers
 from scheduler.engine.fresh import could_add, fresh_nodes, holds_one, may_stand_on, most_capacity
 from scheduler.engine.gang import Gang, Part, Want, Way, amounts_of, ways
 from scheduler.engine.ledger import KINDS
-from scheduler.engine.placement import Horizon, find_room
+from scheduler.engine.placement import find_room
 from scheduler.engine.plan import Blocker, Reason
+from scheduler.engine.spots import Horizon
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
+
+
+# Nothing that could be freed would help these.
+NEVER = frozenset({Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
 
 
 def dominance(reason: Reason) -> int:

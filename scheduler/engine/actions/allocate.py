@@ -1,43 +1,57 @@
-"""Start what fits, disturbing no one."""
+"""Start what fits, disturbing no one; then let what runs grow."""
 
 from collections.abc import Hashable
 
 from scheduler.engine.board import Board, Numbers
 from scheduler.engine.eligible import over_bounds, pending
 from scheduler.engine.gang import Gang, amounts_of, ways
+from scheduler.engine.growing import grow
 from scheduler.engine.order import Line
-from scheduler.engine.placement import Horizon, find_room
+from scheduler.engine.placement import find_room
 from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.promises import keep_promises
 from scheduler.engine.reasons import why_no_room
 from scheduler.engine.shapes import shape
+from scheduler.engine.spots import Horizon
 
 
 def allocate(board: Board, choice: int) -> None:
-    refused: dict[Hashable, tuple[Reason, Numbers]] = {}
+    keep_promises(board, choice)
+    _start_pending(board, choice)
+    grow(board, choice)
+
+
+def _start_pending(board: Board, choice: int) -> None:
+    refused: dict[Hashable, tuple[Reason, Numbers]] = {}  # one answer for all who ask for the same
     for gang, asked, key in Line(pending(board, choice)):
         board.stood_in_line(gang, key)
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
             bound = over_bounds(gang, asked)
+            kind = shape(gang)
             if bound is not None:
                 trial.refuse(*bound)
-                continue
-            kind_of = shape(gang)
-            if kind_of in refused:
-                trial.refuse(*refused[kind_of])
+            elif kind in refused:
+                trial.refuse(*refused[kind])
             elif _start(board, gang):
                 trial.keep(Kind.START)
             else:
-                refused[kind_of] = why_no_room(board, gang)
-                trial.refuse(*refused[kind_of])
+                refused[kind] = why_no_room(board, gang)
+                trial.refuse(*refused[kind])
 
 
 def _start(board: Board, gang: Gang) -> bool:
-    for horizon in Horizon:
-        if horizon is Horizon.LEAVING and not board.nodes.leaving:
-            continue
-        if horizon is Horizon.BOOTING and not any(board.nodes.booting):
-            continue
-        for way in ways(gang):
-            if over_bounds(gang, amounts_of(way)) is None and find_room(board, gang, way, horizon):
-                return True
-    return False
+    return any(
+        over_bounds(gang, amounts_of(way)) is None and find_room(board, gang, way, horizon)
+        for horizon in _horizons(board)
+        for way in ways(gang)
+    )
+
+
+def _horizons(board: Board) -> list[Horizon]:
+    """What is free now goes before what will be."""
+    horizons = [Horizon.NOW]
+    if board.nodes.leaving:
+        horizons.append(Horizon.LEAVING)
+    if any(board.nodes.booting):
+        horizons.append(Horizon.BOOTING)
+    return horizons

@@ -1,0 +1,44 @@
+"""Take growth back before anybody is stopped: for a gang's minimum, or for growth that is due elsewhere."""
+
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang
+from scheduler.engine.growing import elastic, may_grow, steps
+from scheduler.engine.laws import Shrink, ShrinkForGrowth
+from scheduler.engine.lumps import single
+from scheduler.engine.make_room import serve, serve_one
+from scheduler.engine.plan import Eviction, Kind, Reason
+
+
+def shrink(board: Board, choice: int) -> None:
+    _bring_down_to_max(board, choice)
+    serve(board, choice, Shrink)
+    _level(board, choice)
+
+
+def _bring_down_to_max(board: Board, choice: int) -> None:
+    for gang in sorted(board.gangs.values(), key=lambda gang: gang.name):
+        if gang.choice == choice and any(part.count > part.role.max for part in gang.parts):
+            with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
+                trial.keep(Kind.SHRINK, "more replicas than its maximum", (_cut(board, gang),))
+
+
+def _cut(board: Board, gang: Gang) -> Eviction:
+    """Take the newest replicas above the maximum."""
+    pods, lost = [], 0
+    for part in gang.parts:
+        for index in sorted(part.live, reverse=True)[: max(0, part.count - part.role.max)]:
+            lump = single(board, gang, part, part.live[index])
+            board.drop(gang, part, part.live[index])
+            pods.append((part.role.name, index))
+            lost += lump.lost
+    rule = "a workload never has more replicas than its maximum"
+    return Eviction(Kind.SHRINK, gang.name, gang.name, rule, tuple(pods), whole=False, lost_gpu_seconds=lost)
+
+
+def _level(board: Board, choice: int) -> None:
+    """Growth inside a fair share takes growth beyond one."""
+    for gang in sorted(elastic(board, choice), key=lambda gang: gang.name):
+        going = True
+        while going:
+            due = [step for step in steps(gang) if may_grow(step, entitled_only=True)]
+            going = any(serve_one(board, gang, step.way, ShrinkForGrowth) for step in due)

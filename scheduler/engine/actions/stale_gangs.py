@@ -1,0 +1,63 @@
+"""Stop what cannot run as it is: gangs that lost replicas and were not made whole in time."""
+
+from collections.abc import Iterator
+
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang, Part, Section, leaves, lost_seconds
+from scheduler.engine.ledger import amounts
+from scheduler.engine.model import Pod
+from scheduler.engine.plan import Eviction, Kind, Reason, Standing
+
+
+def stale_gangs(board: Board, choice: int) -> None:
+    for gang in sorted(board.gangs.values(), key=lambda gang: gang.name):
+        if gang.choice != choice or gang.name in board.evicted or not gang.stands:
+            continue
+        broken = list(_broken(gang.root))
+        if broken and _overdue(board, gang):
+            with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
+                trial.keep(Kind.STALE_GANG, "below its minimum for too long", (_stop(board, gang, broken),))
+
+
+def _broken(node: Section | Part) -> Iterator[tuple[Part, Pod]]:
+    """Pods of the outermost groups that are not whole."""
+    if not node.is_whole:
+        for part in leaves(node):
+            for pod in part.live.values():
+                yield part, pod
+    elif isinstance(node, Section):
+        for child in node.children:
+            yield from _broken(child)
+
+
+def _overdue(board: Board, gang: Gang) -> bool:
+    own = gang.workload.stale_gang_grace
+    grace = board.pool.stale_gang_grace if own is None else own
+    since = gang.workload.stale_since
+    return grace >= 0 and board.now - (board.now if since is None else since) >= grace
+
+
+def _stop(board: Board, gang: Gang, pods: list[tuple[Part, Pod]]) -> Eviction:
+    before = {account: tuple(account.allocated) for account in gang.account.path}
+    lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+    for part, pod in pods:
+        board.drop(gang, part, pod)
+    return Eviction(
+        Kind.STALE_GANG,
+        gang.name,
+        None,
+        "a gang below its minimum cannot run, and its grace is over",
+        tuple((pod.role, pod.index) for _, pod in pods),
+        whole=not gang.stands,
+        victim=tuple(
+            Standing(
+                account.name,
+                account.entitlement.quota,
+                amounts(account.share),
+                amounts(before[account]),
+                amounts(account.allocated),
+            )
+            for account in gang.account.path
+        ),
+        lost_gpu_seconds=lost,
+    )

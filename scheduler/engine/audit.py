@@ -1,0 +1,104 @@
+"""Here we write down who gave way to whom, by which rule, and how the queues stood before and after."""
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang
+from scheduler.engine.ledger import Account, amounts
+from scheduler.engine.lumps import Lump
+from scheduler.engine.plan import Eviction, Kind, Standing
+from scheduler.engine.reasons import blockers
+from scheduler.engine.resettle import Outcome
+from scheduler.engine.taking import Taker
+
+Held = dict[Account, tuple[int, ...]]
+
+RULES = {
+    "above_share": "{victim} held {held:g} GPUs, more than its quota and fair share of {share:g}",
+    "within_quota": "{winner} stays within its quota of {quota:g} GPUs, and {victim} was above its own",
+    "priority": "in {victim}, priority {higher} goes before priority {lower}",
+    "fulfilment": "growth in {victim} makes way for a gang's minimum",
+    "consolidate": "moved, to make one free block of several",
+    "turn": "{winner} is owed a turn: {victim} used more for its weight",
+}
+
+
+def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, ...]:
+    """One entry for each gang that loses or moves pods. The board stands as it will."""
+    gang, standings = taker.law.gang, _Standings(taker.board, before)
+    winner = standings.path(gang.account)
+    refused = tuple(b.message for b in blockers(taker.board.refusals.get(gang.name, {})))
+    by_gang: dict[str, list[Lump]] = {}
+    for lump in outcome.lost:
+        if any(taker.board.is_fresh(pod) for _, pod in lump.pods):
+            continue  # it was only going to start
+        by_gang.setdefault(lump.gang.name, []).append(lump)
+    found = []
+    for name, lumps in by_gang.items():
+        whole = any(lump.whole for lump in lumps)
+        found.append(
+            Eviction(
+                kind=taker.law.kind if whole else Kind.SHRINK,
+                workload=name,
+                beneficiary=gang.name,
+                rule=_rule(taker, lumps[-1], before),
+                pods=tuple((pod.role, pod.index) for lump in lumps for _, pod in lump.pods),
+                whole=whole,
+                victim=standings.path(lumps[0].gang.account),
+                winner=winner,
+                refused=refused,
+                lost_gpu_seconds=sum(lump.lost for lump in lumps),
+            )
+        )
+    return (*found, *_moves(taker, outcome, standings, refused))
+
+
+def _moves(
+    taker: Taker, outcome: Outcome, standings: "_Standings", refused: tuple[str, ...]
+) -> list[Eviction]:
+    by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
+    for gang, _, pod, _ in outcome.moved:
+        by_gang.setdefault(gang.name, (gang, []))[1].append((pod.role, pod.index))
+    return [
+        Eviction(
+            Kind.CONSOLIDATE, name, taker.law.gang.name, RULES["consolidate"], tuple(pods), False,
+            standings.path(gang.account), standings.path(taker.law.gang.account), refused,
+        )
+        for name, (gang, pods) in by_gang.items()
+    ]  # fmt: skip
+
+
+class _Standings:
+    """Each queue's standing, written once however many evictions name it."""
+
+    def __init__(self, board: Board, before: Held) -> None:
+        self._before, self._paths = before, dict[Account, tuple[Standing, ...]]()
+        self._usage = board.pool.fair_share.time_based
+
+    def path(self, account: Account) -> tuple[Standing, ...]:
+        if account not in self._paths:
+            self._paths[account] = tuple(self._standing(step) for step in account.path)
+        return self._paths[account]
+
+    def _standing(self, account: Account) -> Standing:
+        return Standing(
+            account.name,
+            account.entitlement.quota,
+            amounts(account.share),
+            amounts(self._before[account]),
+            amounts(account.allocated),
+            account.entitlement.usage.normalised(0) if self._usage else 0.0,
+        )
+
+
+def _rule(taker: Taker, lump: Lump, before: Held) -> str:
+    sides = taker.law.parting(lump.gang.account)
+    winner, victim = sides or (taker.law.gang.account, lump.gang.account)
+    return RULES[taker.rules[id(lump)]].format(
+        victim=victim.name,
+        winner=winner.name,
+        held=before[victim][0] / MILLI,
+        share=victim.entitled[0] / MILLI,
+        quota=winner.quota[0] / MILLI,
+        higher=taker.law.gang.workload.priority,
+        lower=lump.gang.workload.priority,
+    )

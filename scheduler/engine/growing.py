@@ -1,0 +1,143 @@
+"""Here we let elastic gangs grow, one replica at a time, the least fulfilled first."""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from math import ceil
+from typing import NamedTuple
+
+from scheduler.engine.board import Board
+from scheduler.engine.eligible import over_bounds
+from scheduler.engine.gang import Gang, Part, Section, Want, Way, alive, amounts_of, scopes_above, ways_of
+from scheduler.engine.ledger import within
+from scheduler.engine.placement import find_room
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.spots import Horizon
+
+
+class Step(NamedTuple):
+    """The next step of one gang, ordered: the least fulfilled, then the smallest, the earliest, the name."""
+
+    fulfilment: float
+    amounts: tuple[int, int, int]
+    submitted: int
+    name: str
+    role: str
+    gang: Gang
+    way: Way
+
+    @property
+    def order(self) -> tuple[float, tuple[int, int, int], int, str, str]:
+        return self.fulfilment, self.amounts, self.submitted, self.name, self.role
+
+
+def grow(board: Board, choice: int) -> None:
+    """First as far as queues are entitled, then into what nobody else wants."""
+    for entitled_only in (True, False):
+        line = [(step.order, step) for gang in elastic(board, choice) for step in steps(gang)]
+        heapify(line)
+        hopeless: set[object] = set()
+        while line:
+            _, step = heappop(line)
+            if (
+                not may_grow(step, entitled_only)
+                or (step.way[0].part.request, step.way[0].part.mask) in hopeless
+            ):
+                continue
+            if _grown(board, step):
+                for following in steps(step.gang):
+                    if following.role == step.role:
+                        heappush(line, (following.order, following))
+            elif len(step.way) == 1 and not step.way[0].scopes and step.way[0].part.on is None:
+                hopeless.add((step.way[0].part.request, step.way[0].part.mask))
+
+
+def elastic(board: Board, choice: int) -> list[Gang]:
+    """Gangs that stand whole and could be bigger, but for those that were just made smaller."""
+    return [
+        gang
+        for gang in board.gangs.values()
+        if gang.choice == choice
+        and gang.may_grow
+        and gang.stands
+        and gang.is_whole
+        and gang.name not in board.evicted
+        and gang.name not in board.shrunk
+    ]
+
+
+def may_grow(step: Step, entitled_only: bool) -> bool:
+    asked = amounts_of(step.way)
+    if over_bounds(step.gang, asked) is not None:
+        return False
+    return not entitled_only or all(
+        within(account.allocated, account.entitled, asked) for account in step.gang.account.path
+    )
+
+
+def _grown(board: Board, step: Step) -> bool:
+    with board.trial(step.gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+        for horizon in (Horizon.NOW, Horizon.LEAVING):
+            if horizon is Horizon.LEAVING and not board.nodes.leaving:
+                continue
+            if find_room(board, step.gang, step.way, horizon):
+                trial.keep(Kind.GROW)
+                break
+        else:
+            trial.pass_over()
+    return trial.kind is not None
+
+
+def steps(gang: Gang) -> Iterator[Step]:
+    workload = gang.workload
+    for part in gang.parts:
+        way = _one_more(gang, part)
+        if way:
+            yield Step(
+                part.fulfilment(), part.amounts, workload.submitted, gang.name, part.role.name, gang, way
+            )
+    if not gang.simple:
+        for number, (section, child) in enumerate(_optional(gang.root)):
+            way = next(ways_of(gang, child), ())
+            if way:
+                whole = sum(c.is_whole for c in section.children) - section.need
+                score = max(0.0, whole / (len(section.children) - section.need))
+                yield Step(score, amounts_of(way), workload.submitted, gang.name, f"#{number}", gang, way)
+
+
+def _one_more(gang: Gang, part: Part) -> Way:
+    """One replica, and what other roles are tied to it by a ratio."""
+    role = part.role
+    if not part.is_whole or not (part.live or role.min == 0) or not alive(gang.root):
+        return ()
+    if role.scale_with is not None:
+        behind = _tied_target(gang, part) - part.count
+        return (Want(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
+    if part.count >= role.max or next(part.free_indices(), None) is None:
+        return ()
+    wants = [Want(part, 1, scopes_above(gang, part))]
+    for tied in gang.parts:
+        if tied.role.scale_with is not None and tied.role.scale_with.role == role.name:
+            more = _tied_target(gang, tied, 1) - tied.count
+            if more > 0:
+                wants.append(Want(tied, more, scopes_above(gang, tied)))
+    return tuple(wants)
+
+
+def _tied_target(gang: Gang, part: Part, more: int = 0) -> int:
+    tie = part.role.scale_with
+    assert tie is not None
+    leader = next((p for p in gang.parts if p.role.name == tie.role), None)
+    if leader is None:
+        return part.role.min
+    return min(part.role.max, max(part.role.min, ceil(tie.ratio * (leader.count + more))))
+
+
+def _optional(section: Section) -> Iterator[tuple[Section, "Section | Part"]]:
+    """Children that do not run and need not, of groups that do."""
+    if not section.is_whole:
+        return
+    for child in section.children:
+        if not child.is_whole and len(section.children) > section.need:
+            yield section, child
+        elif isinstance(child, Section):
+            yield from _optional(child)

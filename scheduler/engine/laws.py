@@ -1,0 +1,237 @@
+"""Here we hold the laws of taking: whose work may give way to whom, and up to where.
+
+A law is made for one newcomer. It looks at the board as it stands, with what has been taken so far off it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.engine.board import Board
+from scheduler.engine.eligible import over_share
+from scheduler.engine.gang import Gang
+from scheduler.engine.ledger import KINDS, NO_BOUND, Account, within
+from scheduler.engine.lumps import Lump, protected
+from scheduler.engine.plan import Kind, Reason
+
+Key = tuple[float | int | str, ...]
+
+
+class Law:
+    """What every law has in common: non-preemptible work never gives way, nor does the newcomer."""
+
+    kind: Kind
+    takes_gangs = True
+    takes_growth = True
+    moves_only = False  # nothing taken may be lost: all of it must stand again
+    must_be_entitled = False  # within quota or fair share
+    relieves: frozenset[Reason] = frozenset()  # bounds that taking below them can make room under
+    most_moves: int | None = None
+    most_trials = NO_BOUND
+
+    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+        self.board, self.gang, self.asked = board, gang, asked
+        self.kinds = [kind for kind in KINDS if asked[kind] > 0]
+        self.stays_in_quota = {
+            account: within(account.allocated, account.quota, asked) for account in gang.account.path
+        }
+
+    def may_look_at(self, account: Account) -> bool:
+        """Whether anything of this project could be taken at all, as the board stands."""
+        raise NotImplementedError
+
+    def rule(self, lump: Lump) -> str | None:
+        """The rule by which this lump may be taken now; None: it may not."""
+        raise NotImplementedError
+
+    def holds(self, sides: "set[tuple[Account, Account]]") -> bool:
+        """Whether the outcome is right: judged when everything has been taken and placed."""
+        del sides
+        return True
+
+    def key(self, lump: Lump) -> Key:
+        """Who gives way first: the smallest."""
+        return _inside(lump)
+
+    def cost(self, lumps: Sequence[Lump]) -> Key:
+        """What taking these costs: workloads stopped, who they are, GPUs taken beyond need."""
+        worst = max(self.key(lump) for lump in lumps)
+        freed = sum(lump.amounts[0] for lump in lumps)
+        return (worst[0], sum(lump.whole for lump in lumps), len(lumps), *worst[1:], freed)
+
+    def threshold(self, side: Account, kind: int) -> int | None:
+        """What that side keeps at least before its last lump goes; None: nothing in particular."""
+        del side, kind
+        return None
+
+    def is_safe(self, gang: Gang) -> bool:
+        """Whether stopping this gang is out of the question."""
+        seconds = self._min_runtime(gang.account)
+        return gang.firm or gang is self.gang or protected(self.board, gang, seconds)
+
+    def _min_runtime(self, account: Account) -> int:
+        found = (step.queue.reclaim_min_runtime for step in account.path)
+        return next((s for s in found if s is not None), self.board.pool.reclaim_min_runtime)
+
+    def parting(self, account: Account) -> tuple[Account, Account] | None:
+        """Where the newcomer's path and another's part: its side and the other's."""
+        for mine, theirs in zip(reversed(self.gang.account.path), reversed(account.path), strict=False):
+            if mine is not theirs:
+                return mine, theirs
+        return None
+
+
+def _projects(account: Account) -> Iterator[Account]:
+    if not account.children:
+        yield account
+    for child in account.children:
+        yield from _projects(child)
+
+
+def _inside(lump: Lump) -> Key:
+    """Inside a queue: growth first, the lowest priority, the least work lost, the newest, the name."""
+    workload = lump.gang.workload
+    newest = -max(lump.started, workload.submitted)
+    index = -max(pod.index for _, pod in lump.pods) if lump.pods else 0
+    return (lump.whole, -lump.fulfilment, workload.priority, lump.lost, newest, lump.gang.name, index)
+
+
+class Reclaim(Law):
+    """Across queues, compared where the paths part, only in the resources the newcomer asks for."""
+
+    kind = Kind.RECLAIM
+    must_be_entitled = True
+    relieves = frozenset({Reason.DEPARTMENT_LIMIT})
+
+    def may_look_at(self, account: Account) -> bool:
+        sides = self.parting(account)
+        return sides is not None and any(True for _ in self._above(*sides))
+
+    def threshold(self, side: Account, kind: int) -> int | None:
+        sides = self.parting(next(iter(_projects(side))))
+        above = list(self._above(*sides)) if sides else []
+        return above[0][1] if len(above) == 1 and above[0][0] == kind else None
+
+    def rule(self, lump: Lump) -> str | None:
+        sides = self.parting(lump.gang.account)
+        if sides is None:
+            return None
+        mine, theirs = sides
+        for kind, threshold, why in self._above(mine, theirs):
+            # What is growth of this gang goes before its core; the core is the last lump.
+            if lump.amounts[kind] > 0 and theirs.allocated[kind] - lump.growth[kind] > threshold:
+                return why
+        return None
+
+    def _above(self, mine: Account, theirs: Account) -> Iterator[tuple[int, int, str]]:
+        """The resources in which their side has more than it may keep, with the least it may keep."""
+        for kind in self.kinds:
+            held = theirs.allocated[kind]
+            if held > theirs.entitled[kind]:
+                yield kind, theirs.entitled[kind], "above_share"
+            elif held > theirs.quota[kind] and self.stays_in_quota[mine]:
+                yield kind, theirs.quota[kind], "within_quota"
+
+    def holds(self, sides: set[tuple[Account, Account]]) -> bool:
+        for mine, theirs in sides:
+            ratio = mine.saturation(self.asked, plus=False)
+            if ratio > 1 and ratio >= theirs.saturation(self.asked, plus=False):
+                return False
+        return True
+
+    def key(self, lump: Lump) -> Key:
+        sides = self.parting(lump.gang.account)
+        theirs = sides[1] if sides else lump.gang.account
+        return (*self._queue(theirs), *self._queue(lump.gang.account), *_inside(lump))
+
+    def _queue(self, account: Account) -> Key:
+        """Over fair share, over quota, the rest; the lowest rank, the most saturated, the newest."""
+        held = account.allocated
+        standing = 2
+        if any(held[kind] > account.entitled[kind] for kind in self.kinds):
+            standing = 0
+        elif any(held[kind] > account.quota[kind] for kind in self.kinds):
+            standing = 1
+        saturation = account.saturation(self.asked, plus=False)
+        return standing, account.rank, -saturation, -account.created, account.name
+
+
+class Preempt(Law):
+    """Inside a project: strictly lower priority gives way."""
+
+    kind = Kind.PREEMPT
+    relieves = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+
+    def may_look_at(self, account: Account) -> bool:
+        return account is self.gang.account
+
+    def rule(self, lump: Lump) -> str | None:
+        same = lump.gang.account is self.gang.account
+        return "priority" if same and lump.gang.workload.priority < self.gang.workload.priority else None
+
+    def _min_runtime(self, account: Account) -> int:
+        found = (step.queue.preempt_min_runtime for step in account.path)
+        return next((s for s in found if s is not None), self.board.pool.preempt_min_runtime)
+
+
+class Shrink(Reclaim):
+    """Growth only: across queues as in reclaim, inside the project from no higher priority."""
+
+    kind = Kind.SHRINK
+    takes_gangs = False
+    must_be_entitled = False
+    relieves = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
+
+    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+        super().__init__(board, gang, asked)
+        self.entitled = over_share(gang, asked) is None
+
+    def may_look_at(self, account: Account) -> bool:
+        return account is self.gang.account or (self.entitled and super().may_look_at(account))
+
+    def rule(self, lump: Lump) -> str | None:
+        if lump.gang.account is self.gang.account:
+            return "fulfilment" if lump.gang.workload.priority <= self.gang.workload.priority else None
+        return super().rule(lump)
+
+    def key(self, lump: Lump) -> Key:
+        return (-lump.fulfilment, *super().key(lump))
+
+
+class ShrinkForGrowth(Reclaim):
+    """Growth inside a fair share takes growth beyond another."""
+
+    kind = Kind.GROW
+    takes_gangs = False
+
+    def key(self, lump: Lump) -> Key:
+        return (-lump.fulfilment, *super().key(lump))
+
+
+class Consolidate(Law):
+    """Any preemptible pod may be moved, none may be lost."""
+
+    kind = Kind.CONSOLIDATE
+    takes_growth = False
+    moves_only = True
+    must_be_entitled = True
+
+    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+        super().__init__(board, gang, asked)
+        settings = board.pool.consolidation
+        self.most_moves = settings.max_moves
+        self.most_trials = NO_BOUND if settings.max_trials is None else settings.max_trials
+
+    def may_look_at(self, account: Account) -> bool:
+        del account
+        return True
+
+    def rule(self, lump: Lump) -> str | None:
+        del lump
+        return "consolidate"
+
+    def key(self, lump: Lump) -> Key:
+        return (lump.lost, lump.amounts[0], *_inside(lump))
+
+    def cost(self, lumps: Sequence[Lump]) -> Key:
+        """The fewest GPU-hours first, then the fewest moves."""
+        freed = sum(lump.amounts[0] for lump in lumps)
+        return (sum(lump.lost for lump in lumps), len(lumps), freed)

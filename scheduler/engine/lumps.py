@@ -1,0 +1,85 @@
+"""Here we cut what stands into lumps: the least that can be taken at once without breaking a gang."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang, Part, Section, gpus_of, leaves, lost_seconds
+from scheduler.engine.model import Pod, PodState
+
+Held = tuple[Part, Pod]
+
+
+@dataclass(slots=True, eq=False)
+class Lump:
+    """Pods of one gang that go together: a growth replica, an optional child, or all that is left."""
+
+    gang: Gang
+    pods: tuple[Held, ...]
+    whole: bool  # the gang stops
+    growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could have been taken before its core
+    fulfilment: float = 0.0
+    lost: int = 0
+    amounts: tuple[int, int, int] = field(init=False)
+    started: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        gpu = cpu = memory = 0
+        for part, pod in self.pods:
+            gpu += gpus_of(pod)
+            cpu += part.amounts[1]
+            memory += part.amounts[2]
+        self.amounts = (gpu, cpu, memory)
+        self.started = max((pod.started for _, pod in self.pods), default=0)
+
+
+def whole(board: Board, gang: Gang) -> Lump:
+    pods = tuple((part, pod) for part in gang.parts for pod in part.live.values())
+    lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+    growth = [0, 0, 0]
+    for part in gang.parts:
+        spare = min(part.count - part.role.min, len(part.live))
+        if spare > 0:
+            growth = [sum_ + spare * amount for sum_, amount in zip(growth, part.amounts, strict=True)]
+    return Lump(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost)
+
+
+def single(board: Board, gang: Gang, part: Part, pod: Pod) -> Lump:
+    """One pod on its own: a growth replica, or a pod to be moved."""
+    return Lump(gang, ((part, pod),), False, (0, 0, 0), part.fulfilment(), lost_seconds(gang, pod, board.now))
+
+
+def growth(board: Board, gang: Gang) -> Iterator[Lump]:
+    """What the gang can spare and still be whole, newest replicas first; each taken alone."""
+    for part in gang.parts:
+        if part.count > part.role.min and part.role.scale_with is None:
+            for index in sorted(part.live, reverse=True):
+                yield single(board, gang, part, part.live[index])
+    if not gang.simple:
+        yield from _optional(board, gang, gang.root)
+
+
+def _optional(board: Board, gang: Gang, section: Section) -> Iterator[Lump]:
+    """Children that run although the group does not need them."""
+    running = [child for child in section.children if any(part.live for part in leaves(child))]
+    spare = sum(child.is_whole for child in section.children) > section.need
+    for child in reversed(running):
+        pods = tuple((part, pod) for part in leaves(child) for pod in part.live.values())
+        if spare or not child.is_whole:
+            lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+            yield Lump(gang, pods, False, (0, 0, 0), 1.0, lost)
+        elif isinstance(child, Section):
+            yield from _optional(board, gang, child)
+
+
+def protected(board: Board, gang: Gang, seconds: int) -> bool:
+    """Whether the gang has not run its guaranteed time yet."""
+    if seconds <= 0:
+        return False
+    started = gang.workload.started
+    if started is None:
+        running = [
+            pod.started for part in gang.parts for pod in part.live.values() if pod.state is PodState.RUNNING
+        ]
+        started = min(running, default=None)
+    return started is not None and board.now - started < seconds

@@ -1,0 +1,203 @@
+"""Here we make others give way for one newcomer: bound, propose, simulate, judge."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import gcd
+
+from berth.core.amounts import RESOURCES
+from scheduler.engine.audit import evictions
+from scheduler.engine.board import Board, Numbers, Trial
+from scheduler.engine.eligible import over_bounds, over_share, pending
+from scheduler.engine.gang import Gang, Way, amounts_of, ways
+from scheduler.engine.laws import Law
+from scheduler.engine.ledger import KINDS, Account
+from scheduler.engine.order import Line
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.proposals import by_nodes, by_prefix
+from scheduler.engine.reasons import NEVER
+from scheduler.engine.resettle import Outcome, resettle
+from scheduler.engine.shapes import shape
+from scheduler.engine.taking import Taker
+
+MOST_PROPOSALS = 24  # for one newcomer by one law; counted, so that every machine gives up at the same place
+
+MakeLaw = Callable[[Board, Gang, tuple[int, int, int]], Law]
+
+
+def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
+    """Try the law for everybody who still waits, in order. Those who ask for the same share one answer."""
+    refused: dict[object, tuple[Reason, Numbers]] = {}
+    line = Line(pending(board, choice))
+    for gang, asked, key in line:
+        board.stood_in_line(gang, key)
+        if NEVER & board.refusals.get(gang.name, {}).keys():
+            continue
+        kind = (gang.account, gang.workload.priority, gang.firm, shape(gang), _delay_left(board, gang) > 0)
+        with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
+            if kind in refused:
+                trial.refuse(*refused[kind])
+                continue
+            law = make_law(board, gang, asked)
+            obstacle = _obstacle(board, law) or _try_ways(trial, law, make_law, ways(gang))
+            if obstacle is not None:
+                refused[kind] = obstacle
+                trial.refuse(*obstacle)
+        if trial.kind is not None:
+            refused.clear()
+            line.reorder()
+
+
+def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:
+    """Try the law for one step of growth. Nobody waits for growth, so nothing is refused."""
+    law = make_law(board, gang, amounts_of(way))
+    with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
+        if _obstacle(board, law) is not None or _try_ways(trial, law, make_law, (way,)) is not None:
+            trial.pass_over()
+    return trial.kind is not None
+
+
+def _delay_left(board: Board, gang: Gang) -> int:
+    """Its own delay always counts, the pool's only while the pool could still grow."""
+    delay = gang.workload.preemption_delay
+    if delay is None:
+        delay = board.pool.preemption_delay if board.can_grow else 0
+    return max(0, gang.workload.submitted + delay - board.now)
+
+
+def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
+    """What no taking could cure."""
+    gang = law.gang
+    if law.must_be_entitled:
+        beyond = over_share(gang, law.asked)
+        if beyond is not None:
+            return beyond
+    bound = over_bounds(gang, law.asked)
+    if bound is not None and bound[0] not in law.relieves:
+        return bound
+    wait = _delay_left(board, gang)
+    if wait:
+        return Reason.IN_PREEMPTION_DELAY, {"seconds": wait}
+    return None
+
+
+def _try_ways(
+    trial: Trial, law: Law, make_law: MakeLaw, choices: Iterable[Way]
+) -> tuple[Reason, Numbers] | None:
+    board, gang = trial.board, trial.gang
+    found: tuple[Reason, Numbers] | None = None
+    for way in choices:
+        asked = amounts_of(way)
+        law = law if asked == law.asked else make_law(board, gang, asked)
+        short = _bound(Taker(board, law))
+        if short is not None:
+            found = found or short
+            continue
+        before, over_bounds_before = _held(board), over_bounds(gang, asked) is not None
+        for taker in _proposals(board, law, way):
+            outcome = resettle(taker, trial.start, law.most_moves)
+            if outcome is not None:
+                trial.waits = bool(outcome.lost) and over_bounds_before
+                kind = law.kind if outcome.lost or outcome.moved else Kind.START
+                trial.keep(kind, _message(law, outcome), evictions(taker, outcome, before))
+                return None
+        board.rewind(trial.start)
+        found = (Reason.OUT_OF_TRIALS, {"trials": board.trials}) if found is None else found
+    return found
+
+
+def _held(board: Board) -> dict[Account, tuple[int, ...]]:
+    return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
+
+
+def _proposals(board: Board, law: Law, way: Way) -> Iterator[Taker]:
+    """Each stands on the board when it is handed out; the board is rewound before the next."""
+    start, banned = board.mark(), set[int]()
+    tries = min(MOST_PROPOSALS, law.most_trials)
+    if not any(want.scopes for want in way):
+        while tries > 0:
+            tries -= 1
+            board.trials += 1
+            taker = Taker(board, law)
+            if not by_nodes(taker, way, banned):
+                board.rewind(start)
+                break
+            yield taker
+            cleared = {board.nodes.index[pod.node] for lump in taker.taken for _, pod in lump.pods}
+            board.rewind(start)
+            if not cleared - banned:
+                break
+            banned.add(min(cleared - banned))
+    taker = Taker(board, law)
+    for _ in by_prefix(taker, way):
+        if tries <= 0:
+            break
+        tries -= 1
+        board.trials += 1
+        yield taker
+    board.rewind(start)
+
+
+def _bound(taker: Taker) -> tuple[Reason, Numbers] | None:
+    """Even if everything that may be taken went: would it do? Sums only."""
+    board, law = taker.board, taker.law
+    free = [sum(free for free, r in zip(kind, board.nodes.ready, strict=True) if r and free > 0)
+            for kind in (board.nodes.gpu, board.nodes.cpu, board.nodes.memory)]  # fmt: skip
+    if law.moves_only:
+        return _short(law, free, [0, 0, 0], [0, 0, 0])
+    takeable, guarded = [0, 0, 0], [0, 0, 0]
+    by_side: dict[Account, list[Gang]] = {}
+    for account, gangs in board.by_project.items():
+        if law.may_look_at(account):
+            sides = law.parting(account)
+            by_side.setdefault(sides[1] if sides else account, []).extend(
+                gang for gang in gangs if gang.stands
+            )
+    for side, gangs in by_side.items():
+        lumps = [lump for gang in gangs for lump in taker.lumps_of(gang)]
+        for kind in law.kinds:
+            takeable[kind] += _most(law, side, kind, [lump.amounts[kind] for lump in lumps if not lump.whole],
+                                    [lump.amounts[kind] for lump in lumps if lump.whole])  # fmt: skip
+            guarded[kind] += sum(
+                part.amounts[kind] * len(part.live)
+                for gang in gangs
+                if not gang.firm and taker.is_safe(gang)
+                for part in gang.parts
+            )
+    return _short(law, free, takeable, guarded)
+
+
+def _most(law: Law, side: Account, kind: int, growth: Sequence[int], whole: Sequence[int]) -> int:
+    """All of it, or as much as leaves the side above its threshold before the last lump."""
+    total = sum(whole) + (sum(growth) if not law.takes_gangs else 0)
+    threshold = law.threshold(side, kind)
+    lumps = [amount for amount in (*growth, *whole) if amount]
+    if threshold is None or not lumps:
+        return total
+    grain = gcd(*lumps)
+    room = side.allocated[kind] - threshold + max(lumps) - 1
+    return max(0, min(total, room // grain * grain))
+
+
+def _short(
+    law: Law, free: Sequence[int], takeable: Sequence[int], guarded: Sequence[int]
+) -> tuple[Reason, Numbers] | None:
+    for kind in KINDS:
+        missing = law.asked[kind] - free[kind] - takeable[kind]
+        if law.asked[kind] and missing > 0:
+            reason = Reason.VICTIMS_PROTECTED if guarded[kind] >= missing else Reason.NOTHING_TO_TAKE
+            return reason, {
+                "resource": RESOURCES[kind],
+                "asked": law.asked[kind],
+                "free": free[kind],
+                "takeable": takeable[kind],
+                "missing": missing,
+                "protected": guarded[kind],
+            }
+    return None
+
+
+def _message(law: Law, outcome: Outcome) -> str:
+    stopped = len({lump.gang.name for lump in outcome.lost if lump.whole})
+    shrunk = sum(len(lump.pods) for lump in outcome.lost if not lump.whole)
+    return (
+        f"{stopped} stopped, {shrunk} growth replicas taken, {len(outcome.moved)} pods moved, by {law.kind}"
+    )

@@ -1,0 +1,47 @@
+"""Here we keep what earlier cycles promised: places that wait for somebody to stop, or for a node to boot."""
+
+from collections.abc import Iterator
+
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang, Part
+from scheduler.engine.model import Pod, PodState
+from scheduler.engine.plan import Reason
+
+
+def keep_promises(board: Board, choice: int) -> None:
+    """Start who waited for its place, once all of it is free; say what the others wait for."""
+    for gang in board.gangs.values():
+        if gang.choice != choice or gang.name in board.served:
+            continue
+        promised = list(_promised(board, gang))
+        if not promised:
+            continue
+        late = [(part, pod) for part, pod in promised if not _is_free(board, pod)]
+        if not late:
+            board.start_promised(gang)
+            continue
+        nodes = {board.nodes.index[pod.node] for _, pod in late}
+        booting = any(board.nodes.booting[i] for i in nodes)
+        reason = Reason.WAITING_FOR_SCALE_UP if booting else Reason.WAITING_FOR_VICTIMS
+        board.refuse(gang, reason, {"pods": len(late), "nodes": len(nodes)})
+
+
+def _promised(board: Board, gang: Gang) -> Iterator[tuple[Part, Pod]]:
+    for part in gang.parts:
+        for pod in part.live.values():
+            if pod.state is PodState.RESERVED and not board.is_fresh(pod):
+                yield part, pod
+
+
+def _is_free(board: Board, pod: Pod) -> bool:
+    """Its place is taken on the board already: free now means that nothing is leaving there."""
+    nodes, i = board.nodes, board.nodes.index[pod.node]
+    gone = nodes.leaving.get(i)
+    if not nodes.ready[i]:
+        return False
+    return gone is None or (
+        nodes.cpu[i] >= gone.cpu
+        and nodes.memory[i] >= gone.memory
+        and nodes.pods[i] >= gone.pods
+        and not any(gone.devices.get(device) for device in pod.devices)
+    )

@@ -1,0 +1,131 @@
+"""Here we find the best place for one replica, by the pool's strategies; ties go to the first name."""
+
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from enum import IntEnum
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Part
+from scheduler.engine.model import Strategy
+from scheduler.engine.nodes import Nodes, Spot
+
+
+class Horizon(IntEnum):
+    """How long the newcomer may have to wait for its place."""
+
+    NOW = 0  # only what is free
+    LEAVING = 1  # also what is being freed
+    BOOTING = 2  # also nodes on their way
+
+
+def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None = None) -> Spot | None:
+    """The best place for one replica, by the pool's strategies; ties go to the first name."""
+    if part.soft is not None:
+        kind = bytes(not soft for soft in part.soft)
+        gentle = _pick(board, part, horizon, within, kind)
+        if gentle is not None:
+            return gentle
+    return _pick(board, part, horizon, within, None)
+
+
+def _pick(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+) -> Spot | None:
+    nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
+    for i in _candidates(board, part, horizon, within):
+        if only is not None and not only[i]:
+            continue
+        if not takes(nodes, i, part, horizon):
+            continue
+        spot = on_node(nodes, i, part, horizon, spread)
+        if spot is not None:
+            return spot
+    return None
+
+
+def takes(nodes: Nodes, i: int, part: Part, horizon: Horizon) -> bool:
+    """Everything but the devices."""
+    request = part.request
+    if nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib or nodes.pods[i] < 1:
+        return False
+    if part.mask is not None and not part.mask[i]:
+        return False
+    spread = part.role.spread_per_node
+    if part.on is not None and spread is not None and part.on.get(i, 0) >= spread:
+        return False
+    return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
+
+
+def on_node(nodes: Nodes, i: int, part: Part, horizon: Horizon, spread: bool = False) -> Spot | None:
+    """Devices of one node for one replica; None where they do not suffice."""
+    count = part.request.devices
+    if not count:
+        return Spot(i, (), 0)
+    milli = nodes.milli_on(i, part.request)
+    if milli == MILLI and nodes.whole[i] < count:
+        return None
+    free = nodes.devices[i]
+    if i in nodes.leaving:
+        now = [nodes.free_now(i, d) >= milli for d in range(len(free))]
+        usable = [d for d in range(len(free)) if free[d] >= milli and (now[d] or horizon > Horizon.NOW)]
+        usable.sort(key=lambda d: (not now[d], -free[d] if spread else free[d], d))
+    else:
+        usable = [d for d, part_free in enumerate(free) if part_free >= milli]
+        if milli < MILLI:
+            usable.sort(key=lambda d: (-free[d] if spread else free[d], d))
+    if len(usable) < count:
+        return None
+    return Spot(i, tuple(sorted(usable[:count])), milli)
+
+
+def _candidates(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterable[int]:
+    """Nodes that may do, the best first."""
+    nodes = board.nodes
+    pack = board.pool.node_strategy is Strategy.BINPACK
+    if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
+        if part.milli == MILLI and not part.request.gpu_memory_mib:
+            return _tightest_first(nodes, part.request.devices)
+        return _shared_first(nodes, part)
+    open_nodes = [
+        i
+        for i in (range(len(nodes.nodes)) if within is None else within)
+        if nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i])
+    ]
+    return sorted(open_nodes, key=_packed(nodes, part) if pack else _spread(nodes, part))
+
+
+def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
+    for bucket in nodes.by_whole[count:]:
+        yield from bucket
+
+
+def _shared_first(nodes: Nodes, part: Part) -> Iterator[int]:
+    """A fraction goes where a device is shared already, before another is opened."""
+    yield from sorted(nodes.shared, key=_packed(nodes, part))
+    for bucket in nodes.by_whole:
+        yield from bucket
+
+
+def _packed(nodes: Nodes, part: Part) -> Callable[[int], tuple[int, ...]]:
+    if not part.request.devices:
+        return lambda i: (not nodes.ready[i], len(nodes.devices[i]) > 0, nodes.cpu[i], i)
+    count = part.request.devices
+
+    def key(i: int) -> tuple[int, ...]:
+        milli = nodes.milli_on(i, part.request)
+        opened = 0
+        if milli < MILLI:
+            opened = max(0, count - sum(milli <= free < MILLI for free in nodes.devices[i]))
+        return (not nodes.ready[i], opened, nodes.gpu[i], i)
+
+    return key
+
+
+def _spread(nodes: Nodes, part: Part) -> Callable[[int], tuple[float, ...]]:
+    def key(i: int) -> tuple[float, ...]:
+        if part.request.devices:
+            return (not nodes.ready[i], False, -nodes.gpu[i] / max(1, len(nodes.devices[i])), i)
+        return (not nodes.ready[i], len(nodes.devices[i]) > 0, -nodes.cpu[i] / max(1, nodes.nodes[i].cpu), i)
+
+    return key

@@ -1,0 +1,62 @@
+"""Here we keep gangs together: inside one rack, one zone, whatever their constraints name."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from scheduler.engine.gang import Gang, Part, Scope, Want, scopes_above
+from scheduler.engine.nodes import Nodes
+
+
+class Topology:
+    """The domains of a pool's nodes, level by level. A node without the label is in no domain."""
+
+    def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
+        self._levels, self._nodes = tuple(levels), nodes
+        self._domains: dict[str, dict[tuple[str, ...], frozenset[int]]] = {}
+
+    def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
+        """Sets of nodes by the labels of the level and of those around it."""
+        if level not in self._domains:
+            found: dict[tuple[str, ...], set[int]] = {}
+            for i, node in enumerate(self._nodes.nodes):
+                if all(key in node.labels for key in self._path(level)):
+                    found.setdefault(tuple(node.labels[key] for key in self._path(level)), set()).add(i)
+            self._domains[level] = {key: frozenset(found[key]) for key in sorted(found)}
+        return self._domains[level]
+
+    def _path(self, level: str) -> tuple[str, ...]:
+        if level in self._levels:
+            return self._levels[: self._levels.index(level) + 1]
+        return (level,)
+
+    def around(self, level: str, i: int) -> frozenset[int]:
+        """The domain a node is in."""
+        return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
+
+    @cached_property
+    def everywhere(self) -> frozenset[int]:
+        return frozenset(range(len(self._nodes.nodes)))
+
+    def choices(
+        self, level: str, scope: Scope, within: frozenset[int], wants: Sequence[Want]
+    ) -> list[frozenset[int]]:
+        """Domains in which the scope's pods may all stand: where some stand already, only there."""
+        standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
+        gpus = sum(want.part.amounts[0] * want.count for want in wants)
+        fitting = []
+        for key, domain in self.domains(level).items():
+            inside = domain & within
+            free = sum(self._nodes.gpu[i] for i in inside)
+            if inside and standing <= domain and free >= gpus:
+                fitting.append((free, key, inside))
+        return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
+
+    def home(self, gang: Gang, part: Part, i: int) -> frozenset[int] | None:
+        """Where a pod of this role may be moved without leaving the domains it stands in; None: anywhere."""
+        home: frozenset[int] | None = None
+        for scope in scopes_above(gang, part):
+            level = scope.constraint.required
+            if level is not None and any(len(other.live) for other in scope.parts):
+                domain = self.around(level, i)
+                home = domain if home is None else home & domain
+        return home
