@@ -88,12 +88,12 @@ def test_an_older_manifest_is_sent_as_it_stands(terminal: Terminal) -> None:
 def test_a_dry_run_stores_nothing_and_says_what_would_happen(terminal: Terminal) -> None:
     answer = {
         "outcome": "would_wait", "workload": {"name": "train"}, "decisions": [], "evictions": [],
-        "blockers": [{"reason": "OverFairShare", "message": "The project holds all of its share.", "numbers": {}}],
+        "blockers": [{"reason": "OverFairShare", "message": "It holds all of its share."}],
     }  # fmt: skip
     desk = Desk(httpx.Response(200, json=answer))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", desk=desk)
     assert desk.asked == ["POST /api/v1/workloads?dry_run=true"]
-    assert result.stdout == "train: would wait\n  OverFairShare: The project holds all of its share.\n"
+    assert result.stdout == "train: would wait\n  OverFairShare: It holds all of its share.\n"
 
 
 @pytest.mark.parametrize(("phase", "code"), [("completed", 0), ("failed", 10), ("cancelled", 11)])
@@ -122,7 +122,8 @@ def test_following_goes_through_an_eviction_to_the_next_run(
     desk = Desk(
         page([workload(phase="running", run=1)]), now_("running", 1), pods(1),
         httpx.Response(200, content=b"step 1\n"), now_("pending", 1, "WaitingForCapacity"),
-        now_("running", 2), pods(2), httpx.Response(200, content=b"resumed at step 1\n"), now_("completed", 2),
+        now_("running", 2), pods(2), httpx.Response(200, content=b"resumed at step 1\n"),
+        now_("completed", 2),
     )  # fmt: skip
     result = terminal.run("logs", "-f", "train", desk=desk)
     assert result.exit_code == 0, result.output

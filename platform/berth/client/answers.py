@@ -198,5 +198,6 @@ class Token(Answer):
 
 class Identity(Answer):
     username: str
+    platform_admin: bool = False
     roles: list[Any] = []
     scopes: list[str] = []

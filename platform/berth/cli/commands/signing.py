@@ -84,7 +84,8 @@ def whoami(output: OutputOption = Output.TABLE) -> None:
         address = client.settings.address
 
     def describe(_: object) -> None:
-        roles = ", ".join(_role(role) for role in identity.roles) or "none"
+        everywhere = ["platform_admin"] if identity.platform_admin else []
+        roles = ", ".join(dict.fromkeys([*everywhere, *map(_role, identity.roles)])) or "none"
         scopes = ", ".join(identity.scopes)
         print_fields([("User", identity.username), ("Roles", roles), ("Scopes", scopes), ("Server", address)])
 

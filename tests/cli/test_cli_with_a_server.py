@@ -1,0 +1,257 @@
+"""Here we run the command as its own process against a server that is really there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from berth.cli.main import app
+from berth.client import NotSignedIn
+from berth.core.spec import parse_workload
+from projects.models import Workload
+from projects.services import tokens
+from tests.cast import Cast, make_cast, training
+
+RUN = [sys.executable, "-m", "berth.cli.main"]
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.django_db(transaction=True)
+Berth = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cast() -> Cast:
+    return make_cast()
+
+
+@pytest.fixture
+def environment(live_server: Any, tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
+    return {
+        **kept, "BERTH_CONFIG": str(tmp_path / "config.toml"), "BERTH_URL": live_server.url,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]), "COLUMNS": "80",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def berth(environment: dict[str, str]) -> Berth:
+    """The command in this process: what it prints and how it ends, without waiting for its start."""
+
+    def run(*arguments: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        result = CliRunner().invoke(app, list(arguments), input=typed, env={**environment, **more})
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def berth_process(environment: dict[str, str]) -> Berth:
+    def run(*arguments: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*RUN, *arguments],
+            input=typed,
+            env={**environment, **more},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def as_dave(cast: Cast) -> dict[str, str]:
+    """A member of vision, by a token."""
+    assert cast.dave.user
+    return {"BERTH_TOKEN": _token(cast.dave)}
+
+
+def _token(person: Any) -> str:
+    return tokens.issue(acting=person, name="test", scopes=["read", "write", "admin"], expires_at=None)[1]
+
+
+def test_a_day_at_the_command_line(berth_process: Berth, cast: Cast, live_server: Any) -> None:
+    berth = berth_process
+    signed_in = berth("login", live_server.url, "-u", "dave", "--password-stdin", "-p", "vision",
+                      typed="correct horse battery\n")  # fmt: skip
+    assert signed_in.stdout == f"Signed in at {live_server.url} as dave.\n"
+    assert "dave" in berth("whoami").stdout
+
+    assert (
+        berth("submit", "-n", "train", "-g", "1", "-r", "2", "--", "true").stdout
+        == "vision/train submitted\n"
+    )
+    listed = json.loads(berth("list", "-o", "json").stdout)
+    assert [(found["name"], found["phase"]) for found in listed] == [("train", "pending")]
+    assert berth("describe", "vision/train").stdout.startswith("Workload    vision/train\n")
+    assert "command:\n- 'true'\n" in berth("describe", "train", "--spec").stdout
+    assert berth("suspend", "train").stdout == "vision/train is suspended\n"
+    assert berth("resume", "train").stdout == "vision/train is pending\n"
+    assert berth("cancel", "train").stdout == "vision/train is cancelled\n"
+    assert "submitted" in berth("events", "train").stdout
+    assert berth("list").stdout == ""
+    assert "cancelled" in berth("list", "--all").stdout
+    assert berth("delete", "train").stdout == "vision/train deleted\n"
+
+    assert berth("logout").stdout == f"Signed out of {live_server.url}.\n"
+    assert berth("list").returncode == 3
+
+
+def test_a_wrong_password_is_told_and_nothing_is_kept(berth: Berth, cast: Cast, live_server: Any) -> None:
+    done = berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="wrong\n")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "berth: The name and the password do not belong together.\n"
+    assert berth("whoami").returncode == 3
+
+
+def test_logging_out_makes_the_token_worthless(
+    berth: Berth, cast: Cast, live_server: Any, tmp_path: Path
+) -> None:
+    from berth.client import Client
+    from berth.client.config import read_file
+
+    berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="correct horse battery\n")
+    before = read_file(tmp_path / "config.toml")
+    berth("logout")
+    assert read_file(tmp_path / "config.toml").token == ""
+    with Client(before) as client, pytest.raises(NotSignedIn):
+        client.whoami()
+
+
+def test_each_kind_of_no_has_its_exit_code(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+    assert berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave).returncode == 0
+    again = berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
+    assert again.returncode == 5, again.stderr
+    assert berth("delete", "train", **as_dave).returncode == 5
+    assert berth("describe", "nobody", **as_dave).returncode == 4
+    assert berth("describe", "ads/train", **as_dave).returncode == 4
+    assert berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", **as_dave).returncode == 1
+    assert (
+        berth("submit", "-n", "t2", "-p", "vision", "--pool", "nowhere", "--", "true", **as_dave).returncode
+        == 2
+    )
+    assert berth("list", BERTH_TOKEN="berth_wrong").returncode == 3
+    gone = berth("list", BERTH_URL="http://127.0.0.1:9", **as_dave)
+    assert gone.returncode == 6
+    assert gone.stderr.startswith("berth: cannot reach http://127.0.0.1:9: ")
+    assert berth("list", "--nonsense", **as_dave).returncode == 2
+
+
+def test_a_name_in_two_projects_asks_back(berth: Berth, cast: Cast) -> None:
+    alice = {"BERTH_TOKEN": _token(cast.alice)}
+    for project in ("vision", "ads"):
+        assert berth("submit", "-n", "train", "-p", project, "--", "true", **alice).returncode == 0
+    done = berth("cancel", "train", **alice)
+    assert done.returncode == 2
+    assert done.stderr == "berth: train names 2 workloads: ads/train, vision/train\n"
+    assert Workload.objects.filter(phase="pending").count() == 2
+
+
+def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
+    bob = {"BERTH_TOKEN": _token(cast.bob)}
+    made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
+    assert made.returncode == 0, made.stderr
+    berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
+    [stored] = json.loads(berth("quota", "show", "vision", "-o", "json", **bob).stdout)
+    assert (stored["gpu"], stored["limit"]["gpu"], stored["weight"], stored["over_quota"]) == (4, 6, 2, False)
+    refused = berth("quota", "set", "vision", "--pool", "local", "--gpu", "7", **bob)
+    assert refused.returncode == 2
+    assert "gpu" in refused.stderr
+
+
+def test_markup_in_names_shows_as_text(berth: Berth, as_dave: dict[str, str]) -> None:
+    done = berth(
+        "submit", "-n", "t", "-p", "vision", "-l", "note=[red]<b>\u001b[31mx", "--", "true", **as_dave
+    )
+    assert done.returncode == 2
+    berth("submit", "-n", "t", "-p", "vision", "-l", "note=[red]<b>", "--", "true", **as_dave)
+    assert "note [red]<b>" in berth("describe", "t", **as_dave).stdout
+
+
+def test_tables_are_whole_and_plain_for_other_programs(
+    berth: Berth, as_dave: dict[str, str], cast: Cast
+) -> None:
+    for number in range(3):
+        berth(
+            "submit",
+            "-n",
+            f"a-rather-long-name-for-a-workload-{number}",
+            "-p",
+            "vision",
+            "--",
+            "true",
+            **as_dave,
+        )
+    table = berth("list", "-o", "wide", **as_dave).stdout
+    assert "\x1b" not in table
+    assert "…" not in table
+    assert {len(line.split()) >= 14 for line in table.splitlines()} == {True}
+
+
+def test_a_whole_file_is_refused_for_one_bad_document(
+    berth: Berth, as_dave: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("name: a\nproject: vision\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpus: 1}]\n")
+    done = berth("submit", "-f", str(file), **as_dave)
+    assert done.returncode == 2
+    assert f"{file}, document 2: roles[0].gpus: unknown key" in done.stderr
+    assert not Workload.objects.exists()
+
+
+def test_what_the_document_says_is_what_the_server_keeps(
+    berth: Berth, as_dave: dict[str, str], tmp_path: Path
+) -> None:
+    document = json.dumps({**training("train-1"), "project": "vision"})
+    assert berth("submit", "-f", "-", typed=document, **as_dave).returncode == 0
+    shown = berth("describe", "train-1", "--spec", "-o", "json", **as_dave).stdout
+    assert parse_workload(json.loads(shown)) == parse_workload(json.loads(document))
+
+
+def test_ctrl_c_leaves_the_workload_and_says_so(
+    berth: Berth, as_dave: dict[str, str], environment: dict[str, str]
+) -> None:
+    berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
+    watching = subprocess.Popen(
+        [*RUN, "list", "--watch"], env={**environment, **as_dave}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert watching.stdout
+        assert watching.stdout.readline().startswith("NAME")
+        watching.send_signal(signal.SIGINT)
+        _, told = watching.communicate(timeout=20)
+    finally:
+        watching.kill()
+    assert watching.returncode == 130
+    assert "Traceback" not in told
+
+
+def loaded_by(code: str) -> set[str]:
+    """The packages that Python has loaded after running this."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sorted(sys.modules))"],
+        capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])},
+    )  # fmt: skip
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_help_does_not_wait_for_the_libraries() -> None:
+    heavy = {"httpx", "pydantic", "rich", "django", "yaml", "numpy", "scheduler"}
+    assert not loaded_by("import berth.cli.main") & heavy
+
+
+def test_the_client_loads_nothing_of_the_server() -> None:
+    assert not loaded_by("import berth.client") & {"django", "projects", "pools", "scheduler"}
