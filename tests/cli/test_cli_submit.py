@@ -114,16 +114,16 @@ def test_following_goes_through_an_eviction_to_the_next_run(
     monkeypatch.setattr(following, "SLOW_PAUSE_SECONDS", 0)
 
     def pods(run: int) -> httpx.Response:
-        return page([{"id": "p", "role": "worker", "index": 0, "run": run, "state": "running"}])
+        return page([{"id": f"p{run}", "role": "worker", "index": 0, "run": run, "state": "running"}])
 
     def now_(phase: str, run: int, reason: str = "") -> httpx.Response:
         return httpx.Response(200, json=workload(phase=phase, run=run, reason=reason))
 
     desk = Desk(
         page([workload(phase="running", run=1)]), now_("running", 1), pods(1),
-        httpx.Response(200, content=b"step 1\n"), now_("pending", 1, "WaitingForCapacity"),
+        httpx.Response(200, content=b"step 1\n"), now_("pending", 1, "WaitingForCapacity"), pods(1),
         now_("running", 2), pods(2), httpx.Response(200, content=b"resumed at step 1\n"),
-        now_("completed", 2),
+        now_("completed", 2), pods(2),
     )  # fmt: skip
     result = terminal.run("logs", "-f", "train", desk=desk)
     assert result.exit_code == 0, result.output
@@ -142,10 +142,11 @@ def test_a_log_that_broke_off_goes_on_where_it_stopped(
             raise httpx.ReadError("gone")
 
     running = httpx.Response(200, json=workload(run=1))
+    pods = [{"id": "p", "role": "worker", "index": 0, "run": 1}]
     desk = Desk(
-        page([workload(run=1)]), running, page([{"id": "p", "role": "worker", "index": 0, "run": 1}]),
+        page([workload(run=1)]), running, page(pods),
         httpx.Response(200, stream=Breaks()), httpx.Response(200, content=b"step 2\n"),
-        httpx.Response(200, json=workload(phase="completed", run=1)),
+        httpx.Response(200, json=workload(phase="completed", run=1)), page(pods),
     )  # fmt: skip
     result = terminal.run("logs", "-f", "train", desk=desk)
     assert result.stdout == "step 1\nstep 2\n"

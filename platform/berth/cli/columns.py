@@ -66,21 +66,12 @@ def eviction_columns() -> list[Column]:
     return [
         Column("TIME", lambda e: local(e.at)),
         Column("KIND", lambda e: e.kind),
-        Column("EVICTED", lambda e: name_of(e.workload, e.project)),
-        Column("FOR", lambda e: name_of(e.beneficiary) or "-"),
-        Column("POOL", lambda e: name_of(e.pool)),
-        Column("LOST", lambda e: f"{span(e.lost_gpu_seconds)} GPU", right=True, wide=True),
+        Column("EVICTED", lambda e: e.evicted),
+        Column("FOR", lambda e: e.for_whom or "-"),
+        Column("GPUS", lambda e: number(e.gpus), right=True),
+        Column("POOL", lambda e: e.pool, wide=True),
+        Column("GPU TIME LOST", lambda e: span(e.lost_gpu_seconds), right=True, wide=True),
         Column("CYCLE", lambda e: str(e.cycle or "-"), right=True, wide=True),
         Column("ID", lambda e: str(e.id), right=True, wide=True),
         Column("RULE", lambda e: e.rule, grows=True),
     ]
-
-
-def name_of(thing: Any, project: Any = None) -> str:
-    """Of a name, or of an object that has one; with its project where that is known."""
-    if not isinstance(thing, dict):
-        name, inside = thing or "", None
-    else:
-        name, inside = thing.get("name") or "", thing.get("project")
-    owner = name_of(inside or project) if inside or project else ""
-    return f"{owner}/{name}" if owner and name and "/" not in str(name) else str(name)

@@ -8,7 +8,7 @@ from berth.cli.watching import tell
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import Workload
+    from berth.client.answers import Pod, Workload
 
 PAUSE_SECONDS = 0.5
 SLOW_PAUSE_SECONDS = 2.0
@@ -18,15 +18,16 @@ LOSSES_MAX = 10
 def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None
 ) -> "Workload":
-    """One pod's output, run after run; the changes between are told on stderr. `tail` cuts the first run."""
-    run, told = 0, ("", "")
+    """One pod's output, attempt after attempt; the changes between are told on stderr. `tail` cuts the first."""
+    poured, told = "", ("", "")
     while True:
         if (workload.phase, workload.reason) != told:
             told = (workload.phase, workload.reason)
             tell(workload)
-        if workload.run > run and _has_output(client, workload, pod):
-            _pour(client, workload, pod, tail if run == 0 else None)
-            run = workload.run
+        latest = _latest_pod(client, workload, pod)
+        if latest is not None and latest.id != poured:
+            _pour(client, latest, workload.id, None if poured else tail)
+            poured = latest.id
         elif workload.has_ended:
             return workload
         else:
@@ -35,23 +36,32 @@ def follow_output(
         workload = client.workloads.get(workload.id)
 
 
-def _has_output(client: "Client", workload: "Workload", pod: str | None) -> bool:
-    pods = client.workloads.pods(workload.id)
-    return any(found.run == workload.run and pod in (None, found.short_name) for found in pods)
+def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Pod | None":
+    """Of the present run: the one that was named, else that of rank 0; its latest attempt."""
+    pods = [pod for pod in client.workloads.pods(workload.id) if pod.run == workload.run]
+    if name is not None:
+        pods = [pod for pod in pods if pod.short_name == name]
+    return min(pods, key=lambda pod: (pod.rank, -_started(pod)), default=None)
 
 
-def _pour(client: "Client", workload: "Workload", pod: str | None, tail: int | None) -> None:
-    """One run's output to its end: a lost connection is taken up where it broke."""
+def _started(pod: "Pod") -> float:
+    return pod.created_at.timestamp() if pod.created_at else 0.0
+
+
+def _pour(client: "Client", pod: "Pod", workload_id: str, tail: int | None) -> None:
+    """One attempt's output to its end: a lost connection is taken up where it broke."""
     from berth.client import Unreachable
 
     offset, losses = 0, 0
     if tail is not None:
-        chunk = client.workloads.log(workload.id, pod=pod, run=workload.run, tail=tail)
+        chunk = client.workloads.log(workload_id, pod=pod.short_name, run=pod.run, tail=tail)
         write(chunk.data)
         offset = chunk.next_offset
     while True:
         try:
-            for piece in client.workloads.log_stream(workload.id, pod=pod, run=workload.run, offset=offset):
+            for piece in client.workloads.log_stream(
+                workload_id, pod=pod.short_name, run=pod.run, offset=offset
+            ):
                 write(piece)
                 offset, losses = offset + len(piece), 0
             return

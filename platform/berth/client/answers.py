@@ -76,6 +76,7 @@ class Pod(Answer):
     node: str | None = None
     state: str = ""
     since: datetime | None = None
+    created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
@@ -98,17 +99,32 @@ class Event(Answer):
 
 
 class Eviction(Answer):
-    id: int | str
+    id: int
     at: datetime
     kind: str
+    pool: str = ""
+    workload: str = ""
+    workload_name: str = ""
+    project: str = ""
+    department: str = ""
+    beneficiary: str | None = None
+    beneficiary_name: str = ""
+    beneficiary_project: str = ""
     rule: str = ""
-    cycle: int | None = None
-    pool: Any = None
-    workload: Any = None
-    project: Any = None
-    beneficiary: Any = None
     numbers: Numbers = {}
+    whole: bool = True
+    gpus: float = 0
     lost_gpu_seconds: float = 0
+    cycle: int | None = None
+
+    @property
+    def evicted(self) -> str:
+        return f"{self.project}/{self.workload_name}"
+
+    @property
+    def for_whom(self) -> str:
+        """The handle of the workload that it gave way to; empty when there was none."""
+        return f"{self.beneficiary_project}/{self.beneficiary_name}" if self.beneficiary_name else ""
 
 
 class Blocker(Answer):

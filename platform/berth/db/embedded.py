@@ -126,9 +126,11 @@ class Embedded:
             raise DatabaseTrouble(f"PostgreSQL could not make {self.data}: {done.stderr.strip()[-500:]}")
 
     def _forget_the_dead(self) -> None:
-        """A killed server leaves its pid file; another process may have that number by now."""
+        """A killed server leaves its lock files; another process may have that number by now."""
         if self.holder() is None:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
+            for left in self.socket.glob(".s.PGSQL.*.lock"):
+                left.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

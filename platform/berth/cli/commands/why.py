@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.columns import name_of
 from berth.cli.link import WorkloadArgument, connected
 from berth.cli.output import Output, OutputOption, print_section, show_one
-from berth.cli.text import local, pairs, plain, safe, span
+from berth.cli.text import local, number, pairs, plain, safe, span
 
 if TYPE_CHECKING:
     from berth.client.answers import Eviction, Explanation, Workload
@@ -70,10 +69,11 @@ def _tell_queue(queue: Any) -> None:
 
 
 def _tell_eviction(workload: "Workload", eviction: "Eviction") -> None:
-    victim, winner = name_of(eviction.workload, eviction.project), name_of(eviction.beneficiary)
-    mine = victim in ("", workload.name, workload.handle)
-    told = f"gave way to {winner or 'nobody'}" if mine else f"made {victim} give way"
+    if eviction.workload == workload.id:
+        told = f"gave way to {eviction.for_whom}" if eviction.for_whom else "gave way"
+    else:
+        told = f"made {eviction.evicted} give way"
     lost = f", {span(eviction.lost_gpu_seconds)} of GPU time lost" if eviction.lost_gpu_seconds else ""
-    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(told)}{lost}")
+    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(told)}, {number(eviction.gpus)} GPUs{lost}")
     if eviction.rule:
         print(f"    {safe(eviction.rule)}")
