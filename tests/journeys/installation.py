@@ -1,0 +1,154 @@
+"""Here tests start Berth as a person does, on a port and in a home of its own, and look at its processes."""
+import http.cookiejar
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("BERTH_", "DATABASE_")
+PATIENCE = 60.0
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """What `look` finds, as soon as it finds something."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{look} found nothing in {seconds} s"
+        time.sleep(0.02)
+    return found
+
+
+@dataclass
+class Installation:
+    home: Path
+    port: int = 0
+    output: str = ""
+    process: subprocess.Popen[str] | None = None
+    names: dict[str, str] = field(
+        default_factory=lambda: {
+            "database": "bin/postgres",
+            "web": "berth.up.web",
+            "scheduler": "run_scheduler",
+            "tasks": "berth.up.tasks",
+        }
+    )
+
+    def running(self) -> str:
+        """The address; it is started only when it is not there."""
+        if self.process and self.process.poll() is None:
+            return f"http://127.0.0.1:{self.port}"
+        return self.start()
+
+    def start(self, *options: str) -> str:
+        """The address that it announces."""
+        self.port = self.port or free_port()
+        log = (self.home.parent / "up.out").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "berth.up", "--port", str(self.port), *options],
+            env=self.env(), cwd="/", stdout=log, stderr=log, text=True, start_new_session=True,
+        )
+
+        def announced() -> re.Match[str] | None:
+            log.seek(0)
+            self.output = log.read()
+            assert self.process
+            assert self.process.poll() is None, self.output
+            return re.search(r"http://\S+", self.output) if "Ctrl-C" in self.output else None
+
+        return until(announced).group()
+
+    def env(self) -> dict[str, str]:
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+        return {**kept, "BERTH_HOME": str(self.home), "PYTHONPATH": paths}
+
+    def children(self) -> dict[str, int]:
+        assert self.process
+        found: dict[str, int] = {}
+        for pid in children_of(self.process.pid):
+            command = command_of(pid)
+            found |= {name: pid for name, part in self.names.items() if part in command}
+        return found
+
+    def left(self) -> dict[int, str]:
+        """Every process that has to do with this home."""
+        mark = os.fsencode(self.home)
+        found: dict[int, str] = {}
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (place / "environ").read_bytes() or mark in (place / "cmdline").read_bytes():
+                    found[int(place.name)] = command_of(int(place.name))
+            except OSError:
+                continue
+        return found
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        assert self.process
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def clear(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        until(lambda: not self.left())
+
+
+class Visitor:
+    """A browser as far as cookies go."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.cookies = http.cookiejar.CookieJar()
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
+
+    def get(self, path: str) -> tuple[int, str]:
+        return self._open(urllib.request.Request(self.address + path))
+
+    def sign_in(self, name: str, password: str) -> tuple[int, str]:
+        self.get("/admin/login/")
+        token = next(cookie.value for cookie in self.cookies if cookie.name == "csrftoken")
+        form = {"username": name, "password": password, "csrfmiddlewaretoken": token, "next": "/admin/"}
+        body = urllib.parse.urlencode(form).encode()
+        return self._open(urllib.request.Request(self.address + "/admin/login/", body))
+
+    def _open(self, request: urllib.request.Request) -> tuple[int, str]:
+        try:
+            with self.opener.open(request, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def free_port() -> int:
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])

@@ -1,0 +1,114 @@
+"""Here we show that one command starts everything, keeps it running, and leaves nothing behind."""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.installation import Installation, Visitor, until
+
+TASK_PROCESSES = 5  # it, its guard, a worker, one that reads the queue, one that writes results
+pytestmark = [pytest.mark.xdist_group("up"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def berth() -> Iterator[Installation]:
+    """One home for all tests of this file: each start but the first finds what the last one left.
+
+    Not in pytest's own directory: it shuts that to the database's user again and again.
+    """
+    with tempfile.TemporaryDirectory(prefix="berth-up-") as place:
+        installation = Installation(Path(place) / "home")
+        yield installation
+        installation.clear()
+
+
+def password(home: Path) -> str:
+    return (home / "admin-password").read_text().strip()
+
+
+def test_the_first_start_says_where_it_is_and_lets_the_admin_in(berth: Installation) -> None:
+    address = berth.running()
+    kept = berth.home / "admin-password"
+    assert password(berth.home) in berth.output
+    assert oct(kept.stat().st_mode & 0o777) == "0o600"
+    assert oct((berth.home / "secret_key").stat().st_mode & 0o777) == "0o600"
+    status, page = Visitor(address).sign_in("admin", password(berth.home))
+    assert status == 200
+    assert "/admin/logout/" in page
+
+
+@pytest.mark.parametrize("name", ["web", "database", "tasks", "scheduler"])
+def test_a_killed_process_is_started_again_and_the_site_answers(berth: Installation, name: str) -> None:
+    address = berth.running()
+    victim = until(lambda: berth.children().get(name))
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: berth.children().get(name) not in (None, victim))
+    until(lambda: Visitor(address).sign_in("admin", password(berth.home))[0] == 200)
+    others = {pid for child, pid in berth.children().items() if child != name}
+    assert victim not in berth.left()
+    assert others
+
+
+def test_the_task_queue_dies_whole(berth: Installation) -> None:
+    berth.running()
+    queue = until(lambda: berth.children().get("tasks"))
+
+    def members() -> set[int]:
+        return {pid for pid, line in berth.left().items() if "berth.up.tasks" in line}
+
+    family = until(lambda: found if len(found := members()) >= TASK_PROCESSES else None)
+    os.kill(queue, signal.SIGKILL)
+    until(lambda: not family & members())
+
+
+def test_a_second_one_in_the_same_home_is_sent_to_the_first(berth: Installation) -> None:
+    address = berth.running()
+    second = subprocess.run(
+        [sys.executable, "-m", "berth.up"],
+        env=berth.env(), cwd="/", capture_output=True, text=True, check=False,
+    )
+    assert second.returncode == 1
+    assert address in second.stderr
+    assert Visitor(address).get("/admin/login/")[0] == 200
+
+
+def test_a_taken_port_is_named(berth: Installation) -> None:
+    berth.running()
+    berth.end()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        refused = subprocess.run(
+            [sys.executable, "-m", "berth.up", "--port", str(port)],
+            env=berth.env(), cwd="/", capture_output=True, text=True, check=False,
+        )
+    assert refused.returncode == 1
+    assert berth.left() == {}
+    assert f"127.0.0.1:{port} cannot be used" in refused.stderr
+
+
+def test_ctrl_c_ends_every_process(berth: Installation) -> None:
+    berth.running()
+    assert set(berth.children()) >= {"database", "web", "tasks"}
+    assert berth.end(signal.SIGINT) == 0
+    assert berth.left() == {}
+
+
+def test_after_a_kill_of_the_supervisor_nothing_is_left_and_the_next_start_finds_everything(
+    berth: Installation,
+) -> None:
+    address = berth.running()
+    until(lambda: len(berth.left()) > 8)
+    before = password(berth.home)
+    berth.end(signal.SIGKILL)
+    until(lambda: not berth.left())
+    address = berth.start()
+    assert password(berth.home) == before
+    assert Visitor(address).sign_in("admin", before)[0] == 200

@@ -1,0 +1,159 @@
+"""Here we show how the supervisor treats what it started, and what came to it without being asked for."""
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from berth.tied import tied
+from berth.up.address import CannotStart, address_of, take
+from berth.up.child import LOG_LIMIT, Child
+from berth.up.claim import claimed, say
+from tests.journeys.installation import until
+
+ROOT = Path(__file__).resolve().parents[2]
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
+
+
+def child(tmp_path: Path, code: str) -> Child:
+    return Child("one", lambda: [sys.executable, "-c", code], ENV, tmp_path / "one.log")
+
+
+def fall(one: Child, now: float) -> float | None:
+    """Start it, let it end, and tell when it is due again."""
+    one.start(now)
+    assert one.process
+    one.process.wait()
+    assert one.ended(now) == 3
+    return one.due
+
+
+def test_one_that_falls_again_and_again_is_started_ever_later(tmp_path: Path) -> None:
+    one = child(tmp_path, "raise SystemExit(3)")
+    pauses = [fall(one, now=100.0) for _ in range(9)]
+    assert pauses == [100.0, 100.25, 100.5, 101.0, 102.0, 104.0, 108.0, 110.0, 110.0]
+
+
+def test_one_that_ran_steadily_is_started_again_at_once(tmp_path: Path) -> None:
+    one = child(tmp_path, "raise SystemExit(3)")
+    for _ in range(5):
+        fall(one, now=100.0)
+    one.start(100.0)
+    assert one.process
+    one.process.wait()
+    assert one.ended(131.0) == 3
+    assert one.due == 131.0
+
+
+def test_an_end_is_told_once(tmp_path: Path) -> None:
+    one = child(tmp_path, "raise SystemExit(3)")
+    fall(one, now=0.0)
+    assert one.ended(1.0) is None
+
+
+def test_a_log_that_grew_too_long_is_put_aside_while_its_writer_goes_on(tmp_path: Path) -> None:
+    one = child(tmp_path, "import sys; print('first'); sys.stdout.flush(); sys.stdin.read()")
+    one.log.write_bytes(b"x" * (LOG_LIMIT + 1))
+    one.trim_log()
+    assert one.log.stat().st_size == 0
+    assert one.log.with_name("one.log.1").stat().st_size == LOG_LIMIT + 1
+    one.start(0.0)
+    until(lambda: "first" in one.last_words())
+
+
+SUPERVISED = """
+import sys
+from pathlib import Path
+from berth.tied import tied
+from berth.up.child import Child
+from berth.up.orphans import take_in_orphans
+from berth.up.supervisor import Supervisor
+
+place = Path(sys.argv[1])
+pod = (place / "pod.py")
+pod.write_text('''
+import os, signal, sys
+from pathlib import Path
+place = Path(sys.argv[1])
+def end(*_):
+    (place / "saved").write_text("yes")
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+(place / "pod").write_text(str(os.getpid()))
+while True:
+    signal.pause()
+''')
+starter = f'''
+import signal, subprocess, sys
+subprocess.Popen([sys.executable, {str(pod)!r}, {str(place)!r}], start_new_session=True)
+signal.pause()
+'''
+supervisor = Supervisor(lambda text: None)
+supervisor.listen()
+take_in_orphans()
+supervisor.start(Child("starter", lambda: tied([sys.executable, "-c", starter]), {}, place / "log"))
+supervisor.run()
+supervisor.stop()
+print("stopped", flush=True)
+"""
+
+
+def test_pods_that_outlive_their_starter_are_asked_to_end_and_waited_for(tmp_path: Path) -> None:
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISED, str(tmp_path)], env=ENV, stdout=subprocess.PIPE, text=True
+    )
+    pod = int(until(lambda: (tmp_path / "pod").exists() and (tmp_path / "pod").read_text()))
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.communicate(timeout=30)[0] == "stopped\n"
+    assert (tmp_path / "saved").read_text() == "yes"
+    assert not Path(f"/proc/{pod}").exists()
+
+
+def test_what_is_tied_ends_with_who_started_it(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys, time; from berth.tied import tied; import signal\n"
+        "child = subprocess.Popen(tied(['sleep', '1000'], by=signal.SIGKILL))\n"
+        "print(child.pid, flush=True); time.sleep(1000)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], env=ENV, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    tied_one = int(parent.stdout.readline())
+    until(lambda: Path(f"/proc/{tied_one}/cmdline").read_bytes().startswith(b"sleep"))
+    parent.kill()
+    parent.wait()
+    until(lambda: not is_alive(tied_one))
+
+
+def test_what_would_be_tied_to_a_process_that_is_gone_never_starts(tmp_path: Path) -> None:
+    line = tied(["touch", str(tmp_path / "started")])
+    line[3] = "1"  # not our process: as if ours had ended before
+    assert subprocess.run(line, check=False).returncode == 0
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_home_is_claimed_by_one(tmp_path: Path) -> None:
+    with claimed(tmp_path) as lock:
+        say(lock, "http://127.0.0.1:8123")
+        with pytest.raises(CannotStart, match=r"http://127\.0\.0\.1:8123"), claimed(tmp_path):
+            pass
+    with claimed(tmp_path):
+        pass
+
+
+def test_a_port_that_was_not_asked_for_may_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with take("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("berth.up.address.FIRST_PORT", port)
+        with take("127.0.0.1", None) as other:
+            assert address_of(other) != address_of(taken)
+        with pytest.raises(CannotStart, match=str(port)):
+            take("127.0.0.1", port)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
