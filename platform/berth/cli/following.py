@@ -18,7 +18,7 @@ LOSSES_MAX = 10
 def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None
 ) -> "Workload":
-    """One pod's output, attempt after attempt; the changes between are told on stderr. `tail` cuts the first."""
+    """One pod's output, attempt after attempt; changes between are told on stderr. `tail` cuts the first."""
     poured, told = "", ("", "")
     while True:
         if (workload.phase, workload.reason) != told:
