@@ -1,0 +1,45 @@
+"""Here tests use the `berth` command as a person does: a process of its own, signed in once."""
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.journeys.installation import ROOT, Installation
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """A shell of one person; `config` holds what login left."""
+
+    address: str
+    config: Path
+
+    def berth(self, *words: str, stdin: str = "", exits: int = 0) -> str:
+        env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")}
+        env |= {
+            "XDG_CONFIG_HOME": str(self.config),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+            "COLUMNS": "200",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "berth.cli.main", *words],
+            input=stdin, env=env, capture_output=True, text=True, check=False, timeout=120,
+        )
+        assert done.returncode == exits, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.berth(*words, "-o", "json"))
+
+
+def sign_in(installation: Installation, name: str, config: Path) -> Terminal:
+    """As one of the demo's people, with the password that the demo left for the machine's owner."""
+    kept = (installation.home / "demo-passwords").read_text().splitlines()
+    password = dict(line.split(" ", 1) for line in kept)[name]
+    terminal = Terminal(f"http://127.0.0.1:{installation.port}", config)
+    config.mkdir()
+    terminal.berth("login", terminal.address, "-u", name, "--password-stdin", stdin=password)
+    return terminal
