@@ -1,6 +1,6 @@
 """Here we set how requests become pages: middleware, templates, static files, sessions, login."""
 from berth.home import CHECKOUT, PACKAGE, in_checkout
-from berth.settings.base import BERTH_HOME, DEBUG, env
+from berth.settings.base import DEBUG, env
 
 ROOT_URLCONF = "berth.urls"
 WSGI_APPLICATION = "berth.wsgi.application"
@@ -39,7 +39,7 @@ TEMPLATES = [
 
 # WhiteNoise serves files from where the applications keep them: no collect step before the first start.
 STATIC_URL = "/static/"
-STATIC_ROOT = BERTH_HOME / "static"
+STATIC_ROOT = env.str("BERTH_STATIC_ROOT", default=None)
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 

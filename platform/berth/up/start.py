@@ -53,8 +53,9 @@ class Start:
         try:
             if "DATABASE_URL" not in os.environ:
                 last = [self._start_database(supervisor)]
+            supervisor.start(web(self.home, self.listening))  # loads while the tables are made
             self._prepare(demo)
-            for child in (web(self.home, self.listening), scheduler(self.home), tasks(self.home)):
+            for child in (scheduler(self.home), tasks(self.home)):
                 supervisor.start(child)
             if self._announce(supervisor):
                 supervisor.run()
