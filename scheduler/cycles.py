@@ -34,6 +34,7 @@ class Ran:
     plan: Plan
     outcome: Outcome
     record: Cycle
+    written: bool = False
 
 
 def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
@@ -62,19 +63,22 @@ def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
     return Ran(seen, plan, outcome, record)
 
 
-def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str]) -> bool:
-    """Reasons, standings, use and the cycle itself. True when anything changed for somebody."""
+def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest: bool) -> bool:
+    """The cycle; of the newest one reasons, standings and use too. True when anything changed."""
     seen, plan, record = ran.seen, ran.plan, ran.record
     with fenced(post.held):
-        explained = memory.explanations.write(seen, plan.refusals, record.pk)
-        keep_standings(seen, plan.queues)
-        settle_use(seen.at)
+        explained = 0
+        if newest:
+            explained = memory.explanations.write(seen, plan.refusals, record.pk)
+            keep_standings(seen, plan.queues)
+            settle_use(seen.at)
         told = bool(plan.bundles or plan.notes or notes or explained)
         due = memory.recorded_at is None or seen.at - memory.recorded_at >= QUIET_FOR
         if told or due:
             _finish(ran, [*plan.notes, *notes])
             memory.recorded_at = seen.at
         point("cycle.before_end")
+    ran.written = True
     point("cycle.done")
     return told
 

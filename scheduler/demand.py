@@ -10,6 +10,7 @@ from pools.services import node_emptied, report_pressure
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.plan import Demand
+from scheduler.models import Allocation
 from scheduler.observe import Seen
 from scheduler.standings import held_by_pool
 
@@ -42,6 +43,17 @@ def tell_empty_drains(now: datetime) -> int:
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     empty = Node.objects.filter(state="draining", emptied_at=None).exclude(pk__in=busy).order_by("pk")
     return sum(node_emptied(node, at=now) for node in empty)
+
+
+def work_to_lose(now: datetime) -> dict[int, int]:
+    """GPU-seconds by node id that would be lost with the node: since the start, or the last checkpoint."""
+    lost: dict[int, int] = {}
+    rows = Allocation.objects.filter(released_at__isnull=True).select_related("pod__workload")
+    for held in rows.only("node_id", "devices", "gpu_milli", "bound_at", "pod__workload__last_checkpoint_at"):
+        since = max(held.bound_at, held.pod.workload.last_checkpoint_at or held.bound_at)
+        seconds = max(0, int((now - since).total_seconds()))
+        lost[held.node_id] = lost.get(held.node_id, 0) + seconds * held.gpu_milli_total // MILLI
+    return lost
 
 
 def _capacity() -> dict[int, int]:

@@ -6,7 +6,7 @@ not: they heal what a crash left half done.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -18,8 +18,8 @@ from berth.db.lease import Held, LeadershipLost
 from pools.models import NodePool
 from scheduler.commit.promises import see_to_promises
 from scheduler.cycles import Memory, Ran, run_cycle, write_down
-from scheduler.demand import tell_empty_drains, tell_pools
-from scheduler.dispatch import start_pods, stop_pods, take_in
+from scheduler.demand import tell_empty_drains, tell_pools, work_to_lose
+from scheduler.dispatch import TakenIn, start_pods, stop_pods, take_in
 from scheduler.dispatch.drains import evict_from_overdue_drains
 from scheduler.dispatch.limits import Quiet, end_overdue
 from scheduler.dispatch.sweep import sweep
@@ -29,13 +29,14 @@ from scheduler.snapshots import drop_old
 log = logging.getLogger(__name__)
 
 Did = TypeVar("Did")
-Reconcile = Callable[[NodePool, datetime, Held], bool]  # True: it did something
+Reconcile = Callable[[NodePool, datetime, Held, Mapping[int, int]], bool]  # True: it did something
+POD = "pod"  # the trigger when nothing but pods called
 SWEEP_EVERY = timedelta(seconds=60)
 
 
 @dataclass(slots=True)
 class Loop:
-    """One scheduler that leads. `tick` is all it does; who calls it decides how often."""
+    """One scheduler that leads. `act` is what somebody waits for, `settle` what can wait a moment."""
 
     post: Post
     clock: Clock
@@ -43,54 +44,71 @@ class Loop:
     memory: Memory = field(default_factory=Memory)
     quiet: Quiet = field(default_factory=Quiet)
     swept_at: datetime | None = None
+    _ran: list[Ran] = field(default_factory=list)
+    _notes: list[str] = field(default_factory=list)
 
     def tick(self, trigger: str = "tick") -> bool:
         """True when something happened, so that it is worth to look again soon."""
-        now = self.clock.now()
-        notes: list[str] = []
-        taken = take_in(now, self.post)
+        did = self.act(trigger)
+        return self.settle() or did
+
+    def act(self, trigger: str = "tick") -> bool:
+        """Take in what happened, decide, and start and stop what was decided."""
+        now, notes = self.clock.now(), self._notes
+        taken = self._try("taking in", lambda: take_in(now, self.post), notes) or TakenIn()
         notes += taken.notes
         self.post.handed.unsay_starts(taken.unknown)
-        ended = self._try("limits", lambda: end_overdue(now, self.post, self.quiet), notes)
-        drained = self._try("drains", lambda: evict_from_overdue_drains(now, self.post), notes)
-        promised = self._try("promises", lambda: see_to_promises(now, self.post.held, self.post.specs), notes)
-        ran = self._cycle(now, trigger, notes)
+        promises = self._try("promises", lambda: see_to_promises(now, self.post), notes)
+        moved = bool(promises and any(promises))
+        decided = False
+        if trigger != POD or taken.ended or moved:  # that pods run now frees nothing
+            decided = self._cycle(now, trigger, notes)
         notes += start_pods(now, self.post)
         notes += stop_pods(now, self.post)
-        told = self._write_down(ran, notes)
+        return bool(taken.changed or moved or decided)
+
+    def settle(self) -> bool:
+        """Limits of time, records, the pools' size, and what has to be cleared away."""
+        now, notes = self.clock.now(), self._notes
+        ended = self._try("limits", lambda: end_overdue(now, self.post, self.quiet), notes)
+        drained = self._try("drains", lambda: evict_from_overdue_drains(now, self.post), notes)
+        told = self._write_down(notes)
         self._try("drained nodes", lambda: tell_empty_drains(now), notes)
-        grown = self._reconcile(now, ran, notes)
+        grown = self._reconcile(now, notes)
         self._housekeeping(now)
-        moved = bool(promised and any(promised))
-        return bool(taken.changed or ended or drained or moved or told or grown)
+        self._ran, self._notes = self._ran[-1:], []
+        return bool(ended or drained or told or grown)
 
-    def _cycle(self, now: datetime, trigger: str, notes: list[str]) -> Ran | None:
-        try:
-            return run_cycle(now, trigger, self.post)
-        except (OperationalError, InterfaceError, LeadershipLost):
-            raise
-        except Exception as error:
-            log.exception("the cycle failed")
-            notes.append(f"The cycle failed: {error!r}")
-            return None
-
-    def _write_down(self, ran: Ran | None, notes: list[str]) -> bool:
-        if ran is None:
-            return False
-        return bool(self._try("records", lambda: write_down(ran, self.post, self.memory, notes), notes))
-
-    def _reconcile(self, now: datetime, ran: Ran | None, notes: list[str]) -> bool:
+    def _cycle(self, now: datetime, trigger: str, notes: list[str]) -> bool:
+        ran = self._try("the cycle", lambda: run_cycle(now, trigger, self.post), notes)
         if ran is not None:
-            self._try("demand", lambda: tell_pools(ran.seen, ran.plan.demand), notes)
+            self._ran.append(ran)
+        return ran is not None and bool(ran.outcome.applied or ran.outcome.stale)
+
+    def _write_down(self, notes: list[str]) -> bool:
+        told = False
+        for ran in self._ran:
+            if not ran.written:
+                told |= bool(self._try("records", self._writing(ran, notes), notes))
+        return told
+
+    def _writing(self, ran: Ran, notes: list[str]) -> Callable[[], bool]:
+        return lambda: write_down(ran, self.post, self.memory, notes, newest=ran is self._ran[-1])
+
+    def _reconcile(self, now: datetime, notes: list[str]) -> bool:
+        if self._ran:
+            newest = self._ran[-1]
+            self._try("demand", lambda: tell_pools(newest.seen, newest.plan.demand), notes)
+        lost = self._try("work to lose", lambda: work_to_lose(now), notes) or {}
         did = False
         for pool in NodePool.objects.order_by("name"):
             if not self.post.leads():
                 break
-            did |= bool(self._try(f"pool {pool.name}", self._reconciling(pool, now), notes))
+            did |= bool(self._try(f"pool {pool.name}", self._reconciling(pool, now, lost), notes))
         return did
 
-    def _reconciling(self, pool: NodePool, now: datetime) -> Callable[[], bool]:
-        return lambda: self.reconcile(pool, now, self.post.held)
+    def _reconciling(self, pool: NodePool, now: datetime, lost: Mapping[int, int]) -> Callable[[], bool]:
+        return lambda: self.reconcile(pool, now, self.post.held, lost)
 
     def _housekeeping(self, now: datetime) -> None:
         if self.swept_at is None or now - self.swept_at >= SWEEP_EVERY:

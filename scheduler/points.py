@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from django.db import connection
+
 _listener: Callable[[str], None] | None = None
 
 
@@ -14,3 +16,8 @@ def point(name: str) -> None:
 def listen(listener: Callable[[str], None] | None) -> None:
     global _listener  # noqa: PLW0603 - one process, one scheduler, one listener
     _listener = listener
+
+
+def outside_transactions() -> None:
+    """Asked before a machine is called: that may take long, and cannot be rolled back."""
+    assert not connection.in_atomic_block, "no machine is called inside a transaction"

@@ -83,4 +83,6 @@ def _write(bundles: Sequence[Bundle], seen: Seen, cycle: int | None, outcome: Ou
         place(bundle, scene)
         point("commit.placed")
         outcome.applied.append(bundle)
+    scene.bound.insert()
+    point("commit.bound")
     recount(workload.pk for workload in scene.ground.workloads.values())

@@ -1,7 +1,7 @@
 """Here a workload gets pods at its places, with what they hold, and a gang that waited begins a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -28,16 +28,34 @@ class Start:
     cycle: int | None
 
 
-def start(given: Start, kind: str, message: str = "") -> None:
+@dataclass(slots=True)
+class Bound:
+    """Rows that go in together at the end."""
+
+    pods: list[Pod] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
+    claims: list[DeviceClaim] = field(default_factory=list)
+    started: list[Workload] = field(default_factory=list)
+
+    def insert(self) -> None:
+        if self.started:
+            Reservation.objects.filter(workload__in=self.started).delete()
+        Pod.objects.bulk_create(self.pods)
+        Allocation.objects.bulk_create(self.allocations)
+        DeviceClaim.objects.bulk_create(self.claims)
+
+
+def start(given: Start, bound: Bound, kind: str, message: str = "") -> None:
     """In the caller's transaction, with the workload's row locked. What waited begins a new run."""
     workload = given.workload
-    Reservation.objects.filter(workload=workload).delete()
+    bound.started.append(workload)
     first_rank = 0
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         _begin_run(given, kind, message or said(given.places))
     else:
         first_rank = Pod.objects.filter(workload=workload, run=workload.run).count()
-    _bind(given, first_rank)
+        first_rank += sum(pod.workload_id == workload.pk for pod in bound.pods)
+    _bind(given, bound, first_rank)
 
 
 def said(places: Sequence[Place]) -> str:
@@ -79,8 +97,7 @@ def _begin_run(given: Start, kind: str, message: str) -> None:
         setattr(workload, name, value)
 
 
-def _bind(given: Start, first_rank: int) -> None:
-    pods, allocations, claims = [], [], []
+def _bind(given: Start, bound: Bound, first_rank: int) -> None:
     for rank, step in enumerate(_in_order(given.places, given.meaning), start=first_rank):
         request, node = given.meaning.roles[step.role].request, given.nodes[step.node]
         pod = Pod(
@@ -103,15 +120,12 @@ def _bind(given: Start, first_rank: int) -> None:
             memory_mib=request.memory_mib,
             bound_at=given.now,
         )
-        pods.append(pod)
-        allocations.append(allocation)
-        claims += [
+        bound.pods.append(pod)
+        bound.allocations.append(allocation)
+        bound.claims += [
             DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)
             for device in step.devices
         ]
-    Pod.objects.bulk_create(pods)
-    Allocation.objects.bulk_create(allocations)
-    DeviceClaim.objects.bulk_create(claims)
 
 
 def _in_order(places: Iterable[Place], meaning: Meaning) -> list[Place]:

@@ -26,7 +26,7 @@ def place(bundle: Bundle, scene: Scene) -> None:
         else:
             workload, meaning = scene.ground.workloads[name], scene.seen.workloads[name].meaning
             given = Start(workload, meaning, places, scene.ground.nodes, scene.now, scene.cycle)
-            start(given, str(bundle.kind), bundle.message if name == bundle.workload else "")
+            start(given, scene.bound, str(bundle.kind), bundle.message if name == bundle.workload else "")
 
 
 def _promise(name: str, places: Sequence[Place], expires: datetime, scene: Scene) -> None:

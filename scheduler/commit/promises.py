@@ -10,32 +10,33 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from django.db.models import Q
 
 from berth.core.amounts import MILLI
-from berth.db.lease import Held, fenced
+from berth.db.lease import fenced
 from pools.models import Node
 from projects.models import Phase, Quota, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.moves import move
-from scheduler.commit.bind import ACTOR, Start, start
+from scheduler.commit.bind import ACTOR, Bound, Start, start
 from scheduler.engine.plan import Place
 from scheduler.holdings import recount
 from scheduler.models import Allocation, DeviceClaim, Reservation
 from scheduler.points import point
+from scheduler.post import Post
 from scheduler.specs import Specs
 
 log = logging.getLogger(__name__)
 
 
-def see_to_promises(now: datetime, held: Held, specs: Specs) -> tuple[int, int]:
+def see_to_promises(now: datetime, post: Post) -> tuple[int, int]:
     """(kept, dropped). Does nothing, and locks nothing, while nothing is promised."""
     if not Reservation.objects.exists():
         return 0, 0
     kept = 0
-    with fenced(held):
+    with fenced(post.held):
         dropped = _drop_dead(now)
         for workload in _promised():
             try:
                 with transaction.atomic():
-                    kept += _keep(workload, now, specs)
+                    kept += _keep(workload, now, post.specs)
             except (OperationalError, InterfaceError):
                 raise
             except (DatabaseError, AssertionError, KeyError) as error:
@@ -107,7 +108,9 @@ def _keep(workload: Workload, now: datetime, specs: Specs) -> bool:
         for row in rows
     ]
     by_name = {node.name: node for node in nodes.values()}
-    start(Start(workload, meaning, places, by_name, now, None), "start")
+    bound = Bound()
+    start(Start(workload, meaning, places, by_name, now, None), bound, "start")
+    bound.insert()
     recount([workload.pk])
     return True
 

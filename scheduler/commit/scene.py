@@ -1,13 +1,13 @@
 """Here we hold what every write of one commit needs, and keep the locked rows in hand true."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from projects.models import Workload
 from projects.services.moves import move
-from scheduler.commit.bind import ACTOR
+from scheduler.commit.bind import ACTOR, Bound
 from scheduler.commit.ground import Ground
 from scheduler.observe import Seen
 
@@ -18,6 +18,7 @@ class Scene:
     ground: Ground
     now: datetime
     cycle: int | None
+    bound: Bound = field(default_factory=Bound)
 
 
 def shift(

@@ -5,6 +5,6 @@ Runtimes are never called while a transaction is open.
 """
 
 from scheduler.dispatch.machines import start_pods, stop_pods
-from scheduler.dispatch.reports import take_in
+from scheduler.dispatch.reports import TakenIn, take_in
 
-__all__ = ["start_pods", "stop_pods", "take_in"]
+__all__ = ["TakenIn", "start_pods", "stop_pods", "take_in"]

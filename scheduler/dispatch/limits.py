@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
-
 from berth.db.lease import fenced
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.moves import move
 from scheduler.dispatch.gangs import ACTOR, stop_live_pods
 from scheduler.models import Reservation
+from scheduler.points import outside_transactions
 from scheduler.post import Post
 
 log = logging.getLogger(__name__)
@@ -96,13 +95,13 @@ def _idle(now: datetime, post: Post, quiet: Quiet) -> list[Overdue]:
 
 
 def _listen(row: Workload, now: datetime, post: Post, quiet: Quiet) -> None:
-    assert not transaction.get_connection().in_atomic_block, "no runtime is called inside a transaction"
+    outside_transactions()
     pods = (
         Pod.objects.filter(workload=row, state=PodState.RUNNING).select_related("node__pool").order_by("pk")
     )
     try:
         size = sum(post.runtimes(pod.node.pool).tail_log(str(pod.pk), 1).size for pod in pods)
-    except (RuntimeFailure, OSError) as error:
+    except (RuntimeFailure, LookupError, OSError) as error:
         log.warning("the logs of %s cannot be read: %s", row.name, error)
         return
     if quiet.sizes.get(row.pk, (-1, now))[0] != size:

@@ -2,17 +2,14 @@
 
 import logging
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from django.db import transaction
-
-from berth.db.lease import Held, fenced
-from pools.runtimes.base import Runtime, RuntimeFailure
+from berth.db.lease import fenced
+from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
 from scheduler.dispatch.orders import order_for
-from scheduler.points import point
+from scheduler.points import outside_transactions, point
 from scheduler.post import Post
 
 log = logging.getLogger(__name__)
@@ -22,26 +19,30 @@ AGAIN = timedelta(seconds=15)  # an order or a stop that shows no effect is give
 
 def start_pods(now: datetime, post: Post) -> list[str]:
     """Every pod whose row says that it starts. Returns what went wrong, as sentences."""
-    assert not transaction.get_connection().in_atomic_block, "no runtime is called inside a transaction"
+    outside_transactions()
     waiting = [pod for pod in _starting() if _due(post.handed.started, pod.pk, now)]
-    by_workload: dict[uuid.UUID, list[Pod]] = defaultdict(list)
-    for pod in waiting:
-        by_workload[pod.workload_id].append(pod)
+    if not waiting:
+        return []
     notes: list[str] = []
-    for members in by_workload.values():
+    _agree_where_to_meet(waiting, post)
+    worlds = _worlds(waiting)
+    for pod in waiting:
         if not post.leads():
             return [*notes, "The lead was lost while pods were being started."]
         try:
-            _start_gang(members, now, post)
-        except (RuntimeFailure, OSError, ValueError, KeyError, StopIteration) as error:
-            log.warning("pods of %s could not be started: %s", members[0].workload.name, error)
-            notes.append(f"Pods of {members[0].workload.handle} could not be started: {error}")
+            _start(pod, worlds[pod.workload_id], post)
+        except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
+            log.warning("pod %s could not be started: %s", pod.pk, error)
+            notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
+            continue
+        post.handed.started[pod.pk] = now
+        point("dispatch.started")
     return notes
 
 
 def stop_pods(now: datetime, post: Post) -> list[str]:
     """Every pod whose row says that it stops."""
-    assert not transaction.get_connection().in_atomic_block, "no runtime is called inside a transaction"
+    outside_transactions()
     rows = Pod.objects.filter(state=PodState.STOPPING).select_related("node__pool", "workload").order_by("pk")
     pods = list(rows)
     post.handed.stopped = {pk: at for pk, at in post.handed.stopped.items() if pk in {pod.pk for pod in pods}}
@@ -55,7 +56,7 @@ def stop_pods(now: datetime, post: Post) -> list[str]:
         point("dispatch.before_stop")
         try:
             post.runtimes(pod.node.pool).stop(str(pod.pk), spec.grace_period_seconds if spec else 0)
-        except (RuntimeFailure, OSError) as error:
+        except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("pod %s could not be stopped: %s", pod.pk, error)
             notes.append(f"Pod {pod.pk} could not be stopped: {error}")
             continue
@@ -72,40 +73,54 @@ def _starting() -> Iterable[Pod]:
     )
 
 
-def _start_gang(members: list[Pod], now: datetime, post: Post) -> None:
-    workload = members[0].workload
-    runtime = post.runtimes(members[0].node.pool)
-    _rendezvous(workload, runtime, post.held)
-    spec = post.specs.of(workload).spec
+def _start(pod: Pod, world: Sequence[Pod], post: Post) -> None:
+    spec = post.specs.of(pod.workload).spec
     if spec is None:
         raise ValueError("its document cannot be read any more")
-    world = list(
-        Pod.objects.filter(
-            workload=workload, run=workload.run, state__in=("starting", "running", "succeeded")
-        )
-    )
-    for pod in members:
-        pod.workload = workload
-        point("dispatch.before_start")
-        runtime.start(order_for(pod, spec, world))
-        post.handed.started[pod.pk] = now
-        point("dispatch.started")
+    if pod.workload.rendezvous is None:
+        raise ValueError("its ranks have not agreed where to meet")
+    order = order_for(pod, spec, world)
+    point("dispatch.before_start")
+    post.runtimes(pod.node.pool).start(order)
 
 
-def _rendezvous(workload: Workload, runtime: Runtime, held: Held) -> None:
+def _worlds(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
+    """By workload, all pods of its present run that count."""
+    runs = {pod.workload_id: pod.run for pod in pods}
+    worlds: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
+    rows = Pod.objects.filter(workload_id__in=runs, state__in=("starting", "running", "succeeded"))
+    for pod in rows.order_by("workload_id", "rank", "pk"):
+        if pod.run == runs[pod.workload_id]:
+            worlds[pod.workload_id].append(pod)
+    return worlds
+
+
+def _agree_where_to_meet(pods: Iterable[Pod], post: Post) -> None:
     """The ranks of one run meet at one address, agreed on before the first of them starts."""
-    if workload.rendezvous is not None:
+    places: dict[uuid.UUID, dict[str, str | int]] = {}
+    lacking = [pod for pod in pods if pod.workload.rendezvous is None]
+    for pod in lacking:
+        if pod.workload_id in places:
+            continue
+        try:
+            address, port = post.runtimes(pod.node.pool).rendezvous()
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("no place to meet for %s: %s", pod.workload_id, error)
+            continue
+        places[pod.workload_id] = {"address": address, "port": port}
+    if not places:
         return
-    address, port = runtime.rendezvous()
-    place = {"address": address, "port": port}
-    with fenced(held):
-        Workload.objects.filter(pk=workload.pk, run=workload.run, rendezvous__isnull=True).update(
-            rendezvous=place
+    with fenced(post.held):
+        rows = (
+            Workload.objects.select_for_update().filter(pk__in=places, rendezvous__isnull=True).order_by("pk")
         )
-    workload.refresh_from_db(fields=["rendezvous"])
+        for workload in rows:
+            workload.rendezvous = places[workload.pk]
+        Workload.objects.bulk_update(rows, ["rendezvous"])
     point("dispatch.met")
-    if workload.rendezvous is None:
-        raise ValueError("its run is over already")
+    agreed = dict(Workload.objects.filter(pk__in=places).values_list("pk", "rendezvous"))
+    for pod in lacking:
+        pod.workload.rendezvous = agreed.get(pod.workload_id)
 
 
 def _due(handed: dict[uuid.UUID, datetime], pk: uuid.UUID, now: datetime) -> bool:

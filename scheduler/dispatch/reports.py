@@ -15,7 +15,7 @@ from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.dispatch.gangs import judge_gangs, told_to_stop
 from scheduler.holdings import release
-from scheduler.points import point
+from scheduler.points import outside_transactions, point
 from scheduler.post import Post, Runtimes
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class TakenIn:
     changed: int = 0
+    ended: int = 0  # of these, pods that hold nothing any more
     unknown: frozenset[uuid.UUID] = frozenset()  # starting pods of which no runtime knows (any more)
     notes: tuple[str, ...] = ()
 
@@ -42,6 +43,7 @@ class TakenIn:
 def take_in(now: datetime, post: Post) -> TakenIn:
     """Bring the rows up to what happened. Idempotent; does nothing where nothing happened."""
     pods = list(Pod.objects.filter(state__in=LIVE_POD_STATES).select_related("node__pool").order_by("pk"))
+    outside_transactions()
     reports, notes = _look(pods, post.runtimes)
     point("take_in.looked")
     changes = [change for pod in pods if (change := changed(pod, reports.get(pod.pk), now)) is not None]
@@ -60,7 +62,8 @@ def take_in(now: datetime, post: Post) -> TakenIn:
         and (report := reports.get(pod.pk)) is not None
         and report.state is Reported.UNKNOWN
     )
-    return TakenIn(len(changes), unknown, tuple(notes))
+    ended = sum(change.state not in LIVE_POD_STATES for change in changes)
+    return TakenIn(len(changes), ended, unknown, tuple(notes))
 
 
 def changed(pod: Pod, report: PodReport | None, now: datetime) -> Change | None:
@@ -116,7 +119,7 @@ def _look(pods: Collection[Pod], runtimes: Runtimes) -> tuple[dict[uuid.UUID, Po
         pool = members[0].node.pool
         try:
             told = runtimes(pool).look([str(pod.pk) for pod in members])
-        except RuntimeFailure as error:
+        except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("the runtime of pool %s does not answer: %s", pool.name, error)
             notes.append(f"The runtime of pool {pool.name} does not answer: {error}")
             continue

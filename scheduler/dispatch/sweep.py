@@ -8,13 +8,12 @@ import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from django.db import transaction
-
 from pools.models import NodePool
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
+from scheduler.points import outside_transactions
 from scheduler.post import Post
 
 log = logging.getLogger(__name__)
@@ -24,7 +23,7 @@ SETTLED = timedelta(seconds=60)  # a pod's row may be younger than what we read 
 
 def sweep(now: datetime, post: Post) -> list[str]:
     """Returns what was found, as sentences."""
-    assert not transaction.get_connection().in_atomic_block, "no runtime is called inside a transaction"
+    outside_transactions()
     notes: list[str] = []
     done: set[int] = set()
     for pool in NodePool.objects.order_by("name"):
@@ -34,7 +33,7 @@ def sweep(now: datetime, post: Post) -> list[str]:
         done.add(id(runtime))
         try:
             notes += _sweep(runtime, now, post)
-        except (RuntimeFailure, OSError) as error:
+        except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("the runtime of pool %s cannot be swept: %s", pool.name, error)
     return notes
 

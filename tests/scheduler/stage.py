@@ -31,7 +31,7 @@ class Stage:
         held = lease.acquire("scheduler", holder, 60)
         assert held is not None
         post = Post(held=held, runtimes=lambda pool: self.runtime)
-        return Loop(post=post, clock=self.clock, reconcile=lambda pool, now, held: False)
+        return Loop(post=post, clock=self.clock, reconcile=lambda pool, now, held, lost: False)
 
     def node(self, ordinal: int = 0, pool: NodePool | None = None, **values: Any) -> Node:
         pool = pool or self.cast.pool

@@ -1,0 +1,45 @@
+"""Here the scheduler is run as a process of its own; SIGTERM and SIGINT end it after the present tick."""
+
+import signal
+from collections.abc import Mapping
+from datetime import datetime
+from types import FrameType
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from berth.db.lease import Held, fenced
+from pools.models import NodePool
+from scheduler.lead import Scheduler
+
+
+class Command(BaseCommand):
+    help = "Gives GPUs to workloads. Any number may run; one leads, the others stand by."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        scheduler = made()
+
+        def end(number: int, frame: FrameType | None) -> None:
+            scheduler.end()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        scheduler.run()
+
+
+def made() -> Scheduler:
+    from berth.wiring import wired
+    from pools.reconciler import reconcile
+
+    wiring = wired()
+
+    def reconcile_pool(pool: NodePool, now: datetime, held: Held, lost: Mapping[int, int]) -> bool:
+        provider = wiring.provider_of(pool)
+        return reconcile(pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=lost)
+
+    return Scheduler(
+        clock=wiring.clock,
+        runtime_of=wiring.runtime_of,
+        reconcile=reconcile_pool,
+        runtimes=wiring.runtimes,
+    )

@@ -1,0 +1,28 @@
+"""Here we read what the scheduler decided, as far as one person may see it."""
+
+from django.db.models import Q, QuerySet
+
+from projects.access import is_platform_admin, visible_projects, whole_departments
+from projects.acting import Acting
+from scheduler.models import Cycle, Eviction, QueueStanding
+
+
+def evictions(acting: Acting) -> QuerySet[Eviction]:
+    """Those in which a visible project gave way, or was the one for whom."""
+    rows = Eviction.objects.order_by("-id")
+    if is_platform_admin(acting):
+        return rows
+    mine = visible_projects(acting).values("pk")
+    return rows.filter(Q(project_id__in=mine) | Q(beneficiary_project_id__in=mine))
+
+
+def cycles(acting: Acting) -> QuerySet[Cycle]:
+    """A cycle shows every tenant's plans: for platform admins only."""
+    return Cycle.objects.order_by("-id") if is_platform_admin(acting) else Cycle.objects.none()
+
+
+def standings(acting: Acting) -> QuerySet[QueueStanding]:
+    rows = QueueStanding.objects.select_related("pool", "department", "project__department")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(Q(project__in=visible_projects(acting)) | Q(department__in=whole_departments(acting)))
