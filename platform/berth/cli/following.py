@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from berth.client.answers import Pod, Workload
 
 PAUSE_SECONDS = 0.5
-SLOW_PAUSE_SECONDS = 2.0
+SLOW_PAUSE_SECONDS = 1.0
 LOSSES_MAX = 10
 
 
