@@ -1,5 +1,14 @@
-"""Here we say where."""
+"""Here we say where what the scheduler decided is found."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from scheduler.api import cycles, evictions, logs
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
+    path("workloads/<uuid:workload_id>/evictions", evictions.EvictionsOfWorkload.as_view()),
+    path("evictions", evictions.Evictions.as_view()),
+    path("evictions/<int:eviction_id>", evictions.OneEviction.as_view()),
+    path("cycles", cycles.Cycles.as_view()),
+    path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
+]

@@ -1,0 +1,84 @@
+"""Here platform admins read what each cycle saw and decided, and how long it took."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.door import Door
+from berth.api.pages import NEWEST, page
+from berth.api.queries import ListQuery, Query, query_of
+from berth.api.schema import described
+from berth.core.errors import NotFound
+from berth.core.spec.quantities import Moment
+from scheduler import selectors
+from scheduler.models import Cycle
+from scheduler.snapshots import scenario_of
+
+
+class CyclesQuery(ListQuery):
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class CycleQuery(Query):
+    scenario: Annotated[bool, Field(description="With what it saw, as a scenario file.")] = False
+
+
+class CycleAnswer(Answer):
+    id: int
+    at: datetime
+    epoch: int
+    trigger: str
+    observe_ms: float
+    decide_ms: float
+    commit_ms: float
+    nodes: int
+    workloads: int
+    pending: int
+    bundles: int
+    applied: int
+    stale: int
+    evictions: int
+    trials: int
+    notes: list[Any]
+
+
+class OneCycleAnswer(CycleAnswer):
+    plan: Any
+    scenario: Any
+
+
+class Cycles(Door):
+    @described("Cycles, newest first", query=CyclesQuery, page=CycleAnswer)
+    def get(self, request: Request) -> Response:
+        query = query_of(request, CyclesQuery)
+        rows = selectors.cycles(self.acting).defer("scenario", "plan")
+        if query.since is not None:
+            rows = rows.filter(at__gte=query.since)
+        if query.until is not None:
+            rows = rows.filter(at__lte=query.until)
+        return Response(page(rows, query, NEWEST, presented))
+
+
+class OneCycle(Door):
+    @described("One cycle, with its plan", query=CycleQuery, answer=OneCycleAnswer)
+    def get(self, request: Request, cycle_id: int) -> Response:
+        query = query_of(request, CycleQuery)
+        row = selectors.cycles(self.acting).filter(pk=cycle_id).first()
+        if row is None:
+            raise NotFound("There is no cycle with that id.")
+        scenario = scenario_of(row) if query.scenario else None
+        return Response(OneCycleAnswer(**values_of(row), plan=row.plan, scenario=scenario))
+
+
+def values_of(row: Cycle) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in CycleAnswer.model_fields}
+
+
+def presented(rows: Sequence[Cycle]) -> list[Any]:
+    return [CycleAnswer(**values_of(row)) for row in rows]

@@ -1,0 +1,76 @@
+"""Here we read the log of one pod, wherever it runs, in pieces of bounded size."""
+
+from dataclasses import dataclass, replace
+
+from berth.core.errors import NotFound, Unavailable
+from berth.core.problems import shown
+from berth.wiring import NotWired, wired
+from pools.runtimes.base import LogChunk, PodState, Runtime, RuntimeFailure
+from projects import selectors
+from projects.acting import Acting
+from projects.models import Pod, Workload
+from projects.models.workloads import LIVE_POD_STATES
+
+PIECE_MAX = 2**20
+TAIL_MAX = 2**20  # so many bytes are looked through for the last lines
+
+
+@dataclass(frozen=True, slots=True)
+class PodLog:
+    """The log of one pod. A runtime that has not heard of the pod yet has not seen its end either."""
+
+    pod: Pod
+    runtime: Runtime
+
+    def piece(self, offset: int, limit: int = PIECE_MAX) -> LogChunk:
+        try:
+            complete = self._has_ended()  # before reading: what comes in between is read next time
+            chunk = self.runtime.read_log(str(self.pod.pk), offset, min(limit, PIECE_MAX))
+        except (RuntimeFailure, OSError) as error:
+            raise Unavailable(f"The log cannot be read right now: {error}") from None
+        return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
+
+    def tail(self, lines: int) -> LogChunk:
+        """The last lines, of at most TAIL_MAX bytes, however long a line is."""
+        size = self.piece(0, 0).size
+        chunk = self.piece(max(0, size - TAIL_MAX), TAIL_MAX)
+        cut = _start_of_last(chunk.data, lines)
+        return replace(chunk, data=chunk.data[cut:], offset=chunk.offset + cut)
+
+    def _has_ended(self) -> bool:
+        if self.pod.state not in LIVE_POD_STATES:
+            return True
+        report = self.runtime.look([str(self.pod.pk)])[str(self.pod.pk)]
+        if report.state != PodState.UNKNOWN:
+            return report.state == PodState.EXITED
+        # Not started yet, or forgotten after its end: the row knows.
+        state = Pod.objects.filter(pk=self.pod.pk).values_list("state", flat=True).first()
+        return state not in LIVE_POD_STATES
+
+
+def log_of(acting: Acting, workload: Workload, *, name: str | None, run: int | None) -> PodLog:
+    """Of the pod named ROLE-INDEX, else of rank 0, in that run, else in the latest; its latest attempt."""
+    pods = selectors.pods(acting).filter(workload=workload)
+    if run is not None:
+        pods = pods.filter(run=run)
+    if name is not None:
+        role, _, index = name.rpartition("-")
+        if not (role and index.isascii() and index.isdigit() and len(index) <= 9):
+            raise NotFound(f"There is no pod {shown(name)}: pods are named ROLE-INDEX.")
+        pods = pods.filter(role=role, index=int(index))
+    pod = pods.order_by("-run", "rank", "-created_at", "pk").first()
+    if pod is None:
+        raise NotFound("There is no such pod." if name or run else "It has not started: there is no log yet.")
+    try:
+        return PodLog(pod, wired().runtime_of(pod.node.pool))
+    except NotWired as error:
+        raise Unavailable(str(error)) from None
+
+
+def _start_of_last(data: bytes, lines: int) -> int:
+    position = len(data) - 1 if data.endswith(b"\n") else len(data)
+    for _ in range(lines):
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
+            return 0
+    return position + 1

@@ -1,0 +1,151 @@
+"""Here we tell Prometheus how Berth is doing, from rows: every process would say the same.
+
+Open to the machine itself, as long as nobody hands on requests of others, and to platform admins' tokens
+with the scope admin.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Any
+
+from django.db.models import Count, F, Func, IntegerField, Q, Sum
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver, path
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from rest_framework.request import Request
+
+from berth.api.door import Door
+from berth.api.schema import described
+from berth.db.models import Lease
+from pools.models import Node, NodePool
+from pools.models.node import NodeState
+from projects.models import Pod, Workload
+from projects.models.workloads import LIVE_POD_STATES, Phase
+from scheduler.models import Allocation, Cycle, Eviction
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+HANDED_ON = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
+LATEST = 100  # cycles that the durations are taken from
+MILLISECONDS = 1000.0
+DEVICES = Func(F("devices"), function="cardinality", output_field=IntegerField())
+
+
+class Metrics(Door):
+    @described("Numbers for Prometheus", text="text/plain")
+    def get(self, request: Request) -> HttpResponse:
+        self.require("administer")
+        return measured()
+
+
+class Rows(Collector):
+    def collect(self) -> Iterable[Metric]:
+        yield from _work()
+        yield from _machines()
+        yield from _cycles()
+        yield _evictions()
+
+
+def metrics(request: HttpRequest) -> HttpResponse:
+    if is_local(request):
+        return measured()
+    answer: HttpResponse = Metrics.as_view()(request)
+    return answer
+
+
+def is_local(request: HttpRequest) -> bool:
+    """From this machine, and for this machine: a proxy beside us speaks for the whole world."""
+    try:
+        near = ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
+    return near and not any(name in request.META for name in HANDED_ON)
+
+
+def measured() -> HttpResponse:
+    registry = CollectorRegistry()
+    registry.register(Rows())
+    return HttpResponse(generate_latest(registry), TEXT)
+
+
+def _work() -> Iterable[Metric]:
+    phases = dict(Workload.objects.order_by().values_list("phase").annotate(n=Count("pk")))
+    gauge = GaugeMetricFamily("berth_workloads", "Workloads by phase.", labels=["phase"])
+    for phase in Phase.values:
+        gauge.add_metric([phase], phases.get(phase, 0))
+    yield gauge
+    live = (
+        Pod.objects.filter(state__in=LIVE_POD_STATES).order_by().values_list("state").annotate(n=Count("pk"))
+    )
+    states = dict(live)
+    gauge = GaugeMetricFamily("berth_pods", "Live pods by state.", labels=["state"])
+    for state in LIVE_POD_STATES:
+        gauge.add_metric([str(state)], states.get(state, 0))
+    yield gauge
+
+
+def _machines() -> Iterable[Metric]:
+    counted = Node.objects.exclude(state=NodeState.ENDED).order_by().values_list("pool__name", "state")
+    nodes = {
+        (pool, state): (count, gpus or 0)
+        for pool, state, count, gpus in counted.annotate(n=Count("pk"), gpus_of=Sum("gpus"))
+    }
+    held = dict(
+        Allocation.objects.filter(released_at__isnull=True)
+        .order_by()
+        .values_list("node__pool__name")
+        .annotate(held=Sum(F("gpu_milli") * DEVICES))
+    )
+    by_state = GaugeMetricFamily("berth_pool_nodes", "Nodes by pool and state.", labels=["pool", "state"])
+    wanted = GaugeMetricFamily("berth_pool_nodes_wanted", "Nodes that the pool is to have.", labels=["pool"])
+    gpus = GaugeMetricFamily("berth_pool_gpus", "GPUs of nodes that take work.", labels=["pool"])
+    busy = GaugeMetricFamily("berth_pool_gpus_allocated", "GPUs held by pods.", labels=["pool"])
+    for name, count in NodePool.objects.order_by("name").values_list("name", "wanted"):
+        for state in NodeState.values:
+            if state != NodeState.ENDED:
+                by_state.add_metric([name, state], nodes.get((name, state), (0, 0))[0])
+        wanted.add_metric([name], count)
+        gpus.add_metric([name], nodes.get((name, NodeState.READY), (0, 0))[1])
+        busy.add_metric([name], (held.get(name) or 0) / MILLISECONDS)
+    yield from (by_state, wanted, gpus, busy)
+
+
+def _cycles() -> Iterable[Metric]:
+    found: list[Any] = list(
+        Cycle.objects.order_by("-id").values("id", "at", "pending", "observe_ms", "decide_ms", "commit_ms")[
+            :LATEST
+        ]
+    )
+    seconds = GaugeMetricFamily(
+        "berth_cycle_seconds", f"Durations of the last {LATEST} cycles.", labels=["step", "quantile"]
+    )
+    for step in ("observe", "decide", "commit"):
+        durations = sorted(row[f"{step}_ms"] / MILLISECONDS for row in found)
+        for quantile in (0.5, 0.99, 1.0):
+            if durations:
+                seconds.add_metric([step, str(quantile)], durations[_place(quantile, len(durations))])
+    yield seconds
+    yield CounterMetricFamily("berth_cycles", "Cycles so far.", value=found[0]["id"] if found else 0)
+    yield GaugeMetricFamily("berth_pending", "Workloads that the last cycle left waiting.",
+                            value=found[0]["pending"] if found else 0)  # fmt: skip
+    yield GaugeMetricFamily("berth_last_cycle_timestamp_seconds", "When the last cycle began.",
+                            value=found[0]["at"].timestamp() if found else 0)  # fmt: skip
+    lease = Lease.objects.filter(~Q(holder=""), name="scheduler").first()
+    yield GaugeMetricFamily("berth_scheduler_lease_expires_timestamp_seconds", "When the lease runs out.",
+                            value=lease.expires_at.timestamp() if lease else 0)  # fmt: skip
+
+
+def _evictions() -> Metric:
+    counts = dict(Eviction.objects.order_by().values_list("kind").annotate(n=Count("pk")))
+    counter = CounterMetricFamily("berth_evictions", "Workloads that gave way, by kind.", labels=["kind"])
+    for kind, _ in Eviction.KINDS:
+        counter.add_metric([kind], counts.get(kind, 0))
+    return counter
+
+
+def _place(quantile: float, count: int) -> int:
+    return min(count - 1, int(quantile * count))
+
+
+urlpatterns: list[URLPattern | URLResolver] = [path("", metrics)]

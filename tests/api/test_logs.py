@@ -1,0 +1,187 @@
+"""Here we show how logs are read: in pieces, from the end, and on and on until the pod has ended."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.utils import timezone
+
+from berth.wiring import Wiring
+from pools.models import Node
+from pools.runtimes.base import PodOrder
+from pools.runtimes.fake import FakeRuntime
+from projects.models import Pod, Workload
+from projects.services import tokens, workloads
+from tests.api.conftest import Caller
+from tests.cast import Cast, make_cast, training
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
+    fake = FakeRuntime()
+    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.api.logs.POLL", 0.01)
+    return fake
+
+
+def started(cast: Cast, runtime: FakeRuntime, *, run: int = 1, index: int = 0, workload: Any = None) -> Pod:
+    workload = workload or workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    node, _ = Node.objects.get_or_create(
+        pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
+        gpus=2, cpu_milli=8000, memory_mib=16384, defaults={"since": timezone.now()},
+    )  # fmt: skip
+    pod = Pod.objects.create(
+        workload=workload, role="big-worker", index=index, run=run, rank=index, node=node
+    )
+    order = PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5)
+    runtime.start(order)
+    return pod
+
+
+def test_a_log_is_read_in_pieces_that_fit_together(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    pod = started(cast, runtime)
+    runtime.write(str(pod.pk), b"one\ntwo\n<b>three</b>\n")
+    path = f"workloads/{pod.workload_id}/logs"
+    first = dave.get(path, limit=5)
+    assert (first.content, first["X-Next-Offset"], first["X-Complete"]) == (b"one\nt", "5", "false")
+    assert first["Content-Type"] == "text/plain; charset=utf-8"
+    assert first["X-Content-Type-Options"] == "nosniff"
+    assert dave.get(path, offset=5).content == b"wo\n<b>three</b>\n"
+    assert dave.get(path, tail=2).content == b"two\n<b>three</b>\n"
+    assert dave.get(path, tail=0).content == b""
+    assert dave.get(path, tail=100).content == b"one\ntwo\n<b>three</b>\n"
+    assert dave.get(path, tail=1, offset=5).status_code == 422
+    runtime.end(str(pod.pk), exit_code=0)
+    assert dave.get(path, limit=5)["X-Complete"] == "false"
+    assert dave.get(path)["X-Complete"] == "true"
+
+
+def test_a_pod_is_named_by_role_and_index_and_run(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    first = started(cast, runtime)
+    Pod.objects.update(state="stopped", ended_at=timezone.now())
+    second = started(cast, runtime, run=2, workload=first.workload)
+    other = started(cast, runtime, run=2, index=1, workload=first.workload)
+    for pod, text in ((first, b"old"), (second, b"new"), (other, b"other")):
+        runtime.write(str(pod.pk), text)
+    path = f"workloads/{first.workload_id}/logs"
+    assert dave.get(path).content == b"new"
+    assert dave.get(path, pod="big-worker-1").content == b"other"
+    assert dave.get(path, run=1)["X-Run"] == "1"
+    assert dave.get(path, pod="big-worker-0", run=1).content == b"old"
+    for query in ({"pod": "big-worker-7"}, {"pod": "worker"}, {"pod": "worker-x"}, {"run": 9}):
+        assert dave.get(path, **query).status_code == 404
+
+
+def test_what_has_not_started_has_no_log(
+    cast: Cast, dave: Caller, frank: Caller, runtime: FakeRuntime
+) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    assert "not started" in dave.get(f"workloads/{workload.pk}/logs").json()["detail"]
+    pod = started(cast, runtime, workload=workload)
+    runtime.write(str(pod.pk), b"secret")
+    assert frank.get(f"workloads/{workload.pk}/logs").status_code == 404
+
+
+def test_a_broken_runtime_is_said_to_be_unavailable(
+    cast: Cast, dave: Caller, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = started(cast, runtime)
+
+    def broken(*args: object) -> None:
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(runtime, "read_log", broken)
+    assert dave.get(f"workloads/{pod.workload_id}/logs").status_code == 503
+
+
+def test_following_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    pod = started(cast, runtime)
+    runtime.write(str(pod.pk), b"one\n")
+
+    def go_on() -> None:
+        runtime.write(str(pod.pk), b"two\n")
+        runtime.end(str(pod.pk), exit_code=0)
+
+    timer = threading.Timer(0.1, go_on)
+    timer.start()
+    answer = dave.get(f"workloads/{pod.workload_id}/logs", follow="true")
+    assert b"".join(answer.streaming_content) == b"one\ntwo\n"
+    timer.join()
+
+
+class Wire:
+    """One request to the ASGI door, with the client's end in the test's hand."""
+
+    def __init__(self, path: str, query: str, secret: str) -> None:
+        headers = [(b"authorization", f"Bearer {secret}".encode()), (b"host", b"testserver")]
+        self.scope = {
+            "type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": headers,
+            "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        self.sent: list[dict[str, Any]] = []
+        self.news = asyncio.Event()
+        self.gone = asyncio.Event()
+        self._asked = False
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+        self.news.set()
+
+    async def until(self, text: bytes) -> None:
+        async with asyncio.timeout(10):
+            while text not in self.body():
+                await self.news.wait()
+                self.news.clear()
+
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+
+@pytest.fixture
+def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod, str]]:
+    cast = make_cast()
+    _, secret = tokens.issue(acting=cast.dave, name="t", scopes=["read"], expires_at=None)
+    yield started(cast, runtime), secret
+    assert Workload.objects.count() == 1
+
+
+async def test_following_over_asgi_streams_as_the_pod_writes(
+    running: tuple[Pod, str], runtime: FakeRuntime
+) -> None:
+    pod, secret = running
+    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret)
+    task = asyncio.create_task(ASGIHandler()(wire.scope, wire.receive, wire.send))
+    runtime.write(str(pod.pk), b"one\n")
+    await wire.until(b"one\n")
+    assert not task.done()
+    runtime.write(str(pod.pk), b"two\n")
+    await wire.until(b"two\n")
+    runtime.end(str(pod.pk), exit_code=0)
+    await asyncio.wait_for(task, 10)
+    assert wire.body() == b"one\ntwo\n"
+    assert not wire.sent[-1].get("more_body", False)
+
+
+async def test_following_stops_when_the_client_goes(running: tuple[Pod, str], runtime: FakeRuntime) -> None:
+    pod, secret = running
+    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret)
+    task = asyncio.create_task(ASGIHandler()(wire.scope, wire.receive, wire.send))
+    runtime.write(str(pod.pk), b"one\n")
+    await wire.until(b"one\n")
+    wire.gone.set()
+    await asyncio.wait_for(task, 10)
+    looked = len(runtime.calls)
+    runtime.write(str(pod.pk), b"two\n")
+    await asyncio.sleep(0.1)
+    assert len(runtime.calls) == looked
+    assert wire.body() == b"one\n"

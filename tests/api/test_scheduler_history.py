@@ -1,0 +1,131 @@
+"""Here we show how evictions, cycles and the numbers for Prometheus are read."""
+
+import csv
+import io
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from pools.models import Node
+from projects.services import workloads
+from scheduler.models import Cycle, Eviction
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+@pytest.fixture
+def evictions(cast: Cast) -> list[Eviction]:
+    """Vision gave way to ads, ads to search, and vision moved."""
+
+    def eviction(kind: str, victim: Any, for_whom: Any, **changes: Any) -> Eviction:
+        return Eviction.objects.create(
+            **{
+                "kind": kind, "pool_id": cast.pool.pk, "pool_name": "local", "workload_id": uuid.uuid4(),
+                "workload_name": f"{victim.name}-job", "project_id": victim.pk, "project_name": victim.name,
+                "department_id": victim.department_id, "department_name": victim.department.name,
+                "beneficiary_id": uuid.uuid4() if for_whom else None,
+                "beneficiary_name": f"{for_whom.name}-job" if for_whom else "",
+                "beneficiary_project_id": for_whom.pk if for_whom else None,
+                "beneficiary_project_name": for_whom.name if for_whom else "",
+                "rule": "A borrower gives back.", "numbers": {"quota": 4000}, "gpu_milli": 2500,
+            }
+            | changes
+        )  # fmt: skip
+
+    return [
+        eviction("reclaim", cast.vision, cast.ads),
+        eviction("preempt", cast.ads, cast.search, workload_name="=cmd"),
+        eviction("consolidate", cast.vision, None),
+    ]
+
+
+def kinds(answer: Any) -> list[str]:
+    return [item["kind"] for item in answer.json()["items"]]
+
+
+def test_one_sees_the_evictions_of_both_sides(
+    evictions: list[Eviction], dave: Caller, frank: Caller, alice: Caller, caller: Any
+) -> None:
+    assert kinds(alice.get("evictions")) == ["consolidate", "preempt", "reclaim"]
+    assert kinds(dave.get("evictions")) == ["consolidate", "reclaim"]
+    assert kinds(caller("grace").get("evictions")) == ["preempt", "reclaim"]
+    assert kinds(frank.get("evictions")) == []
+    assert dave.get(f"evictions/{evictions[0].pk}").json()["gpus"] == 2.5
+    assert dave.get(f"evictions/{evictions[1].pk}").status_code == 404
+
+
+def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> None:
+    def found(**query: str) -> list[str]:
+        return kinds(alice.get("evictions", **query))
+
+    assert found(kind="reclaim") == ["reclaim"]
+    assert found(project="vision") == ["consolidate", "reclaim"]
+    assert found(beneficiary="search") == found(beneficiary="search-job") == ["preempt"]
+    assert found(workload=str(evictions[0].workload_id)) == ["reclaim"]
+    assert found(pool="moon") == []
+    later = (timezone.now() + timedelta(hours=1)).isoformat()
+    assert (found(since=later), len(found(until=later))) == ([], 3)
+    assert alice.get("evictions", kind="revenge").status_code == 422
+
+
+def test_evictions_are_handed_out_as_csv_without_formulas(evictions: list[Eviction], alice: Caller) -> None:
+    answer = alice.get("evictions", format="csv")
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    assert [row["kind"] for row in rows] == ["consolidate", "preempt", "reclaim"]
+    assert rows[1]["workload_name"] == "'=cmd"
+    assert rows[2]["gpus"] == "2.5"
+
+
+def test_a_workload_tells_its_evictions_from_both_sides(
+    cast: Cast, evictions: list[Eviction], dave: Caller
+) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    for changes in ({"workload_id": workload.pk}, {"beneficiary_id": workload.pk}):
+        row = Eviction.objects.get(pk=evictions[0].pk)
+        row.pk = None
+        for name, value in changes.items():
+            setattr(row, name, value)
+        row.save(force_insert=True)
+    assert kinds(dave.get(f"workloads/{workload.pk}/evictions")) == ["reclaim", "reclaim"]
+
+
+def test_cycles_are_for_those_who_run_the_platform(alice: Caller, bob: Caller) -> None:
+    cycle = Cycle.objects.create(epoch=1, trigger="tick", decide_ms=1.5, plan={"decisions": []})
+    told = alice.get(f"cycles/{cycle.pk}").json()
+    assert (told["decide_ms"], told["plan"], told["scenario"]) == (1.5, {"decisions": []}, None)
+    assert "plan" not in alice.get("cycles").json()["items"][0]
+    assert bob.get("cycles").json() == {"items": [], "next": None}
+    assert bob.get(f"cycles/{cycle.pk}").status_code == 404
+
+
+def test_the_numbers_come_from_rows(cast: Cast, evictions: list[Eviction]) -> None:
+    workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    Node.objects.create(
+        pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
+        gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+    )  # fmt: skip
+    for number in range(1, 4):
+        Cycle.objects.create(epoch=1, trigger="tick", decide_ms=number * 10.0)
+    text = Client().get("/metrics").content.decode()
+    for line in (
+        'berth_workloads{phase="pending"} 1.0',
+        'berth_pool_nodes{pool="local",state="ready"} 1.0',
+        'berth_pool_gpus{pool="local"} 2.0',
+        'berth_cycle_seconds{quantile="0.5",step="decide"} 0.02',
+        'berth_evictions_total{kind="reclaim"} 1.0',
+    ):
+        assert line in text
+
+
+def test_the_numbers_are_not_for_strangers(db: None, alice: Caller, bob: Caller, caller: Any) -> None:
+    far = {"REMOTE_ADDR": "203.0.113.9"}
+    assert Client().get("/metrics", **far).status_code == 401
+    assert Client().get("/metrics", HTTP_X_FORWARDED_FOR="203.0.113.9").status_code == 401
+    for who, status in ((alice, 200), (bob, 403), (caller("alice", "read"), 403)):
+        sent = {"HTTP_AUTHORIZATION": f"Bearer {who.secret}"}
+        assert Client().get("/metrics", **far, **sent).status_code == status
