@@ -1,4 +1,5 @@
 """Here we show that the older system's manifest is taken as it stands."""
+
 from typing import Any
 
 import pytest

@@ -1,4 +1,5 @@
 """Here we show what a workload document may say, and how it is refused."""
+
 from typing import Any
 
 import pytest

@@ -1,0 +1,114 @@
+"""Here we divide a capacity among queues slowly and plainly, step by step as the formulas are told.
+
+Nothing of the engine is used. Exact fractions, one resource, one level; the caller walks the levels.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+Weigh = Callable[[Sequence["Claimant"]], list[Fraction]]
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """A queue that divides its parent's share with its siblings. None is unlimited."""
+
+    name: str
+    quota: int | None
+    wants: int  # allocated and requested, as far as its own limits allow
+    weight: Fraction = Fraction(1)
+    rank: int = 0
+    created: int = 0
+    usage: Fraction = Fraction(0)
+
+
+def fair_shares(
+    total: int,
+    claimants: Sequence[Claimant],
+    *,
+    unit: int = 1,
+    k: Fraction = Fraction(0),
+    by_quota: bool = False,
+) -> dict[str, int]:
+    """What each queue may expect. `by_quota`: weights are switched off, the quota stands in."""
+    share = {claimant.name: 0 for claimant in claimants}
+    left = total
+    for rank in _ranks(claimants):
+        wanted = {c.name: c.wants if c.quota is None else min(c.quota, c.wants) for c in rank}
+        division = Division(left, unit, wanted, share)
+        left = _hand_out(division, rank, partial(_quotas, total=total))
+    for rank in _ranks(claimants):
+        weights = {c.name: _quotas([c], total)[0] if by_quota else c.weight for c in rank}
+        served = [c for c in rank if weights[c.name] > 0]
+        wanted = {c.name: c.wants for c in served}
+        left = _hand_out(Division(left, unit, wanted, share), served, partial(_pull, weights=weights, k=k))
+    return share
+
+
+def _ranks(claimants: Sequence[Claimant]) -> list[list[Claimant]]:
+    """Higher ranks first, nobody of a lower one before the higher is done."""
+    return [
+        [c for c in claimants if c.rank == rank] for rank in sorted({c.rank for c in claimants}, reverse=True)
+    ]
+
+
+def _quotas(claimants: Sequence[Claimant], total: int) -> list[Fraction]:
+    """An unlimited quota weighs as much as everything there is."""
+    return [Fraction(total if c.quota is None else c.quota) for c in claimants]
+
+
+def _pull(hungry: Sequence[Claimant], weights: dict[str, Fraction], k: Fraction) -> list[Fraction]:
+    """w = max(0, n + K(n - u)), with n taken among those who still want."""
+    everything = sum((weights[c.name] for c in hungry), Fraction(0))
+    n = [weights[c.name] / everything for c in hungry]
+    w = [max(Fraction(0), part + k * (part - c.usage)) for part, c in zip(n, hungry, strict=True)]
+    return w if any(w) else n
+
+
+@dataclass
+class Division:
+    """What is left, what everybody wants, and what everybody was given so far."""
+
+    left: int
+    unit: int
+    wanted: dict[str, int]
+    share: dict[str, int]
+
+    def lacks(self, claimant: Claimant) -> int:
+        return self.wanted[claimant.name] - self.share[claimant.name]
+
+    def give(self, claimant: Claimant, amount: int) -> None:
+        self.share[claimant.name] += amount
+        self.left -= amount
+
+
+def _hand_out(division: Division, claimants: Sequence[Claimant], weigh: Weigh) -> int:
+    """Round after round; answers what is left."""
+    while division.left > 0:
+        hungry = [c for c in claimants if division.lacks(c) > 0]
+        weights = weigh(hungry) if hungry else []
+        if not any(weights):
+            break
+        offers = {
+            c.name: division.left * weight / sum(weights) for c, weight in zip(hungry, weights, strict=True)
+        }
+        content = [c for c in hungry if division.lacks(c) <= offers[c.name]]
+        if not content:
+            _whole_units(division, hungry, offers)
+            break
+        for c in content:
+            division.give(c, division.lacks(c))
+    return division.left
+
+
+def _whole_units(division: Division, hungry: Sequence[Claimant], offers: dict[str, Fraction]) -> None:
+    """Whole units of every offer, then one unit each by largest remainder, older queue, name."""
+    unit = division.unit
+    for c in hungry:
+        division.give(c, int(offers[c.name] // unit) * unit)
+    order = sorted(hungry, key=lambda c: (-(offers[c.name] % unit), c.created, c.name))
+    while division.left > 0 and any(division.lacks(c) > 0 for c in order):
+        for c in order:
+            division.give(c, min(unit, division.left, division.lacks(c)))

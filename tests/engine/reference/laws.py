@@ -1,0 +1,30 @@
+"""Here we gather the laws, family by family."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Plan
+from tests.engine.reference import (
+    laws_of_answers,
+    laws_of_bounds,
+    laws_of_gangs,
+    laws_of_giving_way,
+    laws_of_room,
+    laws_of_shares,
+)
+
+Law = Callable[[Snapshot, Plan], Iterator[str]]
+
+FAMILIES: Mapping[str, tuple[Law, ...]] = {
+    "room": laws_of_room.LAWS,
+    "gangs": laws_of_gangs.LAWS,
+    "bounds": laws_of_bounds.LAWS,
+    "giving way": laws_of_giving_way.LAWS,
+    "answers": laws_of_answers.LAWS,
+    "shares": laws_of_shares.LAWS,
+}
+
+
+def broken_laws(family: str, snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Every law of the family that the plan breaks, and how."""
+    return [f"{law.__name__}: {how}" for law in FAMILIES[family] for how in law(snapshot, plan)]

@@ -1,0 +1,60 @@
+"""Here we judge what a plan tells those who wait.
+
+Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from scheduler.engine.model import (
+    PodState,
+    Snapshot,
+)
+from scheduler.engine.plan import Plan
+from tests.engine.reference.replay import (
+    after_all,
+    placed,
+)
+
+Broken = Iterator[str]
+
+
+def nobody_waits_without_a_reason(snapshot: Snapshot, plan: Plan) -> Broken:
+    cluster = after_all(snapshot, plan)
+    told = {refusal.workload: refusal for refusal in plan.refusals}
+    given_way = {eviction.workload for bundle in plan.bundles for eviction in bundle.evictions}
+    for workload in snapshot.workloads:
+        done = workload.pods and all(pod.state is PodState.COMPLETED for pod in workload.pods)
+        if cluster.is_whole(workload.name) or done or workload.name in given_way:
+            continue
+        if workload.name not in told:
+            yield f"{workload.name} waits and nobody says why"
+        elif not told[workload.name].blockers or not all(b.message for b in told[workload.name].blockers):
+            yield f"{workload.name} waits for no reason"
+
+
+def refusals_are_in_order(snapshot: Snapshot, plan: Plan) -> Broken:
+    names = [refusal.workload for refusal in plan.refusals]
+    if len(set(names)) != len(names):
+        yield f"refused twice: {names}"
+    by_pool: dict[str, list[int]] = defaultdict(list)
+    for refusal in plan.refusals:
+        by_pool[refusal.pool].append(refusal.position)
+    for pool, positions in by_pool.items():
+        if len(set(positions)) != len(positions) or min(positions) < 1:
+            yield f"positions in {pool}: {positions}"
+
+
+def started_work_is_not_refused(snapshot: Snapshot, plan: Plan) -> Broken:
+    cluster = after_all(snapshot, plan)
+    started = {bundle.workload for bundle in plan.bundles if bundle.workload in placed(bundle)}
+    for refusal in plan.refusals:
+        if refusal.workload in started and cluster.is_whole(refusal.workload):
+            yield f"{refusal.workload} is placed and refused"
+
+
+LAWS = (
+    nobody_waits_without_a_reason,
+    refusals_are_in_order,
+    started_work_is_not_refused,
+)

@@ -1,0 +1,70 @@
+"""Here we judge what a plan does to gangs: whole or not at all, at every level.
+
+Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+"""
+
+from collections.abc import Iterator
+
+from scheduler.engine.model import (
+    Group,
+    PodState,
+    Role,
+    Snapshot,
+)
+from scheduler.engine.plan import Place, Plan
+from tests.engine.reference.replay import (
+    after_all,
+    clusters_along,
+    evicted,
+    placed,
+    roles,
+)
+
+Broken = Iterator[str]
+
+
+def a_gang_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
+    cluster = after_all(snapshot, plan)
+    for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
+        counts = cluster.counts(name)
+        if cluster.of(name) and not cluster.is_whole(name):
+            yield f"{name} is left with {dict(counts)}"
+        for role in roles(cluster.workloads[name].tree):
+            found = [pod.index for pod in cluster.of(name) if pod.role == role.name]
+            if len(found) > role.max:
+                yield f"{name} has {len(found)} replicas of {role.name}, at most {role.max}"
+            if len(set(found)) != len(found):
+                yield f"{name} has an index of {role.name} twice: {found}"
+
+
+def a_group_runs_whole_or_not_at_all(snapshot: Snapshot, plan: Plan) -> Broken:
+    """At each level: no part of a tree that was started fresh runs a part of its minimum."""
+    cluster = after_all(snapshot, plan)
+    fresh = {w.name for w in snapshot.workloads if not any(p.state is not PodState.STOPPING for p in w.pods)}
+    for name in sorted(fresh & {name for bundle in plan.bundles for name in placed(bundle)}):
+        yield from _parts(name, cluster.workloads[name].tree, cluster.counts(name))
+
+
+def _parts(name: str, node: Group | Role, counts: dict[str, int]) -> Broken:
+    if isinstance(node, Role):
+        if 0 < counts.get(node.name, 0) < node.min:
+            yield f"{name}: {node.name} runs {counts[node.name]} of {node.min}"
+        return
+    for child in node.children:
+        yield from _parts(name, child, counts)
+
+
+def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Nobody starts while others of its minimum are only promised their place."""
+    for bundle, before, _ in clusters_along(snapshot, plan):
+        for name in placed(bundle):
+            steps = [s for s in bundle.steps if isinstance(s, Place) and s.workload == name]
+            if len({step.reserved for step in steps}) > 1 and not before.is_whole(name):
+                yield f"{name} starts in part"
+
+
+LAWS = (
+    a_gang_runs_whole_or_not_at_all,
+    a_group_runs_whole_or_not_at_all,
+    a_gang_starts_together,
+)

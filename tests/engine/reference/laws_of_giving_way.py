@@ -1,0 +1,196 @@
+"""Here we judge who gives way in a plan, to whom, and by what right.
+
+Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from berth.core.amounts import RESOURCES, Amounts, Bounds
+from scheduler.engine.model import (
+    Snapshot,
+    Workload,
+)
+from scheduler.engine.plan import Evict, Kind, Plan
+from tests.engine.reference.replay import (
+    ALIVE,
+    Cluster,
+    asked,
+    bounds_of,
+    clusters_along,
+    placed,
+    roles,
+)
+
+Broken = Iterator[str]
+FOR_ANOTHER = (Kind.CONSOLIDATE, Kind.RECLAIM, Kind.PREEMPT)
+
+
+def firm_work_never_gives_way(snapshot: Snapshot, plan: Plan) -> Broken:
+    firm = {w.name: w for w in snapshot.workloads if not w.preemptible}
+    for bundle in plan.bundles:
+        for eviction in bundle.evictions:
+            if eviction.workload in firm and eviction.kind in FOR_ANOTHER:
+                yield f"non-preemptible {eviction.workload} gives way ({eviction.kind}) to {bundle.workload}"
+
+
+def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Who, for whom, by which rule; and whom it serves is placed in the same bundle."""
+    for bundle in plan.bundles:
+        told = {(e.workload, *pod) for e in bundle.evictions for pod in e.pods}
+        done = {(s.workload, s.role, s.index) for s in bundle.steps if isinstance(s, Evict)}
+        if told != done:
+            yield f"bundle for {bundle.workload}: audit and steps differ: {sorted(told ^ done)}"
+        for eviction in bundle.evictions:
+            if not eviction.rule:
+                yield f"{eviction.workload} gives way by no rule"
+            if eviction.kind in FOR_ANOTHER and eviction.beneficiary is None:
+                yield f"{eviction.workload} is evicted ({eviction.kind}) for nobody"
+            if eviction.beneficiary is not None and eviction.beneficiary not in placed(bundle):
+                yield f"{eviction.beneficiary} gets nothing for the eviction of {eviction.workload}"
+
+
+def moving_loses_nobody(snapshot: Snapshot, plan: Plan) -> Broken:
+    settings = {pool.name: pool.consolidation for pool in snapshot.pools}
+    for bundle, _, after in clusters_along(snapshot, plan):
+        if bundle.kind is not Kind.CONSOLIDATE:
+            continue
+        most = settings[bundle.pool].max_moves
+        moved = [step for step in bundle.steps if isinstance(step, Evict)]
+        if not settings[bundle.pool].enabled:
+            yield "consolidation is switched off"
+        if most is not None and len(moved) > most:
+            yield f"{len(moved)} moves, at most {most}"
+        for step in moved:
+            if not any(p.role == step.role and p.index == step.index for p in after.of(step.workload)):
+                yield f"{step.workload} {step.role}-{step.index} is moved away and not placed again"
+
+
+def priority_rules_inside_a_project_only(snapshot: Snapshot, plan: Plan) -> Broken:
+    workloads = {w.name: w for w in snapshot.workloads}
+    for bundle in plan.bundles:
+        winner = workloads[bundle.workload]
+        for eviction in bundle.evictions:
+            victim = workloads[eviction.workload]
+            together = victim.project == winner.project
+            if eviction.kind is Kind.PREEMPT and (not together or victim.priority >= winner.priority):
+                yield f"{winner.name} preempts {victim.name}: {victim.priority} against {winner.priority}"
+            if eviction.kind is Kind.RECLAIM and together:
+                yield f"{winner.name} reclaims from {victim.name} of its own project"
+
+
+def nobody_inside_quota_pays(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Where two paths part, somebody taken from stood above quota in what the newcomer asks for."""
+    quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
+    for bundle, before, _ in clusters_along(snapshot, plan):
+        winner = before.workloads[bundle.workload]
+        wanted = _asked_kinds(winner)
+        for eviction in bundle.evictions:
+            if eviction.kind is not Kind.RECLAIM or eviction.workload in placed(bundle):
+                continue
+            queue = _parting(before, eviction.workload, winner.name)
+            quota = quotas.get((bundle.pool, queue)) or Bounds(0, None, None)
+            held = before.allocated(bundle.pool, queue)
+            if all(
+                most is None or have <= most
+                for kind, most, have in zip(RESOURCES, quota, held, strict=True)
+                if kind in wanted
+            ):
+                yield f"{queue} holds {held} of quota {quota} and pays for {winner.name}"
+
+
+def nobody_is_taken_below_quota(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Each lump that is taken leaves its queue at or above quota, or straddled quota when it was taken."""
+    quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
+    for bundle, before, after in clusters_along(snapshot, plan):
+        winner = before.workloads[bundle.workload]
+        wanted = _asked_kinds(winner)
+        lumps: dict[str, list[Amounts]] = defaultdict(list)
+        for eviction in bundle.evictions:
+            if eviction.kind is Kind.RECLAIM and eviction.workload not in placed(bundle):
+                queue = _parting(before, eviction.workload, winner.name)
+                lumps[queue].append(_lump(before, after, eviction.workload))
+        for queue, taken in lumps.items():
+            quota = quotas.get((bundle.pool, queue)) or Bounds(0, None, None)
+            left = after.allocated(bundle.pool, queue)
+            biggest = max(taken)
+            for kind, most, have, lump in zip(RESOURCES, quota, left, biggest, strict=True):
+                if kind in wanted and kind == "gpu" and most is not None and have + lump <= most:
+                    yield f"{queue} is left with {have} of {kind}, quota {most}, last lump {lump}"
+
+
+def minimum_runtimes_are_respected(snapshot: Snapshot, plan: Plan) -> Broken:
+    queues = {queue.name: queue for queue in snapshot.queues}
+    pools = {pool.name: pool for pool in snapshot.pools}
+    workloads = {w.name: w for w in snapshot.workloads}
+    for bundle in plan.bundles:
+        for eviction in bundle.evictions:
+            if eviction.kind not in (Kind.RECLAIM, Kind.PREEMPT) or not eviction.whole:
+                continue
+            key = f"{eviction.kind.value}_min_runtime"
+            victim = workloads[eviction.workload]
+            own: int | None = None
+            name: str | None = victim.project
+            while own is None and name is not None:
+                own, name = getattr(queues[name], key), queues[name].parent
+            least = getattr(pools[bundle.pool], key) if own is None else own
+            started = victim.started
+            if started is not None and snapshot.now - started < least:
+                yield f"{victim.name} ran {snapshot.now - started} s of {least} before it was evicted"
+
+
+def preemption_delay_is_respected(snapshot: Snapshot, plan: Plan) -> Broken:
+    for bundle in plan.bundles:
+        winner = next(w for w in snapshot.workloads if w.name == bundle.workload)
+        own = winner.preemption_delay
+        takes = any(e.kind in (Kind.RECLAIM, Kind.PREEMPT) for e in bundle.evictions)
+        if takes and own is not None and snapshot.now - winner.submitted < own:
+            yield f"{winner.name} evicts within its own delay"
+
+
+def growth_gives_way_before_gangs(snapshot: Snapshot, plan: Plan) -> Broken:
+    """A victim that is shrunk keeps its gang."""
+    for bundle, _, after in clusters_along(snapshot, plan):
+        for eviction in bundle.evictions:
+            shrunk = not eviction.whole and eviction.kind is not Kind.STALE_GANG
+            if shrunk and not after.is_whole(eviction.workload):
+                yield f"{eviction.workload} is shrunk below its minimum"
+
+
+def _asked_kinds(workload: Workload) -> set[str]:
+    wanted = set()
+    for role in roles(workload.tree):
+        request = role.request
+        if request.devices:
+            wanted.add("gpu")
+        wanted |= {"cpu"} if request.cpu else set()
+        wanted |= {"memory_mib"} if request.memory_mib else set()
+    return wanted
+
+
+def _parting(cluster: Cluster, victim: str, winner: str) -> str:
+    """The queue on the victim's side where the two paths part."""
+    winners = set(cluster.path(winner))
+    return [queue for queue in cluster.path(victim) if queue not in winners][-1]
+
+
+def _lump(before: Cluster, after: Cluster, workload: str) -> Amounts:
+    total = Amounts()
+    for pod in before.of(workload, ALIVE):
+        total = total.plus(asked(before.workloads[workload], pod))
+    for pod in after.of(workload, ALIVE):
+        total = total.minus(asked(after.workloads[workload], pod))
+    return total
+
+
+LAWS = (
+    firm_work_never_gives_way,
+    every_eviction_is_accounted_for,
+    moving_loses_nobody,
+    priority_rules_inside_a_project_only,
+    nobody_inside_quota_pays,
+    nobody_is_taken_below_quota,
+    minimum_runtimes_are_respected,
+    preemption_delay_is_respected,
+    growth_gives_way_before_gangs,
+)

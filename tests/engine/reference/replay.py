@@ -1,0 +1,155 @@
+"""Here we carry a plan out on plain lists, to see what a cluster would look like after it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from berth.core.amounts import NOTHING, Amounts, Bounds
+from scheduler.engine.model import Group, Pod, PodState, Role, Snapshot, Workload
+from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
+
+ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
+GOING = (PodState.STOPPING,)
+HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)  # not leaving by itself
+
+
+@dataclass(frozen=True)
+class Stood:
+    """A pod, whose it is, and whether this plan put it there."""
+
+    workload: str
+    pod: Pod
+    new: bool = False
+
+
+class Illegal(Exception):
+    """A step that cannot be taken at all."""
+
+
+class Cluster:
+    """Everybody's pods. Replaying a bundle changes them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.workloads = {w.name: w for w in snapshot.workloads}
+        self.nodes = {node.name: node for node in snapshot.nodes}
+        self.parents = {queue.name: queue.parent for queue in snapshot.queues}
+        self.pods = [Stood(w.name, pod) for w in snapshot.workloads for pod in w.pods]
+
+    def replay(self, bundle: Bundle) -> None:
+        for step in bundle.steps:
+            self._evict(step) if isinstance(step, Evict) else self._place(step)
+
+    def _evict(self, step: Evict) -> None:
+        for place, stood in enumerate(self.pods):
+            pod = stood.pod
+            if stood.workload == step.workload and same(pod, step) and pod.state in ALIVE:
+                if (pod.node, pod.devices, pod.milli) != (step.node, step.devices, step.milli):
+                    raise Illegal(f"evicts {step} but it stands as {pod}")
+                self.pods[place] = replace(stood, pod=replace(pod, state=PodState.STOPPING))
+                return
+        raise Illegal(f"evicts {step}, which does not stand")
+
+    def _place(self, step: Place) -> None:
+        for stood in list(self.pods):
+            if stood.workload == step.workload and same(stood.pod, step) and stood.pod.state in ALIVE:
+                if stood.pod.state is not PodState.RESERVED or stood.pod.node != step.node:
+                    raise Illegal(f"places {step}, which stands already")
+                self.pods.remove(stood)  # what was promised is kept
+        state = PodState.RESERVED if step.reserved else PodState.STARTING
+        pod = Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.snapshot.now)
+        self.pods.append(Stood(step.workload, pod, new=True))
+
+    def of(self, workload: str, states: Iterable[PodState] = ALIVE) -> list[Pod]:
+        wanted = set(states)
+        return [stood.pod for stood in self.pods if stood.workload == workload and stood.pod.state in wanted]
+
+    def counts(self, workload: str) -> dict[str, int]:
+        counts: dict[str, int] = defaultdict(int)
+        for pod in self.of(workload, (*ALIVE, PodState.COMPLETED)):
+            counts[pod.role] += 1
+        return counts
+
+    def is_whole(self, workload: str) -> bool:
+        return whole(self.workloads[workload].tree, self.counts(workload))
+
+    def pool_of(self, workload: str) -> str | None:
+        return next((self.nodes[pod.node].pool for pod in self.of(workload) if pod.node in self.nodes), None)
+
+    def path(self, workload: str) -> list[str]:
+        """Project first."""
+        path: list[str] = []
+        name: str | None = self.workloads[workload].project
+        while name is not None:
+            path.append(name)
+            name = self.parents[name]
+        return path
+
+    def allocated(self, pool: str, queue: str, firm_only: bool = False) -> Amounts:
+        total = NOTHING
+        for workload in self.workloads.values():
+            if queue not in self.path(workload.name) or (firm_only and workload.preemptible):
+                continue
+            for pod in self.of(workload.name, HELD):
+                if pod.node in self.nodes and self.nodes[pod.node].pool == pool:
+                    total = total.plus(asked(workload, pod))
+        return total
+
+
+def clusters_along(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[Bundle, Cluster, Cluster]]:
+    """(bundle, the cluster before it, the cluster after it), in order."""
+    before, after = Cluster(snapshot), Cluster(snapshot)
+    for bundle in plan.bundles:
+        after.replay(bundle)
+        yield bundle, before, after
+        before.replay(bundle)
+
+
+def after_all(snapshot: Snapshot, plan: Plan) -> Cluster:
+    cluster = Cluster(snapshot)
+    for bundle in plan.bundles:
+        cluster.replay(bundle)
+    return cluster
+
+
+def same(pod: Pod, step: Step) -> bool:
+    return (pod.role, pod.index) == (step.role, step.index)
+
+
+def roles(group: Group) -> Iterator[Role]:
+    for child in group.children:
+        if isinstance(child, Role):
+            yield child
+        else:
+            yield from roles(child)
+
+
+def role_of(workload: Workload, name: str) -> Role:
+    return next(role for role in roles(workload.tree) if role.name == name)
+
+
+def asked(workload: Workload, pod: Pod) -> Amounts:
+    request = role_of(workload, pod.role).request
+    return Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
+
+
+def whole(node: Group | Role, counts: dict[str, int]) -> bool:
+    if isinstance(node, Role):
+        return counts.get(node.name, 0) >= node.min
+    return sum(whole(child, counts) for child in node.children) >= node.need
+
+
+def placed(bundle: Bundle) -> set[str]:
+    return {step.workload for step in bundle.steps if isinstance(step, Place)}
+
+
+def evicted(bundle: Bundle) -> set[str]:
+    return {step.workload for step in bundle.steps if isinstance(step, Evict)}
+
+
+def bounds_of(snapshot: Snapshot, pick: Callable[..., Bounds | None]) -> dict[tuple[str, str], Bounds | None]:
+    return {
+        (pool, queue.name): pick(entitlement)
+        for queue in snapshot.queues
+        for pool, entitlement in queue.entitlements.items()
+    }

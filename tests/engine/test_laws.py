@@ -1,0 +1,229 @@
+"""Here we hold every plan to the laws, on made-up clusters.
+
+`BERTH_LAWS=20000` looks at so many clusters for each law (default: some hundreds).
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from berth.core.amounts import MILLI, RESOURCES
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Entitlement, Queue, Snapshot
+from scheduler.engine.plan import Plan
+from scheduler.engine.scenario import load, snapshot_to_scenario
+from scheduler.engine.scenario.world import World
+from tests.engine.reference.clusters import clusters
+from tests.engine.reference.fair_share import Claimant, fair_shares
+from tests.engine.reference.laws import FAMILIES, broken_laws
+from tests.engine.reference.laws_of_shares import capacity
+
+EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
+Test = TypeVar("Test", bound=Callable[..., None])
+UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
+
+
+def lawfully(examples: int) -> Callable[[Test], Test]:
+    """So many clusters, always the same ones unless more are asked for."""
+    return settings(
+        max_examples=EXAMPLES or examples,
+        deadline=None,
+        derandomize=not EXAMPLES,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def looked_at(document: dict[str, Any]) -> tuple[Snapshot, Plan]:
+    snapshot = load(document).snapshot
+    return snapshot, decide(snapshot)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@lawfully(200)
+@given(document=clusters())
+def test_every_plan_is_lawful(family: str, document: dict[str, Any]) -> None:
+    assert broken_laws(family, *looked_at(document)) == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@lawfully(60)
+@given(document=clusters(time_based=True))
+def test_every_plan_is_lawful_where_history_counts(family: str, document: dict[str, Any]) -> None:
+    assert broken_laws(family, *looked_at(document)) == []
+
+
+@lawfully(150)
+@given(document=clusters(), order=st.randoms(use_true_random=False))
+def test_the_same_snapshot_gives_the_same_plan_however_it_is_listed(
+    document: dict[str, Any], order: Any
+) -> None:
+    snapshot, plan = looked_at(document)
+    shuffled: dict[str, Any] = {}
+    for kind in ("pools", "nodes", "queues", "workloads"):
+        listed = list(getattr(snapshot, kind))
+        order.shuffle(listed)
+        shuffled[kind] = tuple(listed)
+    assert decide(snapshot) == plan
+    assert decide(replace(snapshot, **shuffled)) == plan
+
+
+@lawfully(100)
+@given(document=clusters())
+def test_names_of_nodes_mean_nothing_but_their_order(document: dict[str, Any]) -> None:
+    _, plan = looked_at(document)
+    renamed = {node["name"]: f"x-{node['name']}" for node in document["nodes"]}
+    for node in document["nodes"]:
+        node["name"] = renamed[node["name"]]
+    for workload in document["workloads"]:
+        for pod in workload.get("pods", ()):
+            pod["node"] = renamed[pod["node"]]
+    again = decide(load(document).snapshot)
+    steps = [[(s.workload, s.role, s.index, renamed[s.node]) for s in b.steps] for b in plan.bundles]
+    assert [[(s.workload, s.role, s.index, s.node) for s in b.steps] for b in again.bundles] == steps
+
+
+@lawfully(150)
+@given(document=clusters(quiet=True))
+def test_the_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) -> None:
+    snapshot, plan = looked_at(document)
+    world = World(snapshot)
+    world.carry_out(plan)
+    assert decide(world.snapshot()).bundles == ()
+
+
+@lawfully(30)
+@given(document=clusters(quiet=True))
+def test_a_cluster_left_alone_comes_to_rest(document: dict[str, Any]) -> None:
+    """No two workloads evict each other in turn: after a while nobody gives way any more."""
+    world = World(load(document).snapshot)
+    evictions = []
+    for _ in range(40):
+        plan = decide(world.snapshot())
+        world.carry_out(plan)
+        world.passes(100)
+        evictions.append(sum(len(bundle.evictions) for bundle in plan.bundles))
+    assert evictions[-10:] == [0] * 10
+
+
+@lawfully(150)
+@given(document=clusters())
+def test_a_stored_cycle_is_played_again_to_the_same_plan(document: dict[str, Any]) -> None:
+    snapshot, plan = looked_at(document)
+    assert decide(load(snapshot_to_scenario(snapshot)).snapshot) == plan
+    assert load(snapshot_to_scenario(snapshot)).snapshot == snapshot
+
+
+@lawfully(100)
+@given(document=clusters())
+def test_asking_changes_nothing(document: dict[str, Any]) -> None:
+    snapshot = load(document).snapshot
+    before = repr(snapshot)
+    decide(snapshot)
+    assert repr(snapshot) == before
+
+
+# -- shares
+
+
+def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
+    entitlement = queue.entitlements.get(pool, Entitlement())
+    grain = 10**9  # usage is a measured number: taken as finely as the engine takes it
+    return Claimant(
+        queue.name,
+        entitlement.quota[resource],
+        wants,
+        Fraction(str(entitlement.weights[resource])),
+        entitlement.rank,
+        queue.created,
+        Fraction(round(entitlement.usage.normalised(resource) * grain), grain),
+    )
+
+
+@lawfully(150)
+@given(document=st.one_of(clusters(), clusters(time_based=True)))
+def test_shares_agree_with_the_plain_calculation(document: dict[str, Any]) -> None:
+    snapshot, plan = looked_at(document)
+    reports = {(report.pool, report.queue): report for report in plan.queues}
+    for pool in snapshot.pools:
+        for parent in (None, *(queue.name for queue in snapshot.queues if queue.parent is None)):
+            children = [queue for queue in snapshot.queues if queue.parent == parent]
+            for resource, name in enumerate(RESOURCES):
+                if parent is None:
+                    total = capacity(snapshot, pool.name)[resource]
+                else:
+                    total = reports[pool.name, parent].share[resource]
+                wanted = {q.name: wants(snapshot, reports, q, pool.name, resource) for q in children}
+                expected = fair_shares(
+                    total,
+                    [claimant(queue, pool.name, resource, wanted[queue.name]) for queue in children],
+                    unit=UNITS[name],
+                    k=Fraction(str(pool.fair_share.k)) if pool.fair_share.time_based else Fraction(0),
+                    by_quota=not pool.over_quota_weights,
+                )
+                found = {q.name: reports[pool.name, q.name].share[resource] for q in children}
+                assert found == expected, (pool.name, parent, name, total, wanted)
+
+
+def wants(snapshot: Snapshot, reports: Any, queue: Queue, pool: str, resource: int) -> int:
+    """What it holds and asks for, as far as its limit, and leave to go beyond quota, allow."""
+    entitlement = queue.entitlements.get(pool, Entitlement())
+    children = [child for child in snapshot.queues if child.parent == queue.name]
+    asked: int = reports[pool, queue.name].requested[resource]
+    if children:
+        asked = sum(wants(snapshot, reports, child, pool, resource) for child in children)
+    bounds = [entitlement.limit[resource]]
+    if not entitlement.over_quota:
+        bounds.append(entitlement.quota[resource])
+    return min([asked, *(bound for bound in bounds if bound is not None)])
+
+
+claims = st.builds(
+    Claimant,
+    name=st.just(""),
+    quota=st.one_of(st.none(), st.integers(0, 12).map(lambda n: n * 500)),
+    wants=st.integers(0, 16).map(lambda n: n * 500),
+    weight=st.integers(0, 4).map(Fraction),
+    rank=st.integers(0, 1),
+    created=st.integers(0, 2),
+    usage=st.integers(0, 4).map(lambda n: Fraction(n, 4)),
+)
+
+
+@lawfully(300)
+@given(
+    drawn=st.lists(claims, min_size=1, max_size=4),
+    total=st.integers(0, 20).map(lambda n: n * 500),
+    k=st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(2)]),
+    better=st.sampled_from(["weight", "rank", "quota"]),
+)
+def test_more_weight_rank_or_quota_is_never_a_smaller_share(
+    drawn: list[Claimant], total: int, k: Fraction, better: str
+) -> None:
+    """Of the plain calculation, which the engine agrees with."""
+    claimants = [replace(claim, name=f"q{number}") for number, claim in enumerate(drawn)]
+    first = claimants[0]
+    if better == "weight":
+        improved = replace(first, weight=first.weight + 1)
+    elif better == "rank":
+        improved = replace(first, rank=first.rank + 1)
+    else:
+        improved = replace(first, quota=None if first.quota is None else first.quota + 1500)
+    before = fair_shares(total, claimants, unit=MILLI, k=k)[first.name]
+    assert fair_shares(total, [improved, *claimants[1:]], unit=MILLI, k=k)[first.name] >= before
+
+
+@lawfully(300)
+@given(drawn=st.lists(claims, min_size=1, max_size=4), total=st.integers(0, 20).map(lambda n: n * 500))
+def test_shares_sum_to_all_there_is_where_demand_allows(drawn: list[Claimant], total: int) -> None:
+    claimants = [
+        replace(claim, name=f"q{number}", weight=claim.weight + 1) for number, claim in enumerate(drawn)
+    ]
+    shares = fair_shares(total, claimants, unit=MILLI)
+    assert sum(shares.values()) == min(total, sum(claim.wants for claim in claimants))
