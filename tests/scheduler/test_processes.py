@@ -1,0 +1,133 @@
+"""Here real scheduler processes run real pods, and are killed in the middle of it."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from berth.db.models import Lease
+from pools.models import NodePool
+from projects.models import Phase, Pod, Workload
+from projects.services import workloads
+from scheduler.models import Allocation, DeviceClaim
+from tests.cast import Cast, make_cast, training
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(180)
+
+
+class Schedulers:
+    """Scheduler processes of one installation. Pods are tied to a process that outlives the schedulers."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self.home = home
+        self.anchor = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+        started = Path(f"/proc/{self.anchor.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+        self.env = {
+            **os.environ, "BERTH_HOME": str(home), "DATABASE_URL": url, "BERTH_DECLARED_GPUS": "8",
+            "DJANGO_SETTINGS_MODULE": "berth.settings", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+            "BERTH_ANCHOR": f"{self.anchor.pid}:{started}",
+        }
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with (self.home / "scheduler.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "manage.py", "run_scheduler"], cwd=ROOT, env=self.env, stdout=log, stderr=log
+            )
+        self.processes.append(process)
+        return process
+
+    def leader(self) -> subprocess.Popen[bytes] | None:
+        lease = Lease.objects.filter(name="scheduler").first()
+        holder = lease.holder.rpartition(":")[2] if lease else ""
+        return next((p for p in self.processes if str(p.pid) == holder and p.poll() is None), None)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self.anchor.kill()
+        self.anchor.wait()
+
+
+@pytest.fixture
+def cast(transactional_db: None) -> Cast:
+    made = make_cast()
+    NodePool.objects.filter(pk=made.pool.pk).update(
+        provider="local", runtime="local", nodes_min=0, nodes_max=2, gpus_per_node=2, reconcile_tick=1
+    )
+    return made
+
+
+@pytest.fixture
+def schedulers(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[Schedulers]:
+    made = Schedulers(tmp_path, database_url)
+    yield made
+    made.close()
+
+
+def until(what: Callable[[], object], seconds: float = 60, said: Callable[[], object] = str) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {said()}"
+        time.sleep(0.05)
+
+
+def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:
+    roles = [{"name": "worker", "replicas": replicas, "gpu": 1}]
+    document = training(name, command=command, roles=roles, grace_period_seconds=2)
+    return workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+
+
+def phase(workload: Workload) -> str:
+    workload.refresh_from_db()
+    return workload.phase
+
+
+def test_work_makes_an_elastic_pool_grow_and_runs_as_processes(cast: Cast, schedulers: Schedulers) -> None:
+    schedulers.start()
+    line = 'echo "$RANK of $WORLD_SIZE sees $CUDA_VISIBLE_DEVICES"; test "$BERTH_PROJECT" = vision'
+    workload = submit(cast, "hello", line)
+    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.phase, workload.reason, workload.message))
+    assert workload.pods.filter(state="succeeded").count() == 2
+    assert not DeviceClaim.objects.exists()
+
+
+def test_a_killed_leader_is_replaced_and_its_pods_run_on(cast: Cast, schedulers: Schedulers) -> None:
+    schedulers.start()
+    schedulers.start()
+    flag = schedulers.home / "go"
+    line = f'echo $BERTH_POD_ID >> {schedulers.home}/started; while [ ! -e {flag} ]; do sleep 0.05; done'
+    workload = submit(cast, "long", line)
+    until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
+    first = schedulers.leader()
+    assert first is not None
+    first.send_signal(signal.SIGKILL)
+    later = submit(cast, "later", "true")
+    until(lambda: phase(later) == Phase.COMPLETED, said=lambda: (later.reason, later.message))
+    assert schedulers.leader() not in (None, first)
+    assert phase(workload) == Phase.RUNNING
+    flag.touch()
+    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.reason, workload.message))
+    assert (workload.run, workload.preemptions, workload.restarts) == (1, 0, 0)
+    started = (schedulers.home / "started").read_text().split()
+    assert sorted(started) == sorted(str(pod.pk) for pod in Pod.objects.filter(workload=workload))
+    assert not Allocation.objects.filter(released_at__isnull=True).exists()
+
+
+def test_a_scheduler_told_to_end_hands_the_lead_on_at_once(cast: Cast, schedulers: Schedulers) -> None:
+    first = schedulers.start()
+    until(lambda: schedulers.leader() is first)
+    schedulers.start()
+    first.terminate()
+    assert first.wait(20) == 0
+    until(lambda: schedulers.leader() not in (None, first), seconds=8)
