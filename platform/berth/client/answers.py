@@ -19,6 +19,14 @@ class Answer(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
+class Amounts(Answer):
+    """Devices, cores, MiB; None is unlimited."""
+
+    gpu: float | None = None
+    cpu: float | None = None
+    memory_mib: int | None = None
+
+
 class Gpus(Answer):
     asked: float = 0
     now: float = 0
@@ -188,6 +196,11 @@ class NodePool(Answer):
     runtime: str = ""
     nodes_min: int = 0
     nodes_max: int | None = None
+    nodes_ready: int = 0
+    nodes_pending: int = 0
+    nodes_draining: int = 0
+    capacity: Amounts = Amounts()
+    free: Amounts = Amounts()
     paused: bool = False
 
 
@@ -197,6 +210,8 @@ class Node(Answer):
     state: str = ""
     gpus: int = 0
     gpu_model: str = ""
+    capacity: Amounts = Amounts()
+    free: Amounts = Amounts()
     since: datetime | None = None
 
 

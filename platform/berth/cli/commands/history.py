@@ -78,8 +78,8 @@ def evictions(
     """
     with connected() as client:
         filters: dict[str, object] = {
-            "kind": kind, "pool": pool, "project": project, "beneficiary": _id_of(client, beneficiary),
-            "workload": _id_of(client, workload), "since": _moment(since), "until": _moment(until, "--until"),
+            "kind": kind, "pool": pool, "project": project, "beneficiary": _id_or_name(client, beneficiary),
+            "workload": _id_or_name(client, workload), "since": _moment(since), "until": _moment(until, "--until"),
         }  # fmt: skip
         if csv:
             for piece in client.evictions.csv(**filters):
@@ -91,6 +91,16 @@ def evictions(
 
 def _id_of(client: "Client", reference: str | None) -> str | None:
     return None if reference is None else client.workloads.find(reference).id
+
+
+def _id_or_name(client: "Client", reference: str | None) -> str | None:
+    """The audit outlives workloads: a name that no workload has any more is looked for as it stands."""
+    from berth.client import NotFound
+
+    try:
+        return _id_of(client, reference)
+    except NotFound:
+        return str(reference).rpartition("/")[2]
 
 
 def _moment(text: str | None, option: str = "--since") -> str | None:

@@ -1,13 +1,13 @@
 """Here we list departments, projects, node pools and nodes."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from berth.cli.columns import phase_style
 from berth.cli.link import connected
 from berth.cli.output import Column, Output, OutputOption, show_list
-from berth.cli.text import age, now
+from berth.cli.text import age, now, number
 
 department = typer.Typer(no_args_is_help=True, help="Departments.")
 project = typer.Typer(no_args_is_help=True, help="Projects.")
@@ -52,7 +52,12 @@ def list_pools(output: OutputOption = Output.TABLE) -> None:
         Column("NAME", lambda p: p.name),
         Column("PROVIDER", lambda p: p.provider),
         Column("RUNTIME", lambda p: p.runtime),
-        Column("NODES", lambda p: f"{p.nodes_min} to {'any' if p.nodes_max is None else p.nodes_max}"),
+        Column("READY", lambda p: str(p.nodes_ready), right=True),
+        Column("COMING", lambda p: str(p.nodes_pending), right=True),
+        Column("GOING", lambda p: str(p.nodes_draining), right=True),
+        Column("MIN", lambda p: str(p.nodes_min), right=True),
+        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True),
+        Column("FREE GPUS", _free, right=True),
         Column("PAUSED", lambda p: "yes" if p.paused else "no"),
     ]
     with connected() as client:
@@ -71,10 +76,16 @@ def list_nodes(
         Column("NAME", lambda n: n.name),
         Column("POOL", lambda n: n.pool),
         Column("STATE", lambda n: n.state, style=phase_style),
-        Column("GPUS", lambda n: str(n.gpus), right=True),
+        Column("FREE GPUS", _free, right=True),
+        Column("FREE CPUS", lambda n: number(n.free.cpu), right=True, wide=True),
+        Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
         Column("MODEL", lambda n: n.gpu_model or "-"),
         Column("SINCE", lambda n: age(n.since, now()), right=True),
     ]
     with connected() as client:
         found = list(client.nodes.list(pool=pool, state=state))
     show_list(found, columns, output, "No nodes.")
+
+
+def _free(place: Any) -> str:
+    return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"
