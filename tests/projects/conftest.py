@@ -1,3 +1,4 @@
+"""Here we give these tests their cast."""
 import pytest
 
 from tests.cast import Cast, make_cast
