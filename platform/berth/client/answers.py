@@ -122,7 +122,7 @@ class Eviction(Answer):
     numbers: Numbers = {}
     whole: bool = True
     gpus: float = 0
-    lost_gpu_seconds: float = 0
+    lost_gpu_seconds: int = 0
     cycle: int | None = None
 
     @property

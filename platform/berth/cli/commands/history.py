@@ -79,7 +79,8 @@ def evictions(
     with connected() as client:
         filters: dict[str, object] = {
             "kind": kind, "pool": pool, "project": project, "beneficiary": _id_or_name(client, beneficiary),
-            "workload": _id_or_name(client, workload), "since": _moment(since), "until": _moment(until, "--until"),
+            "workload": _id_or_name(client, workload), "since": _moment(since),
+            "until": _moment(until, "--until"),
         }  # fmt: skip
         if csv:
             for piece in client.evictions.csv(**filters):

@@ -1,5 +1,6 @@
 """Here we tell why a workload waits, or what it had to give way to: every blocker, with its numbers."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.link import WorkloadArgument, connected
@@ -77,3 +78,22 @@ def _tell_eviction(workload: "Workload", eviction: "Eviction") -> None:
     print(f"  {local(eviction.at)}  {eviction.kind}: {safe(told)}, {number(eviction.gpus)} GPUs{lost}")
     if eviction.rule:
         print(f"    {safe(eviction.rule)}")
+    for standing in standings(eviction.numbers):
+        print(f"    {safe(standing)}")
+
+
+def standings(numbers: dict[str, Any]) -> Iterator[str]:
+    """How the queues of both sides stood before and after, in GPUs."""
+    scale = 1000 if (numbers.get("units") or {}).get("gpu") == "milli-GPU" else 1
+    for side in ("victim", "winner"):
+        for standing in numbers.get(side) or ():
+            before, after, share, quota = (
+                _gpus(standing.get(key), scale)
+                for key in ("allocated_before", "allocated_after", "share", "quota")
+            )
+            yield f"{standing.get('queue')}: {before} GPUs before, {after} after; quota {quota}, fair share {share}"
+
+
+def _gpus(amounts: Any, scale: int) -> str:
+    value = amounts.get("gpu") if isinstance(amounts, dict) else None
+    return "unlimited" if value is None else number(value / scale)
