@@ -91,7 +91,8 @@ def standings(numbers: dict[str, Any]) -> Iterator[str]:
                 _gpus(standing.get(key), scale)
                 for key in ("allocated_before", "allocated_after", "share", "quota")
             )
-            yield f"{standing.get('queue')}: {before} GPUs before, {after} after; quota {quota}, fair share {share}"
+            held = f"{standing.get('queue')}: {before} GPUs before, {after} after"
+            yield f"{held}; quota {quota}, fair share {share}"
 
 
 def _gpus(amounts: Any, scale: int) -> str:
