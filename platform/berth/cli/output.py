@@ -45,7 +45,7 @@ def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, n
     if output in (Output.JSON, Output.YAML):
         show_data([plain_of(item) for item in items], output)
     elif items:
-        print_table(table_of(items, columns, output))
+        print_table(table_of(items, columns, output), whole=output is Output.WIDE)
     else:
         print(nothing, file=sys.stderr)
 
@@ -89,12 +89,13 @@ def table_of(items: Iterable[Any], columns: Sequence[Column], output: Output = O
     return table
 
 
-def print_table(table: "Table") -> None:
-    """Cut to the terminal's width; whole lines where the reader is another program."""
+def print_table(table: "Table", *, whole: bool = False) -> None:
+    """Cut to the terminal's width; whole lines where that was asked for or the reader is another program."""
     console = console_of()
-    if console.is_terminal:
+    if console.is_terminal and not whole:
         console.print(table)
         return
+    console.width = UNLIMITED_WIDTH
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

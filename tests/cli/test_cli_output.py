@@ -1,0 +1,131 @@
+"""Here we show what tables look like, in terminals and in pipes, and that nothing in them gives orders."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from berth.cli.columns import workload_columns
+from berth.cli.output import Output, table_of
+from berth.cli.text import age, now, number, pairs, safe, span
+from berth.client.answers import Workload
+from tests.cli.desk_of_commands import Terminal
+from tests.client.desk import Desk, page, problem, workload
+
+EVIL = "\x1b[31mred\x07\nnext\u202e"
+MANY = page([workload(f"train-{number}", reason="OverFairShare", message="m" * 300) for number in range(3)])
+
+
+def test_control_characters_are_written_out() -> None:
+    assert safe(EVIL) == "\\x1b[31mred\\x07\\nnext\\u202e"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0, "0s"), (59, "59s"), (60, "1m"), (3600, "1h"), (12_000, "3h20m"), (90_000, "1d")]
+)
+def test_spans_are_short(seconds: float, told: str) -> None:
+    assert span(seconds) == told
+
+
+@pytest.mark.parametrize(("value", "told"), [(8.0, "8"), (0.5, "0.5"), (1.25, "1.25"), (None, "-"), (0, "0")])
+def test_numbers_carry_no_empty_places(value: float | None, told: str) -> None:
+    assert number(value) == told
+
+
+def test_what_never_was_has_no_age() -> None:
+    assert age(None, now()) == "-"
+
+
+def test_numbers_of_a_blocker_stand_on_one_line() -> None:
+    assert (
+        pairs({"asked": 4.0, "biggest_block": 2, "role": "worker"}) == "asked 4, biggest block 2, role worker"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_table_fits_its_terminal(width: int) -> None:
+    from rich.console import Console
+
+    found = [
+        Workload.model_validate(workload(f"train-{n}", reason="OverFairShare", message="m" * 300))
+        for n in "ab"
+    ]
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(table_of(found, workload_columns(now()), Output.TABLE))
+    lines = captured.get().splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= width
+    assert all("vision" in line and "running" in line for line in lines[1:])
+
+
+def test_a_pipe_gets_whole_lines_without_colour(terminal: Terminal) -> None:
+    told = terminal.run("list", desk=Desk(MANY)).stdout
+    assert "\x1b" not in told
+    assert told.count("m" * 300) == 3
+
+
+def test_json_is_what_the_server_said(terminal: Terminal) -> None:
+    import json
+
+    said = [workload(f"train-{number}") for number in range(2)]
+    told = terminal.run("list", "-o", "json", desk=Desk(page(said))).stdout
+    assert json.loads(told) == said
+
+
+def test_yaml_reads_back(terminal: Terminal) -> None:
+    import yaml
+
+    told = terminal.run("list", "-o", "yaml", desk=Desk(page([workload()]))).stdout
+    assert yaml.safe_load(told)[0]["name"] == "train"
+
+
+def test_evil_messages_of_a_server_are_harmless(terminal: Terminal) -> None:
+    told = terminal.run("list", desk=Desk(problem(403, detail=EVIL)))
+    assert told.exit_code == 1
+    assert told.stderr == "berth: \\x1b[31mred\\x07\\nnext\\u202e\n"
+
+
+def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
+    explained = {
+        "phase": "pending", "reason": "OverFairShare", "message": "Beyond its share.", "position": 2,
+        "key": ["within quota: no", "submitted earlier"], "expected_start": None,
+        "blockers": [
+            {"reason": "OverFairShare", "message": "Beyond its share.", "numbers": {"asked": 4, "share": 2}},
+            {"reason": "Fragmented", "message": "Not in one piece.", "numbers": {"biggest_block": 1}},
+        ],
+        "queue": None, "explained_at": None, "cycle": 7,
+        "evictions": [{
+            "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
+            "workload_name": "train", "project": "vision", "beneficiary": "x", "beneficiary_name": "rank",
+            "beneficiary_project": "ads", "rule": "research held 8 GPUs", "gpus": 4, "lost_gpu_seconds": 90,
+            "numbers": {"units": {"gpu": "milli-GPU"}, "victim": [{
+                "queue": "research", "quota": {"gpu": 4000}, "share": {"gpu": 4000},
+                "allocated_before": {"gpu": 8000}, "allocated_after": {"gpu": 4000},
+            }]},
+        }],
+    }  # fmt: skip
+    desk = Desk(page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained))
+    told = terminal.run("why", "train", desk=desk).stdout
+    for part in (
+        "vision/train is pending: OverFairShare\n", "OverFairShare: Beyond its share.\n  asked 4, share 2\n",
+        "Fragmented: Not in one piece.\n  biggest block 1\n", "Position 2 in local\n  within quota: no\n",
+        "reclaim: gave way to ads/rank, 4 GPUs, 1m of GPU time lost\n    research held 8 GPUs\n",
+        "research: 8 GPUs before, 4 after; quota 4, fair share 4\n",
+    ):  # fmt: skip
+        assert part in told
+
+
+def test_a_simulation_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "format: berth.scenario/1\n"
+        "nodes: [{name: n0, pool: default, gpus: 8, cpu: 64, memory_mib: 512000}]\n"
+        "departments: [{name: research, quotas: {default: {gpu: 8}}}]\n"
+        "projects: [{name: vision, department: research, quotas: {default: {gpu: 8}}}]\n"
+        "workloads: [{name: train, project: vision, roles: [{replicas: 4, gpu: 2}]}]\n"
+    )
+    assert "start train: 4 x worker to n0" in terminal.run("simulate", str(file)).stdout
+    bad = terminal.run("simulate", str(file), "--actions", "pray")
+    assert bad.exit_code == 2
+    assert "no such action" in bad.stderr
