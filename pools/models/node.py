@@ -1,6 +1,7 @@
 """Here we keep a node: one machine, or a slice of one, from the order to the end."""
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from pools.models.pool import NodePool
 
@@ -49,7 +50,7 @@ class Node(models.Model):
     drained_by_scaling = models.BooleanField(default=False, help_text="May be taken back when work comes.")
     drain_reason = models.CharField(max_length=255, blank=True)
     emptied_at = models.DateTimeField(null=True, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -7,7 +7,6 @@ from pools.models.pool import NodePool
 
 class ScalingKind(models.TextChoices):
     AUTOSCALE = "autoscale"  # the autoscaler, or a person, wants another number of nodes
-    ORDER = "order"  # asked the provider; the answer is another row
     PROVISION = "provision"  # the provider answered with instances
     SURPLUS = "surplus"  # ... with more than still wanted
     ADOPTED = "adopted"  # an instance of a call whose answer was lost

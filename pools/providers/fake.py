@@ -30,7 +30,7 @@ class Answer:
 
 
 class FakeProvider:
-    """In memory. Unless it `boots_at_once`, instances boot until `boot` is called. `capacity`: it has no more."""
+    """In memory. Unless it `boots_at_once`, instances boot until `boot`. `capacity`: it has no more."""
 
     def __init__(self, *, boots_at_once: bool = True, capacity: int | None = None) -> None:
         self.boots_at_once, self.capacity = boots_at_once, capacity
@@ -62,6 +62,10 @@ class FakeProvider:
     def living(self, pool: str | None = None) -> tuple[Instance, ...]:
         """What costs money now, whether or not it is shown in listings."""
         return tuple(instance for _, instance in self._of(pool) if instance.state != InstanceState.GONE)
+
+    @property
+    def ever_made(self) -> int:
+        return len(self._instances)
 
     def count(self, call: str) -> int:
         return Counter(name for name, _ in self.calls)[call]

@@ -50,12 +50,16 @@ def autoscale(pool: NodePool, at: datetime) -> bool:
     return _decide(pool, at)
 
 
+def would_autoscale(pool: NodePool, at: datetime) -> bool:
+    decision = _decision(pool, at)
+    return decision is not None and decision.desired != pool.wanted
+
+
 def _matters(pool: NodePool, pressure: Mapping[str, int], at: datetime) -> bool:
     """Most reports say what the last one said: those cost one read."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
         return True
-    decision = _decision(pool, at)
-    return decision is not None and decision.desired != pool.wanted
+    return would_autoscale(pool, at)
 
 
 def _store(pool: NodePool, pressure: Mapping[str, int], at: datetime) -> bool:

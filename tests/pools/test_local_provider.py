@@ -76,18 +76,27 @@ def test_a_device_is_never_given_to_two_nodes(
 
 
 def test_orders_from_many_processes_share_no_device(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tests.pools.test_local_provider import *\n"
-        "try: provider(Path(sys.argv[1])).provision(order(sys.argv[2], 1, 2, start=int(sys.argv[2])))\n"
-        "except ProviderError: sys.exit(3)"
-    )
+    code = """
+import sys
+from pathlib import Path
+from pools.providers.base import ProviderError, ProvisionOrder, Shape
+from pools.providers.local import LocalProvider
+from pools.providers.measured import Device, Machine
+machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(8)))
+try:
+    order = ProvisionOrder("local", 1, sys.argv[2], int(sys.argv[2]), Shape(1000, 1024, 2))
+    LocalProvider(Path(sys.argv[1]), machine).provision(order)
+except ProviderError:
+    sys.exit(3)
+"""
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-c", code, str(tmp_path)]
     env = {"PYTHONPATH": f"{root}:{root / 'platform'}"}
     processes = [subprocess.Popen([*command, str(n)], env=env) for n in range(6)]
     assert sorted(process.wait() for process in processes) == [0, 0, 0, 0, 3, 3]
     made = provider(tmp_path).list_instances("local")
-    assert sorted(device for instance in made for device in instance.devices) == [f"GPU-{n}" for n in range(8)]
+    devices = sorted(device for instance in made for device in instance.devices)
+    assert devices == [f"GPU-{n}" for n in range(8)]
 
 
 def test_a_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

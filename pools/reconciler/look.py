@@ -1,0 +1,116 @@
+"""Here we compare the provider's listing with our rows: who is ready, who is gone, whom nobody knows."""
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from berth.db.moves import move
+from pools import history
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING, PENDING, NodeState
+from pools.models.scaling import ScalingKind
+from pools.providers.base import Instance, InstanceState, ProviderError
+from pools.reconciler import ends
+from pools.reconciler.rows import Pass, living, locked, remember_trouble
+
+THERE = (InstanceState.BOOTING, InstanceState.READY)
+WHILE_BOOTING = timedelta(seconds=3)
+
+
+def look(pool_id: int, this: Pass) -> bool:
+    """Each tick, and more often while nodes are on their way."""
+    pool = NodePool.objects.get(pk=pool_id)
+    if not _due(pool, this):
+        return False
+    try:
+        listed = this.provider.list_instances(pool.name)
+    except ProviderError as error:
+        with this.fence():
+            pool = locked(pool_id)
+            _ticked(pool, this)
+            remember_trouble(pool, "listing the instances", error, this.now)
+        return True
+    with this.fence():
+        pool = locked(pool_id)
+        nodes = living(pool_id)
+        found = {instance.instance_id: instance for instance in listed}
+        did = [_compare(node, found.get(node.instance_id), pool, this) for node in nodes]
+        nobodys = _nobodys(pool, nodes, listed)
+        _note_orphans(pool, nobodys, this)
+        _ticked(pool, this)
+    if nobodys:
+        ends.terminate(pool, [instance.instance_id for instance in nobodys], this)
+    return any(did) or bool(nobodys)
+
+
+def _due(pool: NodePool, this: Pass) -> bool:
+    if pool.ticked_at is None or this.now < pool.ticked_at:  # or the clock was set back
+        return True
+    interval = timedelta(seconds=pool.reconcile_tick)
+    if this.now >= pool.ticked_at + interval:
+        return True
+    booting = Node.objects.filter(pool=pool, state__in=PENDING).exists()
+    return booting and this.now >= pool.ticked_at + min(interval, WHILE_BOOTING)
+
+
+def _ticked(pool: NodePool, this: Pass) -> None:
+    pool.ticked_at = this.now
+    pool.save(update_fields=["ticked_at"])
+
+
+def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) -> bool:
+    if instance is None or instance.state not in THERE:
+        if node.state == NodeState.REQUESTED and instance is None and not _too_late(node, pool, this):
+            return False  # just ordered: a listing may lag behind
+        return _lose(node, "its instance is gone", this)
+    if node.state not in PENDING:
+        return False
+    if instance.state == InstanceState.READY:
+        return _join(node, instance, this)
+    if _too_late(node, pool, this):
+        return _lose(node, f"not ready within {pool.boot_timeout} s", this)
+    return move(node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=this.now)
+
+
+def _join(node: Node, instance: Instance, this: Pass) -> bool:
+    joined = move(
+        node, "state", expected=PENDING, to=NodeState.READY, since=this.now, ready_at=this.now,
+        address=instance.address, devices=list(instance.devices),
+    )  # fmt: skip
+    if joined:
+        took = (this.now - node.created_at).total_seconds()
+        reason = f"ready after {max(took, 0):.0f} s"
+        history.write(node.pool, ScalingKind.READY, reason, at=this.now, node=node)
+    return joined
+
+
+def _lose(node: Node, reason: str, this: Pass) -> bool:
+    lost = move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=this.now)
+    if lost:
+        history.write(node.pool, ScalingKind.LOST, reason, at=this.now, node=node)
+    return lost
+
+
+def _too_late(node: Node, pool: NodePool, this: Pass) -> bool:
+    return this.now >= node.created_at + timedelta(seconds=pool.boot_timeout)
+
+
+def _nobodys(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[Instance]:
+    """Instances that cost money and serve no node: of an ended one, or of no order that we know of."""
+    known = {node.instance_id for node in nodes}
+    token = pool.provisioning["token"] if pool.provisioning else None
+    return [
+        instance
+        for instance in listed
+        if instance.state in THERE and instance.instance_id not in known and instance.client_token != token
+    ]
+
+
+def _note_orphans(pool: NodePool, nobodys: Iterable[Instance], this: Pass) -> None:
+    """Those of ended nodes have their row already."""
+    ids = [instance.instance_id for instance in nobodys]
+    ended: Mapping[str, Node] = {
+        node.instance_id: node for node in Node.objects.filter(pool=pool, instance_id__in=ids)
+    }
+    for instance_id in ids:
+        if instance_id not in ended:
+            reason = f"the instance {instance_id} carries this pool's tags and serves no node"
+            history.write(pool, ScalingKind.ORPHAN, reason, at=this.now, instance=instance_id)

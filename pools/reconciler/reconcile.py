@@ -1,0 +1,40 @@
+"""Here one pass over one pool is made: look, end, decide, order. All it knows between passes is in rows.
+
+The provider is called outside transactions. What is to be done stands in rows before the call, what came of
+it after: a crash in between is healed by the next pass, of this process or another.
+"""
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+
+from django.db import transaction
+
+from pools.providers.base import Provider
+from pools.reconciler import ends, look, orders, steps
+from pools.reconciler.rows import Fence, Pass
+
+MOST_STEPS = 8
+
+
+def reconcile(
+    pool_id: int,
+    *,
+    provider: Provider,
+    now: datetime,
+    fence: Fence = transaction.atomic,
+    work_to_lose: Mapping[int, int] | None = None,
+) -> bool:
+    """True when something was done. Cheap where there is nothing to do.
+
+    `work_to_lose`: GPU-seconds by node id, so that those go first with whom least is lost.
+    """
+    this = Pass(provider, now, fence, uuid.uuid4().hex)
+    did = look.look(pool_id, this)
+    did |= ends.end_the_done(pool_id, this)
+    for _ in range(MOST_STEPS):
+        progress = orders.carry_out(pool_id, this)
+        progress |= steps.take(pool_id, this, work_to_lose or {})
+        if not progress:
+            break
+        did = True
+    return did

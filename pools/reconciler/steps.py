@@ -1,0 +1,88 @@
+"""Here the pure mind's next step becomes rows: drains, drains taken back, an order to be carried out."""
+import uuid
+from collections.abc import Iterable, Mapping
+
+from berth.db.moves import move
+from pools import history
+from pools.engine import reconciler as mind
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING, USABLE, NodeState
+from pools.models.scaling import ScalingKind
+from pools.reconciler.rows import Pass, fleet_of, living, locked
+from pools.services.nodes import NOT_DRAINING
+from pools.services.pool_values import spec_of
+from pools.services.pressure import autoscale, would_autoscale
+
+
+def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, int]) -> bool:
+    """One step. Judged without a lock first, for mostly there is nothing to do."""
+    pool, nodes = NodePool.objects.get(pk=pool_id), living(pool_id)
+    something = would_autoscale(pool, this.now) or _readiness(pool, nodes) or _step(pool, nodes, this, {})
+    if not something:
+        return False
+    with this.fence():
+        pool, nodes = locked(pool_id), living(pool_id)
+        did = autoscale(pool, this.now)
+        did |= _note_readiness(pool, nodes, this)
+        for command in _step(pool, nodes, this, work_to_lose):
+            _begin(command, pool, {node.ordinal: node for node in nodes}, this)
+            did = True
+    return did
+
+
+def _step(
+    pool: NodePool, nodes: Iterable[Node], this: Pass, work_to_lose: Mapping[int, int]
+) -> tuple[mind.Order | mind.Drain | mind.TakeBack, ...]:
+    nodes = tuple(nodes)
+    by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
+    return mind.next_step(fleet_of(pool, nodes, this.now), by_ordinal).commands
+
+
+def _begin(
+    command: mind.Order | mind.Drain | mind.TakeBack, pool: NodePool, nodes: Mapping[int, Node], this: Pass
+) -> None:
+    match command:
+        case mind.Order(count, start_ordinal):
+            pool.provisioning = {
+                "token": uuid.uuid4().hex, "count": count, "start_ordinal": start_ordinal,
+                "since": this.now.isoformat(), "pass": this.name,
+            }  # fmt: skip
+            pool.save(update_fields=["provisioning"])
+        case mind.Drain(ordinals):
+            for ordinal in ordinals:
+                _drain(nodes[ordinal], pool, this)
+        case mind.TakeBack(ordinals):
+            for ordinal in ordinals:
+                _take_back(nodes[ordinal], pool, this)
+
+
+def _drain(node: Node, pool: NodePool, this: Pass) -> None:
+    reason = f"only {pool.wanted} nodes are wanted"
+    draining = {
+        "drain_started_at": this.now, "drain_reason": reason, "drained_by_scaling": True, "emptied_at": None,
+    }  # fmt: skip
+    if move(node, "state", expected=USABLE, to=NodeState.DRAINING, since=this.now, **draining):
+        history.write(pool, ScalingKind.DRAIN, reason, at=this.now, node=node, after=pool.wanted)
+
+
+def _take_back(node: Node, pool: NodePool, this: Pass) -> None:
+    reason = f"{pool.wanted} nodes are wanted again"
+    draining = (NodeState.DRAINING,)
+    if move(node, "state", expected=draining, to=NodeState.READY, since=this.now, **NOT_DRAINING):
+        history.write(pool, ScalingKind.DRAIN_ABORTED, reason, at=this.now, node=node, after=pool.wanted)
+
+
+def _readiness(pool: NodePool, nodes: Iterable[Node]) -> bool:
+    """Whether it is to be noted that the pool takes on work from now on, or has no node left to do so."""
+    states = [node.state for node in nodes]
+    if pool.operational_since is None:
+        return sum(state in USABLE for state in states) >= max(spec_of(pool).ready_threshold, 1)
+    return not any(state in HOSTING for state in states)
+
+
+def _note_readiness(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
+    if not _readiness(pool, nodes):
+        return False
+    pool.operational_since = this.now if pool.operational_since is None else None
+    pool.save(update_fields=["operational_since"])
+    return True

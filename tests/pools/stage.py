@@ -1,0 +1,119 @@
+"""Here one pool, a provider that can be told to fail, and a clock stand ready."""
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from pools import services
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import NodeState
+from pools.providers.base import InstanceState
+from pools.providers.fake import FakeProvider
+from pools.reconciler import reconcile
+from projects.acting import Acting
+
+SYSTEM = Acting.system("tests")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Killed(BaseException):
+    """What a process feels of a kill -9: nothing after this line happens."""
+
+
+@dataclass
+class Stage:
+    pool: NodePool
+    provider: FakeProvider = field(default_factory=FakeProvider)
+    now: datetime = START
+    kill: Callable[[str], None] = lambda where: None
+
+    def reconcile(self, **more: Any) -> bool:
+        provider: Any = _Watched(self.provider, self.kill)
+        return reconcile(self.pool.pk, provider=provider, now=self.now, fence=self._fence, **more)
+
+    def settle(self, seconds: int = 15, passes: int = 12) -> None:
+        """Ticks go by; whoever drains has nothing to finish."""
+        for _ in range(passes):
+            did = self.reconcile()
+            did |= self.empty_drains()
+            self.provider.boot()
+            self.pass_time(seconds)
+            if not did and not self.reconcile():
+                return
+        raise AssertionError("does not come to rest")
+
+    def empty_drains(self) -> bool:
+        draining = Node.objects.filter(pool=self.pool, state=NodeState.DRAINING)
+        emptied = [services.node_emptied(node, at=self.now) for node in draining]
+        return any(emptied)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def want(self, wanted: int) -> None:
+        services.set_wanted(acting=SYSTEM, pool=self.pool, wanted=wanted)
+
+    def report(self, queued: int = 0, running: int = 0, capacity: int = 0, nodes_wanted: int = 0) -> bool:
+        """In GPUs."""
+        return services.report_pressure(
+            self.pool.pk, queued_milli_gpu=queued * 1000, running=running * 1000, capacity=capacity * 1000,
+            nodes_wanted=nodes_wanted, at=self.now,
+        )  # fmt: skip
+
+    @property
+    def wanted(self) -> int:
+        self.pool.refresh_from_db()
+        return self.pool.wanted
+
+    def states(self) -> dict[int, str]:
+        living = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
+        return {node.ordinal: str(node.state) for node in living.order_by("ordinal")}
+
+    def node(self, ordinal: int) -> Node:
+        return Node.objects.exclude(state=NodeState.ENDED).get(pool=self.pool, ordinal=ordinal)
+
+    def history(self) -> list[str]:
+        """Oldest first."""
+        return [str(event.kind) for event in ScalingEvent.objects.filter(pool=self.pool).order_by("pk")]
+
+    def check(self) -> None:
+        """What must hold whenever the dust has settled: one instance per node, one node per instance."""
+        nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
+        paid = {instance.instance_id for instance in self.provider.living() if instance.state in _COSTS}
+        assert {node.instance_id for node in nodes} == paid
+        assert len(nodes) == self.wanted
+
+    @contextmanager
+    def _fence(self) -> Iterator[None]:
+        self.kill("before a transaction")
+        with transaction.atomic():
+            yield
+            self.kill("before a commit")
+        self.kill("after a commit")
+
+
+_COSTS = (InstanceState.BOOTING, InstanceState.READY)
+
+
+class _Watched:
+    """The provider, with a place to be killed on both sides of each call."""
+
+    def __init__(self, provider: FakeProvider, kill: Callable[[str], None]) -> None:
+        self._provider, self._kill = provider, kill
+
+    def __getattr__(self, call: str) -> Callable[..., Any]:
+        def calling(*arguments: Any) -> Any:
+            self._kill(f"before {call}")
+            answer = getattr(self._provider, call)(*arguments)
+            self._kill(f"after {call}")
+            return answer
+
+        return calling
+
+
+def pool(nodes: object = (0, 8), **values: Any) -> NodePool:
+    given = {"provider": "fake", "runtime": "fake", "gpus_per_node": 2, "cpu_milli": 8000, "memory_mib": 8192}
+    return services.create_pool(acting=SYSTEM, name="small", nodes=nodes, **{**given, **values})

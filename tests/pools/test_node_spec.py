@@ -1,0 +1,129 @@
+"""Here we read numbers of nodes in the four notations, and refuse what contradicts itself."""
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.core.errors import Invalid
+from pools.engine.node_spec import NodeSpec, node_spec
+
+shows = pytest.mark.shows
+
+
+@shows("SKY-01")
+def test_a_spec_is_three_numbers_that_nobody_can_change() -> None:
+    assert {field.name for field in dataclasses.fields(NodeSpec)} == {"min", "max", "desired"}
+    for name in ("min", "max", "desired"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(NodeSpec(4), name, 5)
+
+
+@shows("SKY-02", "SKY-10", "SKY-19")
+@pytest.mark.parametrize(
+    ("notation", "spec"),
+    [
+        (4, NodeSpec(min=4)),
+        ({"min": 8, "desired": 4}, NodeSpec(min=8, desired=4)),
+        ((2, 16), NodeSpec(min=2, max=16)),
+        ([2, 16], NodeSpec(min=2, max=16)),
+        ({"min": 4, "desired": 2, "max": 16}, NodeSpec(min=4, desired=2, max=16)),
+        (NodeSpec(3), NodeSpec(3)),
+    ],
+)
+def test_the_notations_mean_the_same_spec(notation: object, spec: NodeSpec) -> None:
+    assert node_spec(notation) == spec
+
+
+@shows("SKY-19")
+@pytest.mark.parametrize(
+    ("notation", "elastic", "first", "threshold", "ceiling"),
+    [
+        (4, False, 4, 4, 4),
+        ({"min": 8, "desired": 4}, False, 8, 4, 8),
+        ((2, 16), True, 2, 2, 16),
+        ({"min": 4, "desired": 2, "max": 16}, True, 4, 2, 16),
+    ],
+)
+def test_each_notation_behaves_as_promised(
+    notation: object, elastic: bool, first: int, threshold: int, ceiling: int
+) -> None:
+    spec = node_spec(notation)
+    assert (spec.elastic, spec.first_wanted, spec.ready_threshold, spec.ceiling) == (
+        elastic, first, threshold, ceiling,
+    )  # fmt: skip
+
+
+@shows("SKY-04")
+@pytest.mark.parametrize("given", [{"min": 3}, {"min": 3, "max": 9}])
+def test_to_leave_desired_out_is_to_wait_for_the_minimum(given: dict[str, int]) -> None:
+    spec, spelled_out = node_spec(given), node_spec({**given, "desired": 3})
+    assert spec.ready_threshold == spelled_out.ready_threshold == 3
+    assert spec.first_wanted == spelled_out.first_wanted
+
+
+@shows("SKY-11")
+def test_a_pool_is_elastic_exactly_when_it_has_a_ceiling() -> None:
+    assert NodeSpec(4, max=4).elastic
+    assert not NodeSpec(4, desired=2).elastic
+
+
+@shows("SKY-12", "SKY-16")
+def test_an_elastic_pool_starts_with_its_minimum_or_what_it_needs_to_be_ready() -> None:
+    assert NodeSpec(2, max=16).first_wanted == 2
+    assert NodeSpec(2, max=16, desired=6).first_wanted == 6
+    assert NodeSpec(0, max=4, desired=2).first_wanted == 0, "nothing is wanted before there is work"
+
+
+@shows("SKY-09", "SKY-16", "SKY-18")
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        (0, "nodes.min"),
+        (-1, "nodes.min"),
+        ((-1, 3), "nodes.min"),
+        ((4, 3), "nodes.max"),
+        ((0, 0), "nodes.max"),
+        ({"min": 4, "desired": 5}, "nodes.desired"),
+        ({"min": 4, "desired": 0}, "nodes.desired"),
+        ({"min": 4, "max": 8, "desired": 9}, "nodes.desired"),
+        ({"min": 0, "max": 8, "desired": -1}, "nodes.desired"),
+        ({"max": 3}, "nodes.min"),
+        ({"min": 1, "maxi": 3}, "nodes.maxi"),
+        ({"min": "4"}, "nodes.min"),
+        ({"min": 4, "max": 4.5}, "nodes.max"),
+        ({"min": True}, "nodes.min"),
+        ({"min": None}, "nodes.min"),
+        (True, "nodes"),
+        ("4", "nodes"),
+        ((1, 2, 3), "nodes"),
+        (None, "nodes"),
+    ],
+)
+def test_a_contradiction_is_refused_by_the_name_of_its_field(given: object, path: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        node_spec(given)
+    assert [problem.path for problem in refused.value.problems] == [path]
+
+
+@shows("SKY-18")
+def test_an_elastic_pool_may_go_down_to_nothing() -> None:
+    assert NodeSpec(0, max=4).min == 0
+    assert NodeSpec(0, max=4, desired=0).ready_threshold == 0
+
+
+NUMBERS = st.one_of(st.none(), st.integers(-2, 12))
+
+
+@given(floor=NUMBERS, ceiling=NUMBERS, desired=NUMBERS)
+def test_what_is_accepted_holds_together(floor: int, ceiling: int | None, desired: int | None) -> None:
+    try:
+        spec = NodeSpec(floor, ceiling, desired)
+    except Invalid as refused:
+        assert refused.problems
+        return
+    assert 0 <= spec.min <= spec.ceiling
+    assert spec.min >= 1 or spec.elastic
+    assert 0 <= spec.ready_threshold <= spec.ceiling
+    assert spec.min <= spec.first_wanted <= spec.ceiling
+    assert all(spec.min <= spec.clamp(count) <= spec.ceiling for count in range(-3, 20))

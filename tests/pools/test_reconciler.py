@@ -1,0 +1,383 @@
+"""Here pools are brought to the number of nodes they want, on rows, with a provider that has bad days."""
+import pytest
+
+from berth.core.errors import Conflict
+from pools import selectors, services
+from pools.models import Node, ScalingEvent
+from pools.models.node import NodeState
+from pools.providers.base import Instance, InstanceState, ProviderErrorKind
+from pools.providers.fake import Answer, Fail, FakeProvider
+from tests.pools.stage import SYSTEM, Stage, pool
+
+pytestmark = pytest.mark.django_db
+shows = pytest.mark.shows
+
+
+@shows("SKY-02", "SKY-79")
+def test_a_fixed_pool_gets_its_nodes_and_is_left_in_peace() -> None:
+    stage = Stage(pool(4))
+    assert stage.reconcile()
+    assert stage.states() == dict.fromkeys(range(4), "ready")
+    node = stage.node(1)
+    assert (node.name, node.gpus, node.devices, node.address) == ("small-1", 2, ["0", "1"], "10.0.0.1")
+    assert stage.provider.count("provision") == 1
+    assert not stage.reconcile()
+    stage.check()
+
+
+@shows("SKY-80", "SKY-81")
+def test_a_fixed_pool_replaces_what_it_lost_and_heeds_no_pressure() -> None:
+    stage = Stage(pool(4))
+    stage.reconcile()
+    stage.provider.vanish(stage.node(2).instance_id)
+    assert not stage.report(queued=50)
+    assert not stage.reconcile(), "not looked at again before the tick"
+    stage.pass_time(15)
+    assert stage.reconcile()
+    assert stage.states() == dict.fromkeys((0, 1, 3, 4), "ready")
+    assert stage.history()[-4:] == ["lost", "terminate", "ready", "provision"]
+    assert stage.wanted == 4
+    stage.check()
+
+
+@shows("SKY-03", "SKY-05", "SKY-06", "SKY-83")
+@pytest.mark.parametrize(("nodes", "threshold"), [(4, 4), ({"min": 8, "desired": 4}, 4)])
+def test_a_pool_takes_on_work_once_enough_nodes_are_ready(nodes: object, threshold: int) -> None:
+    stage = Stage(pool(nodes), FakeProvider(boots_at_once=False))
+    stage.reconcile()
+    ids = [instance.instance_id for instance in stage.provider.living()]
+    assert len(ids) == stage.wanted, "all are ordered from the start"
+    for count, instance_id in enumerate(ids, start=1):
+        stage.provider.boot(instance_id)
+        stage.pass_time(5)
+        stage.reconcile()
+        stage.pool.refresh_from_db()
+        assert selectors.is_operational(stage.pool) == (count >= threshold)
+    assert set(stage.states().values()) == {"ready"}
+
+
+def test_what_was_ordered_is_requested_until_it_is_listed_then_boots_then_is_ready() -> None:
+    stage = Stage(pool(1), FakeProvider(boots_at_once=False))
+    stage.reconcile()
+    assert stage.states() == {0: "requested"}
+    stage.provider.hidden.add(stage.node(0).instance_id)
+    stage.pass_time(5)
+    stage.reconcile()
+    assert stage.states() == {0: "requested"}, "a listing may lag behind"
+    stage.provider.hidden.clear()
+    stage.pass_time(5)
+    stage.reconcile()
+    assert stage.states() == {0: "booting"}
+    stage.provider.boot()
+    stage.pass_time(5)
+    stage.reconcile()
+    assert stage.states() == {0: "ready"}
+    assert ScalingEvent.objects.filter(kind="ready").get().reason == "ready after 15 s"
+    assert stage.provider.count("provision") == 1
+
+
+def test_a_node_that_never_becomes_ready_is_ended_and_replaced() -> None:
+    stage = Stage(pool(1, boot_timeout=60), FakeProvider(boots_at_once=False))
+    stage.reconcile()
+    first = stage.node(0).instance_id
+    for _ in range(5):
+        stage.pass_time(15)
+        stage.reconcile()
+    assert stage.node(0).instance_id != first
+    lost = ScalingEvent.objects.get(kind="lost")
+    assert lost.reason == "not ready within 60 s"
+    stage.check()
+
+
+@shows("SKY-12", "SKY-13", "SKY-23", "SKY-84")
+def test_pressure_grows_an_elastic_pool() -> None:
+    stage = Stage(pool((4, 6)))
+    stage.reconcile()
+    assert stage.report(queued=12, running=4, capacity=8)
+    assert stage.wanted == 6
+    stage.reconcile()
+    assert stage.states() == dict.fromkeys(range(6), "ready")
+    event = ScalingEvent.objects.get(kind="autoscale")
+    assert (event.before, event.after, event.data["rule"]) == (4, 6, "queued")
+    assert event.data["pressure"]["nodes"] == 4
+    assert not stage.report(queued=12, running=4, capacity=12), "no further than its maximum"
+
+
+@shows("SKY-42", "SKY-43", "SKY-66", "SKY-68", "SKY-86")
+def test_an_idle_pool_shrinks_without_any_further_report() -> None:
+    stage = Stage(pool((2, 6)))
+    stage.report(queued=12)
+    stage.reconcile()
+    stage.pass_time(1)
+    stage.report(capacity=12)
+    stage.pass_time(60)
+    stage.reconcile()
+    assert stage.wanted == 6
+    stage.pass_time(1)
+    assert stage.reconcile()
+    assert stage.wanted == 2
+    assert stage.states() == {0: "ready", 1: "ready", **dict.fromkeys(range(2, 6), "draining")}
+    drained = ScalingEvent.objects.filter(kind="drain").order_by("pk")
+    assert [event.node.ordinal for event in drained if event.node] == [5, 4, 3, 2]
+    for ordinal in (5, 4, 3, 2):
+        assert services.node_emptied(stage.node(ordinal))
+    stage.reconcile()
+    assert len(stage.provider.living()) == 2
+    stage.check()
+
+
+@shows("SKY-44")
+def test_without_any_report_nothing_is_replayed() -> None:
+    stage = Stage(pool((2, 6)))
+    stage.reconcile()
+    stage.pass_time(3600)
+    stage.reconcile()
+    assert stage.wanted == 2
+    assert "autoscale" not in stage.history()
+
+
+@shows("SKY-40", "SKY-46")
+def test_what_changes_nothing_leaves_no_trace_and_starts_no_cooldown() -> None:
+    stage = Stage(pool((1, 6)))
+    stage.report(queued=4)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    scaled_at = stage.pool.last_scaled_at
+    stage.pass_time(10)
+    assert not stage.report(running=4, capacity=4)
+    assert not stage.report(running=1, capacity=4), "a step down waits"
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_scaled_at == scaled_at
+    assert stage.pool.pressure is not None
+    assert stage.pool.pressure["running"] == 1000, "but the report is kept"
+    stage.pass_time(30)
+    stage.reconcile()
+    assert stage.history().count("autoscale") == 1
+
+
+@shows("SKY-27", "SKY-45")
+def test_whoever_sets_the_number_the_rest_follows() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(5)
+    stage.reconcile()
+    assert len(stage.states()) == 5
+    stage.want(3)
+    stage.settle()
+    assert stage.states() == dict.fromkeys(range(3), "ready")
+
+
+@shows("SKY-39")
+def test_a_pool_whose_time_is_over_ends_all_its_nodes() -> None:
+    stage = Stage(pool(2, expires_at="2026-01-01T01:00:00Z"))
+    stage.settle()
+    assert len(stage.states()) == 2
+    stage.pass_time(3600)
+    stage.settle()
+    assert stage.states() == {}
+    assert stage.provider.living() == ()
+    stage.pool.refresh_from_db()
+    assert not selectors.is_operational(stage.pool)
+
+
+@shows("SKY-67")
+def test_nodes_on_which_least_is_lost_are_drained_first() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(4)
+    stage.reconcile()
+    stage.want(2)
+    stage.reconcile(work_to_lose={stage.node(3).pk: 900, stage.node(2).pk: 10, stage.node(1).pk: 20})
+    assert stage.states() == {0: "ready", 1: "draining", 2: "draining", 3: "ready"}
+    assert not selectors.overdue_drains(stage.now).exists()
+    stage.pass_time(600)
+    assert [node.ordinal for node in selectors.overdue_drains(stage.now)] == [2, 1]
+
+
+@shows("SKY-71", "SKY-72", "SKY-73")
+def test_a_drain_is_taken_back_and_a_late_answer_ignored() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(4)
+    stage.reconcile()
+    stage.want(1)
+    stage.reconcile()
+    node = stage.node(3)
+    stage.want(6)
+    stage.reconcile()
+    assert stage.states() == dict.fromkeys(range(6), "ready")
+    assert stage.history().count("drain_aborted") == 3
+    assert not services.node_emptied(node)
+    assert not stage.reconcile()
+    stage.check()
+
+
+def test_a_node_that_a_person_drains_is_not_taken_back_but_replaced() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    services.drain_node(acting=SYSTEM, node=stage.node(1), reason="a fan is loud")
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "draining", 2: "ready"}
+    stage.settle()
+    assert stage.states() == {0: "ready", 2: "ready"}
+    stage.check()
+
+
+# --- bad days of the provider
+
+
+@shows("SKY-59")
+def test_fewer_than_asked_for_are_kept_and_the_rest_is_ordered() -> None:
+    stage = Stage(pool(4))
+    stage.provider.next("provision", Answer(more=-3))
+    stage.reconcile()
+    assert len(stage.states()) == 4
+    counts = [call.count for name, call in stage.provider.calls if name == "provision"]  # type: ignore[attr-defined]
+    assert counts == [4, 3]
+    stage.check()
+
+
+def test_more_than_asked_for_are_ended() -> None:
+    stage = Stage(pool(2))
+    stage.provider.next("provision", Answer(more=2))
+    stage.reconcile()
+    assert len(stage.provider.living()) == 2
+    assert "surplus" in stage.history()
+    stage.check()
+
+
+@shows("SKY-61", "SKY-62", "SKY-76")
+def test_after_an_error_the_pool_says_so_and_waits_for_its_tick() -> None:
+    stage = Stage(pool(2))
+    refused = Fail(ProviderErrorKind.QUOTA, "the account may have 0 more")
+    stage.provider.next("provision", refused, refused)
+    stage.reconcile()
+    stage.pass_time(14)
+    stage.reconcile()
+    assert stage.provider.count("provision") == 1
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == "ordering 2 nodes: quota: the account may have 0 more"
+    stage.pass_time(1)
+    stage.reconcile()
+    assert stage.provider.count("provision") == 2
+    assert stage.history() == ["error"], "the same trouble is told once"
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == ""
+    stage.check()
+
+
+@shows("SKY-75", "SKY-77")
+def test_a_call_whose_answer_was_lost_is_repeated_and_brings_no_second_set() -> None:
+    stage = Stage(pool(3))
+    stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
+    stage.reconcile()
+    assert stage.states() == {}
+    assert len(stage.provider.living()) == 3
+    stage.pass_time(15)
+    stage.reconcile()
+    assert len(stage.provider.living()) == 3
+    assert stage.history()[-4:].count("adopted") == 1
+    stage.check()
+
+
+@shows("SKY-58")
+def test_what_a_lost_answer_brought_is_ended_when_it_is_not_wanted_any_more() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(3)
+    stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
+    stage.reconcile()
+    stage.want(0)
+    stage.settle()
+    assert stage.provider.living() == ()
+    assert stage.provider.count("provision") == 1
+    assert stage.history().count("orphan") == 3
+
+
+@shows("SKY-69")
+def test_an_instance_that_would_not_end_is_ended_again_later() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    stage.want(1)
+    stage.reconcile()
+    services.node_emptied(stage.node(1))
+    stage.provider.next("terminate", Fail(ProviderErrorKind.THROTTLED, "slow down"))
+    stage.reconcile()
+    assert stage.states() == {0: "ready"}, "nobody waits for it"
+    assert len(stage.provider.living()) == 2
+    assert stage.history()[-1] == "error"
+    stage.pass_time(15)
+    stage.reconcile()
+    assert len(stage.provider.living()) == 1
+    stage.check()
+
+
+def test_an_instance_that_nobody_knows_is_ended() -> None:
+    stage = Stage(pool(1))
+    stage.reconcile()
+    stage.provider.appear("small", Instance("i-stray", 9, InstanceState.READY, "unknown"))
+    stage.provider.appear("other", Instance("i-theirs", 0, InstanceState.READY, "unknown"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert {instance.instance_id for instance in stage.provider.living("other")} == {"i-theirs"}
+    assert len(stage.provider.living("small")) == 1
+    assert stage.history()[-1] == "orphan"
+
+
+@shows("SKY-78")
+def test_a_node_lost_while_it_drains_is_gone() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    stage.want(1)
+    stage.reconcile()
+    stage.provider.vanish(stage.node(1).instance_id)
+    stage.settle()
+    assert stage.states() == {0: "ready"}
+    stage.check()
+
+
+def test_a_listing_that_fails_loses_no_node() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    stage.provider.next("list_instances", Fail(ProviderErrorKind.CREDENTIALS, "expired"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states() == dict.fromkeys(range(2), "ready")
+    assert stage.history()[-1] == "error"
+
+
+def test_a_clock_that_is_set_back_stops_nothing() -> None:
+    stage = Stage(pool(2))
+    stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
+    stage.reconcile()
+    stage.pass_time(-10 * 24 * 3600)
+    stage.reconcile()
+    stage.check()
+
+
+def test_a_paused_pool_neither_grows_nor_shrinks() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    services.pause_pool(acting=SYSTEM, pool=stage.pool)
+    stage.want(5)
+    assert not stage.report(queued=6)
+    stage.reconcile()
+    assert len(stage.states()) == 2
+    services.resume_pool(acting=SYSTEM, pool=stage.pool)
+    stage.reconcile()
+    assert len(stage.states()) == 5
+
+
+def test_a_terminated_node_is_replaced() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    services.terminate_node(acting=SYSTEM, node=stage.node(0), reason="smokes")
+    assert stage.states()[0] == "lost"
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "ready"}
+    assert Node.objects.filter(state=NodeState.ENDED).get().ordinal == 0
+    stage.check()
+    with pytest.raises(Conflict):
+        services.cordon_node(acting=SYSTEM, node=Node.objects.get(state=NodeState.ENDED))

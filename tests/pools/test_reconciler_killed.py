@@ -1,0 +1,153 @@
+"""Here the reconciler is killed between any two steps, and nothing is leaked, lost or ordered twice."""
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from django.db import transaction
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from pools.providers.base import ProviderErrorKind
+from pools.providers.fake import Answer, Fail, FakeProvider
+from tests.pools.stage import Killed, Stage, pool
+
+shows = pytest.mark.shows
+ENOUGH = 200
+
+
+class KillAt:
+    """Kills at the n-th place that it is asked about, once."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+        self.where = ""
+
+    def __call__(self, where: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.where = where
+            raise Killed(where)
+
+
+def grow(stage: Stage) -> None:
+    stage.want(4)
+    stage.settle()
+
+
+def shrink(stage: Stage) -> None:
+    stage.want(1)
+    stage.settle()
+
+
+def grow_with_trouble(stage: Stage) -> None:
+    lost = Fail(ProviderErrorKind.TIMEOUT, after=True)
+    stage.provider.next("provision", Answer(more=-2), lost, Fail(ProviderErrorKind.CAPACITY))
+    grow(stage)
+
+
+def replace_the_lost(stage: Stage) -> None:
+    for ordinal in (0, 2):
+        stage.provider.vanish(stage.node(ordinal).instance_id)
+    stage.settle()
+
+
+def change_of_mind(stage: Stage) -> None:
+    stage.want(6)
+    stage.reconcile()
+    stage.want(2)
+    stage.reconcile()
+    stage.want(5)
+    stage.settle()
+
+
+heavy = pytest.mark.heavy
+SCENES = [
+    pytest.param(0, grow, True, 4),
+    pytest.param(0, grow, False, 4, marks=heavy),
+    pytest.param(4, shrink, True, 4),
+    pytest.param(0, grow_with_trouble, True, 4),
+    pytest.param(3, replace_the_lost, True, 5),
+    pytest.param(3, change_of_mind, True, 6, marks=heavy),
+    pytest.param(3, change_of_mind, False, 6, marks=heavy),
+]
+
+
+@pytest.mark.django_db
+@shows("SKY-75", "SKY-76", "SKY-77", "SKY-87")
+@pytest.mark.parametrize(("before", "scene", "at_once", "most"), SCENES)
+def test_killed_anywhere_it_heals(
+    before: int, scene: Callable[[Stage], None], at_once: bool, most: int
+) -> None:
+    places = set()
+    for n in range(1, ENOUGH):
+        with transaction.atomic():
+            stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
+            stage.want(before)
+            stage.settle()
+            stage.kill = killer = KillAt(n)
+            with suppress(Killed):
+                scene(stage)
+            stage.kill = lambda where: None
+            stage.settle()
+            stage.check()
+            assert stage.provider.ever_made <= most, f"a gap was ordered for twice: killed {killer.where}"
+            transaction.set_rollback(True)
+        if killer.left > 0:
+            break
+        places.add(killer.where)
+    assert {"before a commit", "after a commit"} <= places
+    assert n < ENOUGH - 1
+
+
+KINDS = [ProviderErrorKind.TIMEOUT, ProviderErrorKind.CAPACITY, ProviderErrorKind.BROKEN]
+TROUBLE = st.one_of(
+    st.builds(Answer, st.integers(-3, 2)),
+    st.builds(Fail, st.sampled_from(KINDS), st.just("told to"), st.booleans()),
+)
+EVENTS = st.one_of(
+    st.tuples(st.just("want"), st.integers(0, 6)),
+    st.tuples(st.just("kill"), st.integers(1, 12)),
+    st.tuples(st.just("trouble"), st.tuples(st.sampled_from(["provision", "terminate"]), TROUBLE)),
+    st.tuples(st.just("vanish"), st.integers(0, 9)),
+    st.tuples(st.just("pass"), st.sampled_from([1, 4, 15, 40])),
+    st.tuples(st.just("boot"), st.just(0)),
+    st.tuples(st.just("empty"), st.just(0)),
+)
+
+
+class BadWeeks(TestCase):
+    """Anything in any order, and then quiet: a pool has what it wants and pays for nothing else."""
+
+    @settings(max_examples=40, deadline=None)
+    @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))
+    def test_whatever_happens_nothing_leaks(self, at_once: bool, events: list[tuple[str, object]]) -> None:
+        stage = Stage(pool(), FakeProvider(boots_at_once=at_once))
+        for event, value in events:
+            with suppress(Killed):
+                self.happen(stage, event, value)
+                stage.reconcile()
+            stage.kill = lambda where: None
+            assert len(stage.states()) <= 8
+        stage.provider.trouble.clear()
+        stage.settle(passes=30)
+        stage.check()
+
+    def happen(self, stage: Stage, event: str, value: object) -> None:
+        living = [instance.instance_id for instance in stage.provider.living()]
+        match event, value:
+            case "want", int(wanted):
+                stage.want(wanted)
+            case "kill", int(n):
+                stage.kill = KillAt(n)
+            case "trouble", (str(call), Answer() | Fail() as trouble):
+                if call == "provision" or isinstance(trouble, Fail):
+                    stage.provider.next(call, trouble)
+            case "vanish", int(n) if living:
+                stage.provider.vanish(living[n % len(living)])
+            case "pass", int(seconds):
+                stage.pass_time(seconds)
+            case "boot", _:
+                stage.provider.boot()
+            case "empty", _:
+                stage.empty_drains()

@@ -1,0 +1,300 @@
+"""Here we watch a pool on its way to the number of nodes it wants, one event and one step at a time."""
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pools.engine.reconciler import Drain, Fleet, Order, Phase, TakeBack, next_step
+
+shows = pytest.mark.shows
+ENGINE = Path(__file__).resolve().parents[2] / "pools" / "engine"
+
+
+def fleet(
+    wanted: int,
+    current: Iterable[int] = (),
+    pending: Iterable[int] = (),
+    draining: Iterable[int] = (),
+    leaving: Iterable[int] = (),
+    in_flight: int = 0,
+) -> Fleet:
+    return Fleet(
+        wanted, frozenset(current), frozenset(pending), frozenset(draining), frozenset(leaving), in_flight
+    )
+
+
+def commands(given: Fleet) -> tuple[Order | Drain | TakeBack, ...]:
+    return next_step(given).commands
+
+
+@shows("SKY-47", "SKY-48", "SKY-49")
+def test_a_node_is_current_or_pending_or_draining() -> None:
+    given = fleet(4, [0, 1], [2], [3])
+    assert given.effective == 3
+    assert given.phase == Phase.DRAINING
+    assert fleet(2, [0, 1]).phase == Phase.WATCHING
+    assert fleet(3, [0], in_flight=2).phase == Phase.SCALING_UP
+
+
+@shows("SKY-50", "SKY-55", "SKY-84")
+def test_what_is_missing_is_ordered_in_one_call_for_the_next_ordinals() -> None:
+    step = next_step(fleet(6, range(4)))
+    assert step.commands == (Order(count=2, start_ordinal=4),)
+    assert step.fleet.phase == Phase.SCALING_UP
+
+
+@shows("SKY-52")
+def test_between_current_and_effective_there_is_nothing_to_do() -> None:
+    for wanted in (2, 3, 4):
+        assert commands(fleet(wanted, [0, 1], [2, 3])) == ()
+
+
+@shows("SKY-56", "SKY-57", "SKY-60", "SKY-77")
+def test_what_came_is_pending_at_once_and_not_ordered_again() -> None:
+    ordered = next_step(fleet(6, range(4))).fleet
+    assert commands(ordered) == (), "one call in flight"
+    came = ordered.provisioned([4, 5])
+    assert came.pending == {4, 5}
+    assert came.phase == Phase.WATCHING
+    assert commands(came) == ()
+
+
+@shows("SKY-54", "SKY-85")
+def test_a_node_that_joins_is_current() -> None:
+    joined = fleet(2, [0], [1]).joined(1)
+    assert joined.current == {0, 1}
+    assert not joined.pending
+    assert joined.joined(7) == joined
+
+
+@shows("SKY-58")
+def test_wanting_more_during_a_call_orders_the_rest_afterwards() -> None:
+    in_flight = next_step(fleet(3, [0])).fleet.with_wanted(6)
+    assert commands(in_flight) == ()
+    assert commands(in_flight.provisioned([1, 2])) == (Order(3, 3),)
+
+
+@shows("SKY-58")
+def test_wanting_less_during_a_call_loses_none_of_what_comes() -> None:
+    came = next_step(fleet(5, [0, 1])).fleet.with_wanted(2).provisioned([2, 3, 4])
+    assert came.pending == {2, 3, 4}
+    assert commands(came) == ()
+    for ordinal in (2, 3, 4):
+        came = came.joined(ordinal)
+    assert commands(came) == (Drain((4, 3, 2)),)
+
+
+@shows("SKY-59")
+def test_fewer_than_asked_for_are_followed_by_an_order_for_the_rest() -> None:
+    came = next_step(fleet(4)).fleet.provisioned([0])
+    assert commands(came) == (Order(3, 1),)
+
+
+@shows("SKY-61", "SKY-62", "SKY-74", "SKY-75", "SKY-76")
+def test_after_a_failed_call_the_next_tick_tries_again_and_nothing_before() -> None:
+    failed = next_step(fleet(4, [0, 1])).fleet.provision_failed()
+    assert failed.phase == Phase.WATCHING
+    assert commands(failed) == ()
+    assert commands(failed.lost(1)) == ()
+    assert commands(failed.ticked()) == (Order(2, 2),)
+
+
+@shows("SKY-53", "SKY-81")
+def test_a_lost_node_is_replaced() -> None:
+    assert commands(fleet(4, range(4)).lost(2)) == (Order(1, 4),)
+
+
+def test_a_lost_head_comes_back_as_the_head() -> None:
+    lost = fleet(4, range(4)).lost(0)
+    assert commands(lost) == (Order(1, 0),)
+    two_lost = lost.lost(3)
+    step = next_step(two_lost)
+    assert step.commands == (Order(1, 0),), "0 and 3 are no neighbours"
+    assert commands(step.fleet.provisioned([0])) == (Order(1, 3),)
+
+
+@shows("SKY-51", "SKY-63", "SKY-65", "SKY-86")
+def test_what_is_too_much_is_drained_highest_ordinal_first() -> None:
+    step = next_step(fleet(2, range(6)))
+    assert step.commands == (Drain((5, 4, 3, 2)),)
+    assert step.fleet.phase == Phase.DRAINING
+    assert commands(step.fleet) == ()
+
+
+@shows("SKY-67")
+def test_nodes_with_least_to_lose_go_first() -> None:
+    assert next_step(fleet(2, range(5)), {4: 500, 3: 20, 2: 20, 1: 0}).commands == (Drain((1, 3, 2)),)
+    assert next_step(fleet(3, range(4)), {3: 9, 2: 9, 1: 9}).commands == (Drain((3,)),)
+
+
+@shows("SKY-64")
+def test_the_head_is_no_victim_while_any_node_is_wanted() -> None:
+    assert next_step(fleet(1, [0, 1]), {1: 10**6}).commands == (Drain((1,)),)
+    assert commands(fleet(1, [0])) == ()
+
+
+@shows("SKY-39")
+def test_where_no_node_is_wanted_the_head_goes_last() -> None:
+    assert commands(fleet(0, range(3))) == (Drain((2, 1, 0)),)
+    assert commands(fleet(0, [0], [1])) == ()
+
+
+@shows("SKY-70")
+def test_when_all_are_drained_it_watches_again() -> None:
+    draining = next_step(fleet(1, range(3))).fleet
+    done = draining.drained(2).drained(1)
+    assert done.phase == Phase.WATCHING
+    assert commands(done) == ()
+
+
+@shows("SKY-71", "SKY-72", "SKY-73")
+def test_wanting_more_during_a_drain_takes_the_nodes_back() -> None:
+    draining = next_step(fleet(2, range(6))).fleet
+    all_back = next_step(draining.with_wanted(6))
+    assert all_back.commands == (TakeBack((2, 3, 4, 5)),)
+    assert all_back.fleet.phase == Phase.WATCHING
+    assert all_back.fleet.current == set(range(6))
+    and_more = next_step(draining.with_wanted(8))
+    assert and_more.commands == (TakeBack((2, 3, 4, 5)), Order(2, 6))
+    assert and_more.fleet.phase == Phase.SCALING_UP
+
+
+def test_no_more_is_taken_back_than_is_wanted_again() -> None:
+    draining = next_step(fleet(2, range(6))).fleet
+    step = next_step(draining.with_wanted(3))
+    assert step.commands == (TakeBack((2,)),)
+    assert step.fleet.draining == {3, 4, 5}
+
+
+@shows("SKY-73")
+def test_a_late_drain_answer_does_not_remove_a_node_that_was_taken_back() -> None:
+    back = next_step(next_step(fleet(1, [0, 1])).fleet.with_wanted(2)).fleet
+    assert back.drained(1) == back
+
+
+@shows("SKY-78")
+@pytest.mark.parametrize("group", range(4))
+def test_a_lost_node_is_in_no_set_any_more(group: int) -> None:
+    current, pending, draining, leaving = ([7] if index == group else [] for index in range(4))
+    assert fleet(3, current, pending, draining, leaving).lost(7).taken == frozenset()
+
+
+def test_a_node_that_leaves_on_somebodys_order_is_replaced_and_not_taken_back() -> None:
+    leaving = fleet(3, [0, 1], leaving=[2])
+    assert commands(leaving) == (Order(1, 3),)
+
+
+@shows("SKY-79", "SKY-82", "SKY-83")
+def test_the_whole_number_is_the_aim_from_the_start() -> None:
+    """There is nothing in a fleet that says at how many the pool may begin."""
+    assert commands(fleet(8)) == (Order(8, 0),)
+    assert commands(fleet(8, range(4), range(4, 7))) == (Order(1, 7),)
+
+
+@shows("SKY-87")
+def test_the_mind_knows_neither_clouds_nor_schedulers() -> None:
+    for file in ENGINE.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                own, foreign = {"collections", "dataclasses", "enum", "typing"}, node.module.split(".")[0]
+                assert foreign in own or node.module.startswith("berth.core.")
+
+
+# --- laws
+
+
+@dataclass
+class World:
+    """A provider that answers late, partly or not at all, and what became of each order."""
+
+    fleet: Fleet
+    orders: list[Order] = field(default_factory=list)
+    head_drained_while_wanted: bool = False
+
+    def step(self) -> bool:
+        before = self.fleet
+        step = next_step(self.fleet)
+        self.fleet = step.fleet
+        for command in step.commands:
+            match command:
+                case Order():
+                    assert not before.in_flight, "two orders for one gap"
+                    self.orders.append(command)
+                    assert before.effective + command.count <= max(before.wanted, before.effective)
+                    wanted_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
+                    assert not before.taken & set(wanted_ordinals)
+                case Drain(ordinals):
+                    assert 0 not in ordinals or before.wanted == 0
+                    assert len(before.current) - len(ordinals) >= before.wanted
+                case TakeBack(ordinals):
+                    assert set(ordinals) <= before.draining
+        return bool(step.commands)
+
+    def happen(self, event: str, n: int) -> None:
+        fleet = self.fleet
+
+        def pick(among: frozenset[int]) -> int | None:
+            return sorted(among)[n % len(among)] if among else None
+
+        match event:
+            case "want":
+                self.fleet = fleet.with_wanted(n % 9)
+            case "answer" if fleet.in_flight:
+                order = self.orders[-1]
+                came = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))
+                self.fleet = fleet.provisioned(came)
+            case "fail" if fleet.in_flight:
+                self.fleet = fleet.provision_failed()
+            case "tick":
+                self.fleet = fleet.ticked()
+            case "join" if (ordinal := pick(fleet.pending)) is not None:
+                self.fleet = fleet.joined(ordinal)
+            case "lose" if (ordinal := pick(fleet.taken)) is not None:
+                self.fleet = fleet.lost(ordinal)
+            case "drained" if (ordinal := pick(fleet.draining)) is not None:
+                self.fleet = fleet.drained(ordinal)
+
+    def settle(self) -> None:
+        """The provider does what it is asked from now on, and nothing else happens."""
+        for _ in range(40):
+            progress = self.step()
+            fleet = self.fleet.ticked()
+            if fleet.in_flight:
+                order = self.orders[-1] if self.orders else Order(fleet.in_flight, 0)
+                fleet = fleet.provisioned(range(order.start_ordinal, order.start_ordinal + order.count))
+            for ordinal in fleet.pending:
+                fleet = fleet.joined(ordinal)
+            for ordinal in fleet.draining:
+                fleet = fleet.drained(ordinal)
+            if fleet == self.fleet and not progress:
+                return
+            self.fleet = fleet
+        raise AssertionError(f"does not come to rest: {self.fleet}")
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["want", "answer", "fail", "tick", "join", "lose", "drained"]), st.integers(0, 50)
+    ),
+    max_size=40,
+)
+
+
+@shows("SKY-13", "SKY-14", "SKY-64", "SKY-75", "SKY-76", "SKY-77")
+@given(events=EVENTS)
+def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple[str, int]]) -> None:
+    world = World(Fleet(wanted=3))
+    for event, n in events:
+        world.happen(event, n)
+        world.step()
+        fleet = world.fleet
+        groups = [fleet.current, fleet.pending, fleet.draining, fleet.leaving]
+        assert sum(map(len, groups)) == len(fleet.taken), "a node counts once"
+        assert not world.step(), "a second look changes nothing"
+    world.settle()
+    assert len(world.fleet.current) == world.fleet.wanted
+    assert world.fleet.taken == world.fleet.current
