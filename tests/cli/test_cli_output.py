@@ -91,8 +91,8 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "phase": "pending", "reason": "OverFairShare", "message": "Beyond its share.", "position": 2,
         "key": ["within quota: no", "submitted earlier"], "expected_start": None,
         "blockers": [
-            {"reason": "OverFairShare", "message": "Beyond its share.", "numbers": {"asked": 4, "share": 2}},
-            {"reason": "Fragmented", "message": "Not in one piece.", "numbers": {"biggest_block": 1}},
+            {"reason": "OverFairShare", "message": "Beyond.", "numbers": {"asked": 4000, "share": 2000}},
+            {"reason": "Fragmented", "message": "In pieces.", "numbers": {"biggest_block": 1000}},
         ],
         "queue": None, "explained_at": None, "cycle": 7,
         "evictions": [{
@@ -108,8 +108,9 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     desk = Desk(page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained))
     told = terminal.run("why", "train", desk=desk).stdout
     for part in (
-        "vision/train is pending: OverFairShare\n", "OverFairShare: Beyond its share.\n  asked 4, share 2\n",
-        "Fragmented: Not in one piece.\n  biggest block 1\n", "Position 2 in local\n  within quota: no\n",
+        "vision/train is pending: OverFairShare\n",
+        "OverFairShare: Beyond.\n  asked 4 GPUs, fair share 2 GPUs\n",
+        "Fragmented: In pieces.\n  largest free block 1 GPUs\n", "Position 2 in local\n  within quota: no\n",
         "reclaim: gave way to ads/rank, 4 GPUs, 1m of GPU time lost\n    research held 8 GPUs\n",
         "research: 8 GPUs before, 4 after; quota 4, fair share 4\n",
     ):  # fmt: skip

@@ -8,9 +8,10 @@ import typer
 from berth.cli.exits import BadInput, ExitCode, code_of_outcome
 from berth.cli.flags import SubmitFlags, flag_of
 from berth.cli.link import connected
-from berth.cli.output import Output, print_section, show_data
+from berth.cli.output import Output, show_data
 from berth.cli.parameters import takes
-from berth.cli.text import pairs, safe
+from berth.cli.standing import blocker_numbers
+from berth.cli.text import number, safe
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -156,16 +157,22 @@ def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
         show_data(plain[0] if len(plain) == 1 else plain, output)
         return
     for answer in answers:
-        name = (answer.workload or {}).get("name", "")
-        print(f"{safe(name)}: {answer.outcome.replace('_', ' ')}")
-        for blocker in answer.blockers:
-            print(f"  {blocker.reason}: {safe(blocker.message)}")
-        for decision in answer.decisions:
-            print(f"  {safe(decision.get('kind', ''))} {safe(decision.get('message', ''))}".rstrip())
-        if answer.evictions:
-            print_section("Would be evicted")
-        for eviction in answer.evictions:
-            print(f"  {pairs(eviction)}")
+        _tell_dry_run(answer)
+
+
+def _tell_dry_run(answer: "DryRun") -> None:
+    print(f"{safe((answer.workload or {}).get('name', ''))}: {safe(answer.outcome.replace('_', ' '))}")
+    for decision in answer.decisions:
+        print(f"  {safe(decision.get('kind', ''))} {safe(decision.get('message', ''))}".rstrip())
+    for eviction in answer.evictions:
+        whose = "/".join(filter(None, (eviction.get("project"), eviction.get("workload"))))
+        rule = f": {eviction['rule']}" if eviction.get("rule") else ""
+        gpus = number(eviction.get("gpus"))
+        print(safe(f"  {eviction.get('kind', 'evict')} {gpus} GPUs from {whose or 'others'}{rule}"))
+    for blocker in answer.blockers:
+        print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
+        if blocker.numbers:
+            print(f"    {blocker_numbers(blocker.numbers)}")
 
 
 def _whole(output: Output) -> Output:

@@ -1,11 +1,11 @@
 """Here we tell why a workload waits, or what it had to give way to: every blocker, with its numbers."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from berth.cli.link import WorkloadArgument, connected
 from berth.cli.output import Output, OutputOption, print_section, show_one
-from berth.cli.text import local, number, pairs, plain, safe, span
+from berth.cli.standing import blocker_numbers, both_sides, queue_lines
+from berth.cli.text import local, number, plain, safe, span
 
 if TYPE_CHECKING:
     from berth.client.answers import Eviction, Explanation, Workload
@@ -32,14 +32,17 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
     for blocker in why.blockers:
         print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
-            print(f"  {pairs(blocker.numbers)}")
+            print(f"  {blocker_numbers(blocker.numbers)}")
     if why.position is not None:
         print_section(f"Position {why.position}{_where(workload)}")
         for line in why.key:
             print(f"  {safe(line)}")
     if why.expected_start is not None:
         print(f"\nExpected to start at {local(why.expected_start)}")
-    _tell_queue(why.queue)
+    if lines := list(queue_lines(why.queue)):
+        print_section("Queues")
+        for line in lines:
+            print(f"  {safe(line)}")
     if why.evictions:
         print_section("Evictions")
         for eviction in why.evictions:
@@ -53,22 +56,6 @@ def _where(workload: "Workload") -> str:
     return f" in {workload.pools[0]}" if workload.pools else ""
 
 
-def _tell_queue(queue: Any) -> None:
-    """The standing of the project and of its department, whatever of it the server tells."""
-    standings = queue if isinstance(queue, list) else (queue or {}).values()
-    shown = [standing for standing in standings if isinstance(standing, dict)]
-    if shown:
-        print_section("Queues")
-    for standing in shown:
-        name = standing.get("name") or standing.get("queue") or standing.get("kind") or ""
-        rest = {
-            key: value for key, value in standing.items() if key not in ("name", "queue", "kind", "steps")
-        }
-        print(f"  {safe(name)}: {pairs(rest)}")
-        for step in standing.get("steps") or ():
-            print(f"    {pairs(step) if isinstance(step, dict) else safe(step)}")
-
-
 def _tell_eviction(workload: "Workload", eviction: "Eviction") -> None:
     if eviction.workload == workload.id:
         told = f"gave way to {eviction.for_whom}" if eviction.for_whom else "gave way"
@@ -78,23 +65,5 @@ def _tell_eviction(workload: "Workload", eviction: "Eviction") -> None:
     print(f"  {local(eviction.at)}  {eviction.kind}: {safe(told)}, {number(eviction.gpus)} GPUs{lost}")
     if eviction.rule:
         print(f"    {safe(eviction.rule)}")
-    for standing in standings(eviction.numbers):
+    for standing in both_sides(eviction.numbers):
         print(f"    {safe(standing)}")
-
-
-def standings(numbers: dict[str, Any]) -> Iterator[str]:
-    """How the queues of both sides stood before and after, in GPUs."""
-    scale = 1000 if (numbers.get("units") or {}).get("gpu") == "milli-GPU" else 1
-    for side in ("victim", "winner"):
-        for standing in numbers.get(side) or ():
-            before, after, share, quota = (
-                _gpus(standing.get(key), scale)
-                for key in ("allocated_before", "allocated_after", "share", "quota")
-            )
-            held = f"{standing.get('queue')}: {before} GPUs before, {after} after"
-            yield f"{held}; quota {quota}, fair share {share}"
-
-
-def _gpus(amounts: Any, scale: int) -> str:
-    value = amounts.get("gpu") if isinstance(amounts, dict) else None
-    return "unlimited" if value is None else number(value / scale)

@@ -1,0 +1,70 @@
+"""Here we put the engine's numbers into people's units: blockers, and how queues stand."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from berth.cli.text import number, plain, safe
+
+UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "MiB"}
+MILLI = 1000
+NAMES = {
+    "queue": "queue", "asked": "asked", "allocated": "held", "bound": "may hold", "quota": "quota",
+    "share": "fair share", "free": "free", "biggest_block": "largest free block", "missing": "missing",
+    "most": "at most", "takeable": "may be taken", "protected": "protected",
+}  # fmt: skip
+AMOUNTS = frozenset(NAMES) - {"queue"}
+STANDINGS = ("quota", "share", "allocated", "requested", "limit")
+
+
+def blocker_numbers(numbers: Mapping[str, Any]) -> str:
+    """asked 4 GPUs, free 0 GPUs: the engine counts GPUs and CPUs in thousandths."""
+    resource = str(numbers.get("resource") or "gpu")
+    order = [name for name in NAMES if name in numbers]
+    order += sorted(name for name in numbers if name not in NAMES and name != "resource")
+    return ", ".join(
+        f"{NAMES.get(name, safe(name).replace('_', ' '))} {_spoken(name, numbers[name], resource)}"
+        for name in order
+    )
+
+
+def queue_lines(queue: Any) -> Iterator[str]:
+    """The project and its department, as the last cycle saw them."""
+    for kind in ("project", "department"):
+        standing = (queue or {}).get(kind)
+        if isinstance(standing, dict):
+            told = ", ".join(
+                f"{'fair share' if name == 'share' else name} {_gpus(standing[name])}"
+                for name in STANDINGS
+                if name in standing
+            )
+            yield f"{kind} {standing.get('name')}: {told} (GPUs in {standing.get('pool')})"
+            for step in standing.get("steps") or ():
+                if isinstance(step, dict) and step.get("resource", "gpu") == "gpu":
+                    yield f"  {step.get('because') or plain(step)}"
+
+
+def both_sides(numbers: Mapping[str, Any]) -> Iterator[str]:
+    """How the queues of who gave way and of who gained stood before and after, in GPUs."""
+    scale = MILLI if (numbers.get("units") or {}).get("gpu") == "milli-GPU" else 1
+    for side in ("victim", "winner"):
+        for standing in numbers.get(side) or ():
+            before, after, share, quota = (
+                _gpus(standing.get(key), scale)
+                for key in ("allocated_before", "allocated_after", "share", "quota")
+            )
+            held = f"{standing.get('queue')}: {before} GPUs before, {after} after"
+            yield f"{held}; quota {quota}, fair share {share}"
+
+
+def _spoken(name: str, value: Any, resource: str) -> str:
+    if name not in AMOUNTS or not isinstance(value, int | float):
+        return plain(value)
+    scaled = value if resource == "memory_mib" else value / MILLI
+    return f"{number(scaled)} {UNITS.get(resource, resource)}"
+
+
+def _gpus(amounts: Any, scale: int = 1) -> str:
+    if not isinstance(amounts, dict):
+        return "-"
+    value = amounts.get("gpu")
+    return "unlimited" if value is None else number(value / scale)
