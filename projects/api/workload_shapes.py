@@ -85,6 +85,14 @@ def answer(workload: Workload) -> OneWorkloadAnswer:
     return OneWorkloadAnswer(spec=row.spec, **values_of(row))
 
 
+def fresh(workload: Workload) -> OneWorkloadAnswer:
+    """Of a workload just stored, which is in hand whole and has no pods."""
+    row: Any = workload
+    row.pods_running = 0
+    row.pods_wanted = workload.roles.aggregate(n=Sum("max"))["n"] or 0
+    return OneWorkloadAnswer(spec=row.spec, **values_of(row))
+
+
 def values_of(row: Any) -> dict[str, Any]:
     explanation = row.explanation or {}
     return {

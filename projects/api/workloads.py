@@ -11,10 +11,9 @@ from berth.api.idempotency import once
 from berth.api.pages import page
 from berth.api.queries import no_query, query_of
 from berth.api.schema import described
-from berth.core.spec import WorkloadSpec
 from projects import selectors
 from projects.api.workload_lists import WorkloadsQuery, found, order_of
-from projects.api.workload_shapes import OneWorkloadAnswer, WorkloadAnswer, answer, listed, with_counts
+from projects.api.workload_shapes import OneWorkloadAnswer, WorkloadAnswer, answer, fresh, listed, with_counts
 from projects.models import Workload
 from projects.services import workloads
 
@@ -26,12 +25,10 @@ class Workloads(Door):
         rows = with_counts(found(selectors.workloads(self.acting), query)).defer("spec")
         return Response(page(rows, query, order_of(query), listed))
 
-    @described("Submit a workload", body=WorkloadSpec, answer=OneWorkloadAnswer, status=201)
-    @once
-    def post(self, request: Request) -> Response:
-        no_query(request)
+    def submitted(self, request: Request) -> Response:
+        """What a submission comes to; the floor above, which can also foresee it, has the door."""
         workload = workloads.submit(acting=self.acting, document=document_of(request))
-        return created(answer(workload), f"/api/v1/workloads/{workload.pk}")
+        return created(fresh(workload), f"/api/v1/workloads/{workload.pk}")
 
 
 class OneWorkload(Door):

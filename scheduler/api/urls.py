@@ -2,9 +2,12 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from scheduler.api import cycles, evictions, logs
+from scheduler.api import cycles, evictions, explanations, health, logs
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("workloads", explanations.Workloads.as_view()),
+    path("workloads/<uuid:workload_id>/explain", explanations.Explain.as_view()),
+    path("scheduler/health", health.Health.as_view()),
     path("workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),
     path("workloads/<uuid:workload_id>/evictions", evictions.EvictionsOfWorkload.as_view()),
     path("evictions", evictions.Evictions.as_view()),

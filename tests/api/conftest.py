@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ class Caller:
         sent = {"HTTP_AUTHORIZATION": f"Bearer {self.secret}"} if self.secret else {}
         sent |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in (headers or {}).items()}
         address = path if path.startswith("/") else V1 + path
-        client = Client(raise_request_exception=True)
+        client = one_client()
         if body is None:
             return client.generic(method, address, query_params=query or None, **sent)
         kind = "application/json"
@@ -47,6 +48,12 @@ class Caller:
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self("POST", path, body, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+
+@lru_cache
+def one_client() -> Client:
+    """Making one reads every static file's headers; tokens need no cookies, so all callers share it."""
+    return Client()
 
 
 def _json(body: Any) -> bytes:

@@ -29,6 +29,7 @@ class Described:
     status: int = 200
     headers: tuple[str, ...] = ()
     also: tuple[int, ...] = ()
+    instead: tuple[int, type[BaseModel]] | None = None
 
 
 def described(
@@ -42,10 +43,12 @@ def described(
     status: int = 200,
     headers: tuple[str, ...] = (),
     also: tuple[int, ...] = (),
+    instead: tuple[int, type[BaseModel]] | None = None,
 ) -> Callable[[F], F]:
     """`page` is one item of a list that comes in pages; `text` the media type of an answer that is no JSON;
-    `headers` those a request may carry; `also` further statuses with the same answer."""
-    found = Described(summary, query, body, answer, page, text, status, headers, also)
+    `headers` those a request may carry; `also` further statuses with the same answer;
+    `instead` a status with another one."""
+    found = Described(summary, query, body, answer, page, text, status, headers, also, instead)
 
     def mark(method: F) -> F:
         method.described = found  # type: ignore[attr-defined]
@@ -99,6 +102,10 @@ class DoorSchema(AutoSchema):
         fine = {"description": "Done.", **({"content": content} if content else {})}
         problem = {"application/problem+json": {"schema": self._reference(ProblemAnswer, "serialization")}}
         answers: dict[str, Any] = {str(status): fine for status in (told.status, *told.also)}
+        if told.instead is not None:
+            status, model = told.instead
+            other = {"application/json": {"schema": self._reference(model, "serialization")}}
+            answers[str(status)] = {"description": "Done.", "content": other}
         return {**answers, "default": {"description": "What went wrong.", "content": problem}}
 
     def _content(self) -> dict[str, Any]:

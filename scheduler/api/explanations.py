@@ -1,0 +1,92 @@
+"""Here people ask why a workload is where it is, and what would happen to one that they have not sent yet."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer, ProblemAnswer
+from berth.api.bodies import document_of
+from berth.api.door import Door
+from berth.api.idempotency import once
+from berth.api.queries import Query, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import Invalid
+from berth.core.spec import WorkloadSpec
+from projects import selectors
+from projects.api import workloads
+from projects.api.workload_shapes import OneWorkloadAnswer, PhaseWord
+from scheduler.api import evictions
+from scheduler.explain import explain
+from scheduler.what_if import dry_run
+
+
+class Blocker(Answer):
+    reason: str
+    message: str
+    numbers: dict[str, Any]
+
+
+class ExplanationAnswer(Answer):
+    phase: PhaseWord
+    reason: str
+    message: str
+    position: int | None
+    key: list[str] = Field(description="What its place in line was decided by, first to last.")
+    expected_start: datetime | None
+    blockers: list[Blocker]
+    queue: dict[str, Any] = Field(description="Standing of its project and department.")
+    evictions: list[evictions.EvictionAnswer]
+    explained_at: datetime | None
+    cycle: int | None
+
+
+class Foreseen(Answer):
+    """What the next cycle would do if nothing else changed."""
+
+    outcome: Literal["would_start", "would_wait", "would_evict", "invalid"]
+    workload: dict[str, Any] | None
+    decisions: list[dict[str, Any]] = []
+    evictions: list[dict[str, Any]] = []
+    blockers: list[Blocker] = []
+    position: int | None = None
+    errors: list[ProblemAnswer.Fault] = Field(
+        [], description="What is wrong with the document, when invalid."
+    )
+
+
+class SubmitQuery(Query):
+    dry_run: Annotated[bool, Field(description="Say what would happen; store nothing.")] = False
+
+
+class Workloads(workloads.Workloads):
+    """The list and the submission of the tenants' floor, and the question what a submission would do."""
+
+    @described(
+        "Submit a workload, or ask what would happen",
+        query=SubmitQuery, body=WorkloadSpec, answer=OneWorkloadAnswer, status=201, instead=(200, Foreseen),
+    )  # fmt: skip
+    @once
+    def post(self, request: Request) -> Response:
+        if query_of(request, SubmitQuery).dry_run:
+            return Response(self._foreseen(request))
+        return self.submitted(request)
+
+    def _foreseen(self, request: Request) -> Foreseen:
+        try:
+            return Foreseen(**dry_run(acting=self.acting, document=document_of(request)).as_dict())
+        except Invalid as error:
+            faults = [ProblemAnswer.Fault(**problem.to_dict()) for problem in error.problems]
+            return Foreseen(outcome="invalid", workload=None, errors=faults)
+
+
+class Explain(Door):
+    @described("Why it is where it is", answer=ExplanationAnswer)
+    def get(self, request: Request, workload_id: UUID) -> Response:
+        no_query(request)
+        found = explain(self.acting, selectors.find_workload(self.acting, workload_id))
+        told = {name: getattr(found, name) for name in ExplanationAnswer.model_fields if name != "evictions"}
+        return Response(ExplanationAnswer(**told, evictions=evictions.presented(found.evictions)))

@@ -1,0 +1,59 @@
+"""Here those who run the platform see whether the scheduler works and the laws hold, checked as they ask."""
+
+from datetime import datetime
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.door import Door
+from berth.api.queries import no_query
+from berth.api.schema import described
+from scheduler.health import health
+
+
+class Leader(Answer):
+    holder: str
+    epoch: int
+    renewed_at: datetime
+    expires_at: datetime
+    alive: bool
+
+
+class LastCycle(Answer):
+    id: int
+    at: datetime
+    trigger: str
+    observe_ms: float
+    decide_ms: float
+    commit_ms: float
+    applied: int
+    stale: int
+    evictions: int
+
+
+class Law(Answer):
+    name: str
+    ok: bool
+    detail: str
+
+
+class Wake(Answer):
+    last_renewal_seconds: float
+
+
+class HealthAnswer(Answer):
+    leader: Leader | None
+    last_cycle: LastCycle | None
+    invariants: list[Law]
+    pending: int
+    wake: Wake | None
+
+
+class Health(Door):
+    @described("Who leads, the last cycle, and whether the laws hold", answer=HealthAnswer)
+    def get(self, request: Request) -> Response:
+        no_query(request)
+        self.require("administer")
+        return Response(HealthAnswer(**health(timezone.now())))

@@ -1,0 +1,84 @@
+"""Here we show what is answered to "why does it wait?" and "what would happen?"."""
+
+import pytest
+from django.utils import timezone
+
+from pools.models import Node
+from projects.models import Quota, Workload
+from projects.services import workloads
+from scheduler.models import QueueStanding
+from tests.api.conftest import Caller
+from tests.cast import Cast, training
+
+
+@pytest.fixture
+def two_gpus(cast: Cast) -> None:
+    Node.objects.create(
+        pool=cast.pool, name="local-0", ordinal=0, state="ready", instance_id="i-0",
+        gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+    )  # fmt: skip
+    cast.pool.operational_since = timezone.now()
+    cast.pool.save()
+    for owner in ({"department": cast.research}, {"project": cast.vision}):
+        Quota.objects.create(pool=cast.pool, gpu_milli=2000, **owner)
+
+
+def test_a_dry_run_says_what_would_happen_and_stores_nothing(two_gpus: None, dave: Caller) -> None:
+    foreseen = dave("POST", "workloads", training(project="vision"), dry_run="true")
+    assert (foreseen.status_code, foreseen.json()["outcome"]) == (200, "would_start")
+    assert {pod["node"] for pod in foreseen.json()["decisions"][0]["pods"]} == {"local-0"}
+    large = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
+    waits = dave("POST", "workloads", large, dry_run="true").json()
+    assert waits["outcome"] == "would_wait"
+    assert waits["blockers"][0]["message"]
+    assert not Workload.objects.exists()
+
+
+def test_a_dry_run_of_a_bad_document_names_its_faults(two_gpus: None, dave: Caller) -> None:
+    foreseen = dave("POST", "workloads", training("-", project="vision"), dry_run="true")
+    assert (foreseen.status_code, foreseen.json()["outcome"]) == (200, "invalid")
+    assert foreseen.json()["errors"][0]["path"] == "name"
+
+
+def test_a_dry_run_asks_for_the_same_rights(two_gpus: None, erin: Caller) -> None:
+    assert erin("POST", "workloads", training(project="vision"), dry_run="true").status_code == 403
+
+
+def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
+    cast: Cast, two_gpus: None, dave: Caller
+) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    Workload.objects.filter(pk=workload.pk).update(
+        reason="NoRoom",
+        message="No node has room.",
+        explained_at=timezone.now(),
+        explanation={
+            "pool": "local", "position": 3, "key": ["rank 0"], "cycle": 7,
+            "expected_start": "2030-01-01T00:00:00+00:00",
+            "blockers": [{"reason": "NoRoom", "message": "None has room.", "numbers": {"free_gpu_milli": 0}}],
+        },
+    )  # fmt: skip
+    QueueStanding.objects.create(
+        pool=cast.pool, project=cast.vision, share=[2000, 0, 0], allocated=[500, 0, 0],
+        requested=[2000, 0, 0], usage=[0, 0, 0], at=timezone.now(),
+    )  # fmt: skip
+    why = dave.get(f"workloads/{workload.pk}/explain").json()
+    assert (why["position"], why["cycle"], why["key"]) == (3, 7, ["rank 0"])
+    assert why["expected_start"] == "2030-01-01T00:00:00Z"
+    assert why["blockers"][0]["numbers"] == {"free_gpu_milli": 0}
+    assert why["queue"]["project"]["quota"]["gpu"] == 2
+    assert why["queue"]["project"]["allocated"]["gpu"] == 0.5
+    listed = dave.get("workloads").json()["items"][0]
+    assert (listed["position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
+
+
+def test_health_checks_the_laws_as_it_is_asked(cast: Cast, alice: Caller) -> None:
+    told = alice.get("scheduler/health").json()
+    laws = {law["name"]: law["ok"] for law in told["invariants"]}
+    assert laws["no_device_oversold"] is True
+    assert (laws["one_leader"], told["leader"]) == (False, None)
+    workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    Workload.objects.update(gpu_milli_now=1000)
+    told = alice.get("scheduler/health").json()
+    broken = [law["name"] for law in told["invariants"] if not law["ok"]]
+    assert (broken, told["pending"]) == (["one_leader", "holdings_are_counted_right"], 1)
