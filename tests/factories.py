@@ -162,7 +162,7 @@ def eviction(of: Workload, for_whom: Workload | None, on: NodePool, **columns: A
         "gpu_milli": of.gpu_milli_min,
         "lost_gpu_seconds": 1260,
         "rule": f"{project.name} holds more than its quota; what is beyond it may be taken back.",
-        "pods": [["worker", 0]],
+        "pods": [{"role": "worker", "index": 0}],
     }
     if for_whom is not None:
         defaults |= {

@@ -86,12 +86,12 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
     if request.method == "POST":
         service.revoke(acting=request.acting, membership=membership)
         return done(request, f"{membership.user.username} has lost the role.", to=reverse("access"))
+    place = membership.project or membership.department or "Berth"
     context = {
         "title": f"Take the role from {membership.user.username}?",
         "danger": True,
         "label": "Take the role",
-        "warning": f"{membership.get_role_display()} of {membership.project or membership.department or 'Berth'}. "
-        "What they submitted keeps running.",
+        "warning": f"{membership.get_role_display()} of {place}. What they submitted keeps running.",
         "post_to": request.path,
         "back": reverse("access"),
     }

@@ -82,7 +82,7 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{key: values[key] for key in ("gpu", "cpu", "memory_mib", "rank", "over_quota")},
         **{f"limit_{key}": amount for key, amount in values["limit"].items()},
-        "weight": weights["gpu"],
+        "weight": _plain(weights["gpu"]),
         "weights": weights,
     }
 
@@ -98,8 +98,8 @@ def differing(form: QuotaForm, current: Mapping[str, Any] | None) -> Iterator[tu
             yield str(field.label), _shown(now), _shown(typed)
 
 
-def _whole(number: float | None) -> int | float | None:
-    return int(number) if number is not None and number.is_integer() else number
+def _whole(number: float | None) -> float | None:
+    return None if number is None else _plain(number)
 
 
 def _shown(value: Any) -> str:
@@ -108,3 +108,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain(number: float) -> float:
+    """2.0 as people write it."""
+    return int(number) if number.is_integer() else number

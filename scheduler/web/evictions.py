@@ -1,7 +1,7 @@
 """Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
 
-import csv
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,31 +10,17 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.timezone import is_naive, make_aware
 from django.views.decorators.http import require_GET
+from rest_framework.request import Request as ApiRequest
 
-from berth.core.amounts import MILLI
 from berth.web.pages import Request, page, signed_in
 from berth.web.paging import slice_of
 from pools.models import NodePool
 from projects.acting import Acting
-from projects.selectors import projects
+from projects.selectors import projects, workloads
+from scheduler.api.evictions import as_csv
 from scheduler.models import Eviction
 from scheduler.selectors import evictions
 
-COLUMNS = (
-    "id",
-    "at",
-    "kind",
-    "pool_name",
-    "department_name",
-    "project_name",
-    "workload_name",
-    "beneficiary_project_name",
-    "beneficiary_name",
-    "whole",
-    "gpus",
-    "lost_gpu_seconds",
-    "rule",
-)
 FILTERS = {
     "kind": "kind",
     "pool": "pool_name",
@@ -44,11 +30,13 @@ FILTERS = {
 }
 
 
-class Echo:
-    """A file that hands every written line straight on."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An eviction, and which of its two workloads the reader can open."""
 
-    def write(self, line: str) -> str:
-        return line
+    row: Eviction
+    victim_there: bool
+    beneficiary_there: bool
 
 
 @signed_in
@@ -57,11 +45,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, "since", "until")}
     rows = filtered(request.acting, asked)
     if request.GET.get("format") == "csv":
-        return as_csv(rows)
+        return as_csv(ApiRequest(request), rows)
     found = slice_of(rows, {"at": "pk"}, sort="-at", default="-at", cursor=request.GET.get("cursor", ""))
     context = {
         "asked": asked,
         "slice": found,
+        "rows": told(request.acting, found.rows),
         "kinds": [kind for kind, _ in Eviction.KINDS],
         "pools": NodePool.objects.order_by("name"),
         "projects": projects(request.acting),
@@ -76,7 +65,11 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     row = evictions(request.acting).filter(pk=eviction_id).first()
     if row is None:
         raise Http404
-    return page(request, "scheduler/eviction.html", {"row": row, "sides": sides(row)})
+    return page(
+        request,
+        "scheduler/eviction.html",
+        {"each": told(request.acting, [row])[0], "row": row, "sides": sides(row)},
+    )
 
 
 def filtered(acting: Acting, asked: dict[str, str]) -> QuerySet[Eviction]:
@@ -91,18 +84,11 @@ def filtered(acting: Acting, asked: dict[str, str]) -> QuerySet[Eviction]:
     return rows
 
 
-def as_csv(rows: QuerySet[Eviction]) -> StreamingHttpResponse:
-    """Every row of the list, however long; a cell never begins a formula."""
-    writer = csv.writer(Echo())
-
-    def written() -> Iterator[str]:
-        yield writer.writerow(COLUMNS)
-        for row in rows.order_by("-pk").iterator(chunk_size=1000):
-            yield writer.writerow([_cell(row, column) for column in COLUMNS])
-
-    answer = StreamingHttpResponse(written(), content_type="text/csv; charset=utf-8")
-    answer.headers["Content-Disposition"] = 'attachment; filename="evictions.csv"'
-    return answer
+def told(acting: Acting, rows: Iterable[Eviction]) -> list[Told]:
+    found = list(rows)
+    ids = {pk for row in found for pk in (row.workload_id, row.beneficiary_id) if pk is not None}
+    there = set(workloads(acting).filter(pk__in=ids).values_list("pk", flat=True))
+    return [Told(row, row.workload_id in there, row.beneficiary_id in there) for row in found]
 
 
 def moment(text: str, *, end: bool = False) -> datetime | None:
@@ -127,9 +113,3 @@ def sides(row: Eviction) -> list[tuple[str, list[dict[str, Any]]]]:
         for title, key in (("Who gave way", "victim"), ("For whom", "winner"))
         if numbers.get(key)
     ]
-
-
-def _cell(row: Eviction, column: str) -> str:
-    value = row.gpu_milli / MILLI if column == "gpus" else getattr(row, column)
-    text = value.isoformat() if isinstance(value, datetime) else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

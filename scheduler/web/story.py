@@ -7,16 +7,46 @@ from typing import Any
 
 import yaml
 from django.utils.dateparse import parse_datetime
+from pydantic import BaseModel
 
-from berth.core.amounts import MILLI
+from berth.core.spec import GroupSpec, RoleSpec, WorkloadSpec
 from berth.web.numbers import duration, memory, spoken, thousandths
 from projects.acting import Acting
 from projects.models import Event, Pod, Workload
 from projects.selectors import events, pods
-from scheduler.models import Allocation, Eviction
+from scheduler.models import Allocation
 from scheduler.selectors import evictions
+from scheduler.web.evictions import Told, told
 
 MOST_EVENTS, MOST_EVICTIONS, MOST_PODS = 100, 20, 500
+COUNTED = (
+    "asked",
+    "allocated",
+    "bound",
+    "quota",
+    "share",
+    "free",
+    "biggest_block",
+    "missing",
+    "most",
+    "takeable",
+    "protected",
+)
+NAMES = {
+    "queue": "queue",
+    "asked": "asked",
+    "allocated": "held",
+    "bound": "may hold",
+    "quota": "quota",
+    "share": "fair share",
+    "free": "free",
+    "biggest_block": "largest free block",
+    "missing": "missing",
+    "most": "at most",
+    "takeable": "may be taken",
+    "protected": "protected",
+    "seconds": "for another",
+}
 TONES = {
     "running": "good",
     "completed": "good",
@@ -78,10 +108,12 @@ def waiting(workload: Workload) -> Waiting | None:
 
 
 def numbers(given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A blocker's numbers, each in the unit that its name says."""
+    """A blocker's numbers with their units, in the order in which one reads them."""
+    resource = str(given.get("resource", "gpu"))
+    order = list(NAMES)
+    keys = sorted(given, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
     return [
-        (spoken(name.removesuffix("_milli").removesuffix("_mib")), _number(name, value))
-        for name, value in given.items()
+        (NAMES.get(key, spoken(key)), _number(key, given[key], resource)) for key in keys if key != "resource"
     ]
 
 
@@ -105,28 +137,45 @@ def happened(acting: Acting, workload: Workload) -> list[tuple[Event, str]]:
     return [(row, TONES.get(row.kind, "")) for row in rows]
 
 
-def gave_way(acting: Acting, workload: Workload) -> list[Eviction]:
-    return list(evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS])
+def gave_way(acting: Acting, workload: Workload) -> list[Told]:
+    return told(acting, evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS])
 
 
-def took(acting: Acting, workload: Workload) -> list[Eviction]:
-    return list(evictions(acting).filter(beneficiary_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS])
+def took(acting: Acting, workload: Workload) -> list[Told]:
+    return told(acting, evictions(acting).filter(beneficiary_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS])
 
 
-def written(workload: Workload) -> str:
+def written(workload: Workload, **instead: Any) -> str:
     """The document as YAML, in the order in which people write it."""
-    return yaml.safe_dump(workload.spec, sort_keys=False, allow_unicode=True, width=100)
+    document = _in_order({**workload.spec, **instead}, WorkloadSpec)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _number(name: str, value: object) -> str:
+def _number(key: str, value: object, resource: str) -> str:
     if value is None:
-        return "unlimited"
+        return "unlimited" if key in COUNTED else "none"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if "memory" in name or name.endswith("mib"):
-        return memory(int(value))
-    if "seconds" in name or name.endswith(("runtime", "delay", "_for")):
+    if key in COUNTED:
+        return _amount(value, "gpu" if key == "biggest_block" else resource)
+    if key == "seconds":
         return duration(value)
-    if "milli" in name:
-        return thousandths(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value / MILLI * MILLI:,.3f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _amount(value: float, resource: str) -> str:
+    if resource == "memory_mib":
+        return memory(int(value))
+    return f"{thousandths(value)} {'cores' if resource == 'cpu' else 'GPUs'}"
+
+
+def _in_order(value: Any, model: type[BaseModel]) -> Any:
+    """The keys as the document's schema lists them: the database keeps them in another order."""
+    if not isinstance(value, dict):
+        return value
+    known = [key for key in model.model_fields if key in value]
+    parts = {"roles": RoleSpec, "groups": GroupSpec}
+    return {
+        key: [_in_order(each, parts[key]) for each in value[key]] if key in parts else value[key]
+        for key in [*known, *(key for key in value if key not in known)]
+    }

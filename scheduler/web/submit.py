@@ -4,7 +4,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
 from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
@@ -19,6 +18,7 @@ from projects.acting import Acting
 from projects.models import Workload
 from projects.selectors import projects, workloads
 from projects.services.workloads import submit
+from scheduler.web.story import written
 
 MOST_TEXT = 256 * 1024
 EXAMPLE = """\
@@ -97,9 +97,7 @@ def _first_text(request: Request) -> str:
     except (KeyError, ValueError):
         like = None
     if isinstance(like, Workload):
-        return yaml.safe_dump(
-            {**like.spec, "name": f"{like.name[:60]}-2"}, sort_keys=False, allow_unicode=True
-        )
+        return written(like, name=f"{like.name[:60]}-2")
     mine = open_projects(request.acting)
     return EXAMPLE.format(project=mine[0] if mine else "my-project")
 

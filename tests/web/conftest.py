@@ -1,4 +1,5 @@
 """Here we give these tests their cast, and a client for each of its people."""
+
 import pytest
 from django.test import Client
 

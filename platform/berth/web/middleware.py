@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.functional import SimpleLazyObject
 
-from berth.core.errors import BerthError
+from berth.core.errors import BerthError, Unauthenticated
 from projects.access import Action, require
 from projects.acting import Acting
 
@@ -69,7 +69,7 @@ class Refusals:
 
 def _acting(request: HttpRequest) -> Acting:
     if not request.user.is_authenticated:
-        return Acting(None, "nobody", frozenset())
+        raise Unauthenticated
     return Acting.person(request.user, request_id=getattr(request, "request_id", ""))
 
 

@@ -18,6 +18,7 @@ from projects.selectors import workloads
 from scheduler.selectors import evictions
 from scheduler.web.capacity import total_gpus
 from scheduler.web.devices import legend, node_maps
+from scheduler.web.evictions import told
 from scheduler.web.lines import lines
 
 DAY = timedelta(days=1)
@@ -50,7 +51,9 @@ def index(request: Request) -> HttpResponse:
         "reasons": reasons(acting, shown),
         "maps": maps if small else [],
         "legend": legend(maps) if small else [],
-        "evicted": evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS],
+        "evicted": told(
+            acting, evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS]
+        ),
         "evicted_today": evictions(acting).filter(at__gte=timezone.now() - DAY).count(),
         "failing": [each for each in shown if each.last_error],
     }

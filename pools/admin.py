@@ -1,0 +1,133 @@
+"""Here admins look after node pools and nodes; every change goes through the services."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, RangeDateTimeFilter, RelatedDropdownFilter
+from unfold.decorators import action, display
+
+from berth.web.administration import Guarded, ReadOnly, acting, pretty, told
+from berth.web.numbers import memory, thousandths
+from pools import services
+from pools.models import Node, NodePool, ScalingEvent
+
+STATES = {
+    "ready": "success",
+    "booting": "info",
+    "requested": "info",
+    "cordoned": "warning",
+    "draining": "warning",
+}
+
+
+@admin.register(NodePool)
+class NodePoolAdmin(Guarded):
+    list_display = ("name", "provider", "runtime", "size", "wanted", "one_node", "paused", "last_error")
+    list_filter = (("provider", ChoicesDropdownFilter), ("runtime", ChoicesDropdownFilter), "paused")
+    search_fields = ("name", "gpu_model")
+    readonly_fields = (
+        "wanted",
+        "paused",
+        "last_error",
+        "last_scaled_at",
+        "idle_since",
+        "version",
+        "created_at",
+    )
+    actions = ("pause", "resume")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: NodePool | None = None) -> tuple[str, ...]:
+        return (*self.readonly_fields, "name") if obj else self.readonly_fields
+
+    def save_model(
+        self, request: HttpRequest, obj: NodePool, form: "ModelForm[NodePool]", change: bool
+    ) -> None:
+        said = form.cleaned_data
+        if change:
+            changes = {name: said[name] for name in form.changed_data}
+            services.edit_pool(acting=acting(request), pool=obj, changes=changes)
+            return
+        values = {name: value for name, value in said.items() if name != "name"}
+        obj.pk = services.create_pool(acting=acting(request), name=said["name"], **values).pk
+
+    def delete_model(self, request: HttpRequest, obj: NodePool) -> None:
+        services.delete_pool(acting=acting(request), pool=obj)
+
+    @action(description="Pause")
+    def pause(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda pool: services.pause_pool(acting=acting(request), pool=pool), "paused"
+        )
+
+    @action(description="Resume")
+    def resume(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda pool: services.resume_pool(acting=acting(request), pool=pool), "go on"
+        )
+
+    @display(description="Nodes")
+    def size(self, pool: NodePool) -> str:
+        return f"{pool.nodes_min} to {pool.nodes_max}" if pool.elastic else str(pool.nodes_min)
+
+    @display(description="One node")
+    def one_node(self, pool: NodePool) -> str:
+        return f"{pool.gpus_per_node} GPUs, {thousandths(pool.cpu_milli)} cores, {memory(pool.memory_mib)}"
+
+
+@admin.register(Node)
+class NodeAdmin(ReadOnly):
+    list_display = ("name", "pool", "the_state", "gpus", "address", "since", "ended_at")
+    list_filter = (
+        ("pool", RelatedDropdownFilter),
+        ("state", ChoicesDropdownFilter),
+        ("since", RangeDateTimeFilter),
+    )
+    search_fields = ("name", "instance_id", "address")
+    list_select_related = ("pool",)
+    actions = ("cordon", "uncordon", "drain", "download")
+
+    @display(description="State", label=STATES, ordering="state")
+    def the_state(self, node: Node) -> str:
+        return node.state
+
+    @action(description="Cordon: take nothing new")
+    def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        return told(
+            request,
+            queryset,
+            lambda node: services.cordon_node(acting=acting(request), node=node),
+            "cordoned",
+        )
+
+    @action(description="Uncordon: take work again")
+    def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda node: services.uncordon_node(acting=acting(request), node=node), "ready"
+        )
+
+    @action(description="Drain, then end")
+    def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda node: services.drain_node(acting=acting(request), node=node), "draining"
+        )
+
+
+@admin.register(ScalingEvent)
+class ScalingEventAdmin(ReadOnly):
+    list_display = ("at", "pool", "kind", "node", "before", "after", "reason")
+    list_filter = (
+        ("pool", RelatedDropdownFilter),
+        ("kind", ChoicesDropdownFilter),
+        ("at", RangeDateTimeFilter),
+    )
+    search_fields = ("reason", "node__name")
+    list_select_related = ("pool", "node")
+    readonly_fields = ("numbers",)
+    fieldsets = ((None, {"fields": ("at", "pool", "kind", "node", "before", "after", "reason", "numbers")}),)
+
+    @display(description="Numbers")
+    def numbers(self, row: ScalingEvent) -> Any:
+        return pretty(row.data)

@@ -1,0 +1,118 @@
+"""Here admins look after people, their roles and their tokens; every change is audited."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from unfold.contrib.filters.admin import (
+    ChoicesDropdownFilter,
+    RangeDateTimeFilter,
+    RelatedDropdownFilter,
+)
+from unfold.decorators import action
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from berth.web.administration import Guarded, ReadOnly, acting, told
+from projects.models import (
+    ApiToken,
+    Membership,
+)
+from projects.services import audit, members, tokens
+
+
+@admin.register(Membership)
+class MembershipAdmin(Guarded):
+    list_display = ("user", "role", "department", "project", "created_at")
+    list_filter = (("role", ChoicesDropdownFilter), ("department", RelatedDropdownFilter))
+    list_select_related = ("user", "department", "project")
+    search_fields = ("user__username", "project__name", "department__name")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Membership | None = None) -> tuple[str, ...]:
+        return ("user", "department", "project") if obj else ()
+
+    def save_model(
+        self, request: HttpRequest, obj: Membership, form: "forms.ModelForm[Membership]", change: bool
+    ) -> None:
+        scope = obj.project or obj.department
+        obj.pk = members.grant(acting=acting(request), user=obj.user, role=obj.role, scope=scope).pk
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        members.revoke(acting=acting(request), membership=obj)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnly):
+    list_display = (
+        "user",
+        "name",
+        "prefix",
+        "scopes",
+        "created_at",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+    )
+    list_filter = (("created_at", RangeDateTimeFilter),)
+    list_select_related = ("user",)
+    search_fields = ("user__username", "name", "prefix")
+    exclude = ("digest",)
+    actions = ("revoke", "download")
+    columns = ("id", "name", "prefix", "created_at", "expires_at", "last_used_at", "revoked_at")
+
+    @action(description="Revoke")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda row: tokens.revoke(acting=acting(request), token=row), "revoked"
+        )
+
+
+admin.site.unregister(User)
+admin.site.unregister(Group)  # Berth's roles are memberships
+
+
+@admin.register(User)
+class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg, misc]
+    """Django's own, each change of it audited."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser")
+    fieldsets = (
+        (None, {"fields": ("username", "password")}),
+        ("Person", {"fields": ("first_name", "last_name", "email")}),
+        ("May", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("Times", {"fields": ("last_login", "date_joined")}),
+    )
+    filter_horizontal = ()
+    readonly_fields = ("last_login", "date_joined")
+
+    def save_model(
+        self, request: HttpRequest, obj: User, form: "forms.ModelForm[User]", change: bool
+    ) -> None:
+        before = User.objects.filter(pk=obj.pk).values().first() or {}
+        super().save_model(request, obj, form, change)
+        told_of = [name for name in form.changed_data if "password" not in name]
+        audit.write_down(
+            acting(request),
+            "edit" if change else "create",
+            obj,
+            before={name: before.get(name) for name in told_of} if change else None,
+            after={name: form.cleaned_data.get(name) for name in told_of},
+        )
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        audit.write_down(
+            acting(request), "delete", obj, before={"username": obj.username, "email": obj.email}
+        )
+        super().delete_model(request, obj)
+
+    def log_change(self, request: HttpRequest, obj: User, message: Any) -> Any:
+        if "password" in str(message).lower():
+            audit.write_down(acting(request), "set_password", obj)
+        return super().log_change(request, obj, message)

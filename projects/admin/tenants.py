@@ -1,0 +1,150 @@
+"""Here admins look after departments, projects and quotas; every change goes through the services."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from unfold.contrib.filters.admin import (
+    RelatedDropdownFilter,
+)
+from unfold.decorators import display
+
+from berth.web.administration import Guarded, acting
+from berth.web.numbers import thousandths
+from projects.models import (
+    Department,
+    Project,
+    Quota,
+)
+from projects.services import quotas, tenants
+
+RUNTIMES = ("reclaim_min_runtime", "preempt_min_runtime")
+
+
+@admin.register(Department)
+class DepartmentAdmin(Guarded):
+    list_display = ("name", "title", "rank", "created_at")
+    search_fields = ("name", "title")
+    fields: tuple[str, ...] = ("name", "title", "rank", *RUNTIMES)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Department | None = None) -> tuple[str, ...]:
+        return ("name",) if obj else ()
+
+    def save_model(
+        self, request: HttpRequest, obj: Department, form: "forms.ModelForm[Department]", change: bool
+    ) -> None:
+        if change:
+            said = {name: form.cleaned_data[name] for name in form.changed_data}
+            tenants.edit_department(acting=acting(request), department=obj, changes=said)
+        else:
+            obj.pk = tenants.create_department(acting=acting(request), **form.cleaned_data).pk
+
+    def delete_model(self, request: HttpRequest, obj: Department) -> None:
+        tenants.delete_department(acting=acting(request), department=obj)
+
+
+@admin.register(Project)
+class ProjectAdmin(Guarded):
+    list_display = ("name", "department", "title", "rank", "created_at")
+    list_filter = (("department", RelatedDropdownFilter),)
+    list_select_related = ("department",)
+    search_fields = ("name", "title", "department__name")
+    fields: tuple[str, ...] = ("department", "name", "title", "rank", *RUNTIMES)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
+        return ("name", "department") if obj else ()
+
+    def save_model(
+        self, request: HttpRequest, obj: Project, form: "forms.ModelForm[Project]", change: bool
+    ) -> None:
+        if change:
+            said = {name: form.cleaned_data[name] for name in form.changed_data}
+            tenants.edit_project(acting=acting(request), project=obj, changes=said)
+        else:
+            obj.pk = tenants.create_project(acting=acting(request), **form.cleaned_data).pk
+
+    def delete_model(self, request: HttpRequest, obj: Project) -> None:
+        tenants.delete_project(acting=acting(request), project=obj)
+
+
+class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
+    """GPUs and cores as people count them."""
+
+    gpu = forms.FloatField(label="GPUs", required=False, min_value=0, help_text="Empty: unlimited", initial=0)
+    limit_gpu = forms.FloatField(label="GPU limit", required=False, min_value=0, help_text="Empty: none")
+    cpu = forms.FloatField(label="CPU cores", required=False, min_value=0, help_text="Empty: unlimited")
+    limit_cpu = forms.FloatField(label="CPU limit", required=False, min_value=0, help_text="Empty: none")
+    memory_mib = forms.IntegerField(
+        label="Memory, MiB", required=False, min_value=0, help_text="Empty: unlimited"
+    )
+    limit_memory_mib = forms.IntegerField(label="Memory limit, MiB", required=False, min_value=0)
+
+    class Meta:
+        model = Quota
+        fields = (
+            "department",
+            "project",
+            "pool",
+            "over_quota",
+            "rank",
+            "weight_gpu",
+            "weight_cpu",
+            "weight_memory",
+        )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            values = quotas.values_of(self.instance)
+            self.initial |= {key: values[key] for key in ("gpu", "cpu", "memory_mib")}
+            self.initial |= {f"limit_{key}": amount for key, amount in values["limit"].items()}
+
+    def values(self) -> dict[str, Any]:
+        said = self.cleaned_data
+        return {
+            **{key: said[key] for key in ("gpu", "cpu", "memory_mib", "over_quota", "rank")},
+            "limit": {key: said[f"limit_{key}"] for key in ("gpu", "cpu", "memory_mib")},
+            "weight": {
+                "gpu": said["weight_gpu"],
+                "cpu": said["weight_cpu"],
+                "memory_mib": said["weight_memory"],
+            },
+        }
+
+
+@admin.register(Quota)
+class QuotaAdmin(Guarded):
+    form = QuotaForm
+    list_display = ("owner", "pool", "gpus", "limit", "weight_gpu", "over_quota", "rank", "updated_at")
+    list_filter = (("pool", RelatedDropdownFilter), ("department", RelatedDropdownFilter), "over_quota")
+    list_select_related = ("pool", "department", "project")
+    search_fields = ("project__name", "department__name")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> tuple[str, ...]:
+        return ("department", "project", "pool") if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Quota, form: QuotaForm, change: bool) -> None:
+        stored = quotas.set_quota(
+            acting=acting(request),
+            owner=obj.owner,
+            pool=obj.pool,
+            values=form.values(),
+            expected_version=obj.version if change else 0,
+        )
+        obj.pk = stored.pk
+
+    def delete_model(self, request: HttpRequest, obj: Quota) -> None:
+        quotas.remove_quota(acting=acting(request), quota=obj)
+
+    @display(description="Owner")
+    def owner(self, row: Quota) -> str:
+        return str(row.owner)
+
+    @display(description="GPUs", ordering="gpu_milli")
+    def gpus(self, row: Quota) -> str:
+        return thousandths(row.gpu_milli)
+
+    @display(description="GPU limit", ordering="limit_gpu_milli")
+    def limit(self, row: Quota) -> str:
+        return "none" if row.limit_gpu_milli is None else thousandths(row.limit_gpu_milli)

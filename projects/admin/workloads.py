@@ -1,0 +1,161 @@
+"""Here admins look up workloads and pods, and end or hold what must be ended or held."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from unfold.admin import TabularInline
+from unfold.contrib.filters.admin import (
+    ChoicesDropdownFilter,
+    RangeDateTimeFilter,
+    RelatedDropdownFilter,
+)
+from unfold.decorators import action, display
+
+from berth.web.administration import ReadOnly, acting, pretty, table, told
+from berth.web.numbers import thousandths
+from projects.models import (
+    Pod,
+    RoleNode,
+    Workload,
+)
+from projects.services import workloads
+
+PHASES = {
+    "pending": "warning", "reserved": "info", "starting": "info", "running": "success", "stopping": "warning",
+    "failed": "danger", "completed": "info",
+}  # fmt: skip
+
+
+class Roles(TabularInline):
+    model = RoleNode
+    fields = readonly_fields = (
+        "name",
+        "need",
+        "min",
+        "max",
+        "gpu_milli",
+        "gpu_devices",
+        "cpu_milli",
+        "memory_mib",
+    )
+    extra, can_delete, max_num = 0, False, 0
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return True  # of a workload that may be viewed
+
+
+@admin.register(Workload)
+class WorkloadAdmin(ReadOnly):
+    list_display = (
+        "name",
+        "project",
+        "kind",
+        "the_phase",
+        "reason",
+        "gpus",
+        "priority",
+        "submitted_by",
+        "submitted_at",
+    )
+    list_filter = (
+        ("phase", ChoicesDropdownFilter),
+        ("kind", ChoicesDropdownFilter),
+        ("project", RelatedDropdownFilter),
+        ("submitted_at", RangeDateTimeFilter),
+        "preemptible",
+    )
+    list_select_related = ("project", "submitted_by")
+    search_fields = ("name", "project__name", "submitted_by__username")
+    date_hierarchy = "submitted_at"
+    inlines = (Roles,)
+    actions = ("cancel", "suspend", "resume", "download")
+    columns = (
+        "id", "name", "project_id", "kind", "phase", "reason", "priority", "preemptible", "gpu_milli_min",
+        "submitted_at", "started_at", "ended_at", "preemptions", "restarts", "exit_code",
+    )  # fmt: skip
+    readonly_fields = ("why", "document")
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "name",
+                    "project",
+                    "kind",
+                    "submitted_by",
+                    "submitted_at",
+                    "priority",
+                    "preemptible",
+                    "pools",
+                )
+            },
+        ),
+        ("State", {"fields": ("phase", "reason", "message", "since", "next_phase", "why")}),
+        (
+            "Runs",
+            {
+                "fields": (
+                    "run",
+                    "preemptions",
+                    "restarts",
+                    "started_at",
+                    "ended_at",
+                    "exit_code",
+                    "backoff_until",
+                )
+            },
+        ),
+        ("Document", {"fields": ("labels", "document")}),
+    )
+
+    @display(description="Phase", label=PHASES, ordering="phase")
+    def the_phase(self, row: Workload) -> str:
+        return row.phase
+
+    @display(description="GPUs", ordering="gpu_milli_min")
+    def gpus(self, row: Workload) -> str:
+        return f"{thousandths(row.gpu_milli_now)} of {thousandths(row.gpu_milli_min)}"
+
+    @display(description="Why it waits")
+    def why(self, row: Workload) -> Any:
+        found = (row.explanation or {}).get("blockers") or []
+        return table(("Reason", "Message"), [(each.get("reason"), each.get("message")) for each in found])
+
+    @display(description="Spec")
+    def document(self, row: Workload) -> Any:
+        return pretty(row.spec)
+
+    @action(description="Cancel")
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda row: workloads.cancel(acting=acting(request), workload=row), "cancelled"
+        )
+
+    @action(description="Suspend")
+    def suspend(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
+        return told(
+            request,
+            queryset,
+            lambda row: workloads.suspend(acting=acting(request), workload=row),
+            "suspended",
+        )
+
+    @action(description="Resume")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Workload]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda row: workloads.resume(acting=acting(request), workload=row), "resumed"
+        )
+
+
+@admin.register(Pod)
+class PodAdmin(ReadOnly):
+    list_display = ("name", "workload", "run", "node", "state", "since", "exit_code", "message")
+    list_filter = (
+        ("state", ChoicesDropdownFilter),
+        ("node__pool", RelatedDropdownFilter),
+        ("since", RangeDateTimeFilter),
+    )
+    list_select_related = ("workload", "node")
+    search_fields = ("workload__name", "node__name", "role")

@@ -1,0 +1,260 @@
+"""Here admins look up what the scheduler decided: evictions with their numbers, cycles, use."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from rest_framework.request import Request
+from unfold.contrib.filters.admin import (
+    ChoicesDropdownFilter,
+    FieldTextFilter,
+    RangeDateTimeFilter,
+    RelatedDropdownFilter,
+)
+from unfold.decorators import action, display
+
+from berth.web.administration import ReadOnly, pretty, table
+from berth.web.numbers import gpu_hours, milliseconds, spoken, thousandths
+from scheduler.api.evictions import as_csv
+from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
+
+KINDS = {
+    "reclaim": "warning",
+    "preempt": "warning",
+    "stale_gang": "danger",
+    "shrink": "info",
+    "drain": "info",
+}
+SIDE = ("Queue", "Quota", "Fair share", "Held before", "Held after", "Past use")
+
+
+@admin.register(Eviction)
+class EvictionAdmin(ReadOnly):
+    list_display = ("at", "what", "gave_way", "for_whom", "pool_name", "gpus", "lost", "rule")
+    list_display_links = ("at", "gave_way")
+    list_filter = (
+        ("kind", ChoicesDropdownFilter),
+        ("at", RangeDateTimeFilter),
+        ("pool_name", FieldTextFilter),
+        ("project_name", FieldTextFilter),
+        ("department_name", FieldTextFilter),
+        ("beneficiary_project_name", FieldTextFilter),
+        ("beneficiary_name", FieldTextFilter),
+        "whole",
+    )
+    search_fields = ("workload_name", "beneficiary_name", "project_name", "beneficiary_project_name", "rule")
+    search_help_text = "Workload, project, or words of the rule"
+    date_hierarchy = "at"
+    readonly_fields = ("gpus", "lost", "victim", "winner", "refused", "pods_told", "the_cycle", "all_numbers")
+    fieldsets = (
+        (
+            "What happened",
+            {"fields": ("at", "kind", "pool_name", "gpus", "whole", "pods_told", "lost", "the_cycle")},
+        ),
+        ("Who gave way", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
+        ("For whom", {"fields": ("beneficiary_name", "beneficiary_project_name", "winner")}),
+        ("Why it was allowed", {"fields": ("rule", "refused")}),
+        ("As stored", {"fields": ("all_numbers",), "classes": ("collapse",)}),
+    )
+
+    @action(description="Download as CSV")
+    def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:  # type: ignore[override]
+        return as_csv(Request(request), queryset)
+
+    @display(description="Kind", label=KINDS)
+    def what(self, row: Eviction) -> tuple[str, str]:
+        return row.kind, spoken(row.kind)
+
+    @display(description="Gave way")
+    def gave_way(self, row: Eviction) -> str:
+        return f"{row.project_name}/{row.workload_name}"
+
+    @display(description="For")
+    def for_whom(self, row: Eviction) -> str:
+        return f"{row.beneficiary_project_name}/{row.beneficiary_name}" if row.beneficiary_name else "nobody"
+
+    @display(description="GPUs", ordering="gpu_milli")
+    def gpus(self, row: Eviction) -> str:
+        return thousandths(row.gpu_milli)
+
+    @display(description="Work lost", ordering="lost_gpu_seconds")
+    def lost(self, row: Eviction) -> str:
+        return gpu_hours(row.lost_gpu_seconds)
+
+    @display(description="Its queues, in GPUs")
+    def victim(self, row: Eviction) -> SafeString:
+        return _standings(row, "victim")
+
+    @display(description="Its queues, in GPUs")
+    def winner(self, row: Eviction) -> SafeString:
+        return _standings(row, "winner")
+
+    @display(description="Tried before, and refused")
+    def refused(self, row: Eviction) -> SafeString:
+        return table(("Because",), [(each,) for each in row.numbers.get("refused") or []])
+
+    @display(description="Pods")
+    def pods_told(self, row: Eviction) -> str:
+        return ", ".join(f"{pod['role']}-{pod['index']}" for pod in row.pods if isinstance(pod, dict))
+
+    @display(description="Cycle")
+    def the_cycle(self, row: Eviction) -> str:
+        if row.cycle is None or not Cycle.objects.filter(pk=row.cycle).exists():
+            return "not kept any more"
+        address = reverse("admin:scheduler_cycle_change", args=[row.cycle])
+        return format_html('<a href="{}">cycle {}</a>', address, row.cycle)
+
+    @display(description="Numbers")
+    def all_numbers(self, row: Eviction) -> SafeString:
+        return pretty(row.numbers)
+
+
+@admin.register(Cycle)
+class CycleAdmin(ReadOnly):
+    list_display = (
+        "id",
+        "at",
+        "trigger",
+        "took",
+        "pending",
+        "bundles",
+        "applied",
+        "stale",
+        "evictions",
+        "trials",
+    )
+    list_filter = (("at", RangeDateTimeFilter), ("trigger", FieldTextFilter))
+    search_fields = ("id", "trigger")
+    date_hierarchy = "at"
+    readonly_fields = ("took", "the_plan", "the_notes")
+    columns = (
+        "id", "at", "epoch", "trigger", "observe_ms", "decide_ms", "commit_ms", "nodes", "workloads",
+        "pending", "bundles", "applied", "stale", "evictions", "trials",
+    )  # fmt: skip
+    fieldsets = (
+        (
+            "When and why",
+            {"fields": ("at", "trigger", "epoch", "took", "observe_ms", "decide_ms", "commit_ms")},
+        ),
+        ("What it saw", {"fields": ("nodes", "workloads", "pending", "the_notes")}),
+        ("What it did", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_plan")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
+        rows: QuerySet[Cycle] = super().get_queryset(request)
+        return rows.defer("scenario", "plan")
+
+    @display(description="Took", ordering="decide_ms")
+    def took(self, row: Cycle) -> str:
+        return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
+
+    @display(description="Plan")
+    def the_plan(self, row: Cycle) -> SafeString:
+        return pretty(row.plan)
+
+    @display(description="Found broken, and scheduled around")
+    def the_notes(self, row: Cycle) -> SafeString:
+        return table(("Note",), [(note,) for note in row.notes])
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnly):
+    list_display = ("pod", "node", "devices", "gpus", "bound_at", "released_at")
+    list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", RangeDateTimeFilter))
+    search_fields = ("pod__workload__name", "node__name")
+    list_select_related = ("pod__workload", "node")
+
+    @display(description="GPUs")
+    def gpus(self, row: Allocation) -> str:
+        return thousandths(row.gpu_milli_total)
+
+
+@admin.register(Reservation)
+class ReservationAdmin(ReadOnly):
+    list_display = ("workload", "role", "index", "node", "devices", "since", "expires_at")
+    list_filter = (("node__pool", RelatedDropdownFilter),)
+    search_fields = ("workload__name", "node__name")
+    list_select_related = ("workload", "node")
+
+
+@admin.register(QueueStanding)
+class StandingAdmin(ReadOnly):
+    list_display = ("owner", "pool", "gpu_share", "gpu_held", "gpu_asked", "at")
+    list_filter = (("pool", RelatedDropdownFilter),)
+    search_fields = ("project__name", "department__name")
+    list_select_related = ("pool", "project", "department")
+    readonly_fields = ("owner", "gpu_share", "gpu_held", "gpu_asked", "how")
+    fieldsets = (
+        (None, {"fields": ("owner", "pool", "at", "gpu_share", "gpu_held", "gpu_asked")}),
+        ("How the share came about", {"fields": ("how",)}),
+    )
+
+    @display(description="Queue")
+    def owner(self, row: QueueStanding) -> str:
+        return str(row.project or row.department)
+
+    @display(description="Fair share, GPUs")
+    def gpu_share(self, row: QueueStanding) -> str:
+        return thousandths(row.share[0])
+
+    @display(description="Held, GPUs")
+    def gpu_held(self, row: QueueStanding) -> str:
+        return thousandths(row.allocated[0])
+
+    @display(description="Asked, GPUs")
+    def gpu_asked(self, row: QueueStanding) -> str:
+        return thousandths(row.requested[0])
+
+    @display(description="Steps")
+    def how(self, row: QueueStanding) -> SafeString:
+        steps = [each for each in row.steps if isinstance(each, dict)]
+        heads = ("Phase", "Resource", "Amount", "Because")
+        return table(
+            heads,
+            [[step.get(key, "") for key in ("phase", "resource", "amount", "because")] for step in steps],
+        )
+
+
+@admin.register(Usage)
+class UsageAdmin(ReadOnly):
+    list_display = ("owner", "pool", "settled_at", "used", "rate")
+    list_filter = (("pool", RelatedDropdownFilter),)
+    list_select_related = ("pool", "project", "department")
+
+    @display(description="Queue")
+    def owner(self, row: Usage) -> str:
+        return str(row.project or row.department)
+
+
+@admin.register(UsageHour)
+class UsageHourAdmin(ReadOnly):
+    list_display = ("hour", "project", "pool", "gpu_time")
+    list_filter = (
+        ("hour", RangeDateTimeFilter),
+        ("pool", RelatedDropdownFilter),
+        ("project", RelatedDropdownFilter),
+    )
+    search_fields = ("project__name",)
+    list_select_related = ("pool", "project")
+
+    @display(description="GPU time", ordering="gpu_milli_seconds")
+    def gpu_time(self, row: UsageHour) -> str:
+        return gpu_hours(row.gpu_milli_seconds / 1000)
+
+
+def _standings(row: Eviction, side: str) -> SafeString:
+    lines: list[list[Any]] = []
+    for each in row.numbers.get(side) or []:
+        amounts = [each.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
+        lines.append(
+            [
+                each.get("queue", ""),
+                *(thousandths(amount.get("gpu")) for amount in amounts),
+                each.get("usage"),
+            ]
+        )
+    return table(SIDE, lines)

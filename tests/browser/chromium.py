@@ -1,0 +1,87 @@
+"""Here a browser is driven that reaches nothing but this machine, and tells of every error a page makes."""
+
+import contextlib
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+
+PROGRAM = "/usr/bin/chromium"
+QUIET = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-features=OptimizationHints,MediaRouter,Translate",
+    "--disable-domain-reliability",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+]
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+class Faults(list[str]):
+    """What went wrong in a context's pages: console errors, exceptions, requests to elsewhere."""
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=PROGRAM, args=QUIET)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def reader(
+    browser: Browser, address: str, user: User | None, **options: Any
+) -> Iterator[tuple[Page, Faults]]:
+    """A page of somebody who is signed in, and the faults that show while it is used."""
+    options = {"viewport": WIDE, "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
+    context = browser.new_context(base_url=address, **options)
+    faults = Faults()
+    try:
+        _fence(context, address, faults)
+        if user is not None:
+            context.add_cookies(
+                [{"name": settings.SESSION_COOKIE_NAME, "value": session_of(user), "url": address}]
+            )
+        page = context.new_page()
+        page.on(
+            "console", lambda message: message.type == "error" and faults.append(f"console: {message.text}")
+        )
+        page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
+        yield page, faults
+    finally:
+        context.close()
+
+
+def session_of(user: User) -> str:
+    session = import_module(settings.SESSION_ENGINE).SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    return session.session_key
+
+
+def _fence(context: BrowserContext, address: str, faults: Faults) -> None:
+    host = urlsplit(address).netloc
+
+    def judge(route: Route) -> None:
+        if urlsplit(route.request.url).netloc == host:
+            route.continue_()
+        else:
+            faults.append(f"request to elsewhere: {route.request.url}")
+            route.abort()
+
+    context.route("**/*", judge)

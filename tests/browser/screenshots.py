@@ -1,0 +1,125 @@
+"""Here every page is photographed: light and dark, wide and narrow, with data and without.
+
+python -m tests.browser.screenshots [FOLDER] [--only PART-OF-A-NAME]
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "platform"))
+
+from berth.db.embedded import Embedded  # noqa: E402
+from berth.db.embedded import serving as database  # noqa: E402
+
+LOOKS = {
+    "wide-light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
+    "wide-dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
+    "narrow-light": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
+    "narrow-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True},
+}
+EMPTY = ("overview", "workloads", "quotas", "node-pools", "evictions", "access")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "screenshots")
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="berth-shots-") as place:
+        cluster = Embedded(Path(place) / "postgres")
+        with database(cluster, log=Path(place) / "postgres.log"):
+            os.environ |= {
+                "DATABASE_URL": cluster.url(),
+                "BERTH_HOME": place,
+                "DJANGO_SETTINGS_MODULE": "berth.settings",
+            }
+            photograph(cluster.url(), Path(place), asked.folder, asked.only)
+
+
+def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    from tests.browser.chromium import chromium
+    from tests.browser.scene import busy, people_only
+    from tests.browser.site import serving
+
+    # Playwright keeps a loop on this thread; the rows are made in between, and nothing else runs.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    call_command("migrate", verbosity=0)
+    folder.mkdir(parents=True, exist_ok=True)
+    with serving(database_url, home) as address, chromium() as browser:
+        scene = people_only()
+        for name in EMPTY:
+            shoot(browser, address, scene.people["ada"], folder, f"{name}-empty", PATHS[name]({}), only)
+        call_command("flush", verbosity=0, interactive=False)
+        scene = busy()
+        names: Mapping[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
+        for name, path in PATHS.items():
+            shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
+        shoot(browser, address, None, folder, "login", "/login", only)
+
+
+def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
+    from tests.browser.chromium import reader
+
+    for look, options in LOOKS.items():
+        if only not in f"{name}-{look}":
+            continue
+        with reader(browser, address, user, **options) as (page, faults):
+            page.goto(path, wait_until="load")
+            for step in STEPS.get(name, ()):
+                step(page)
+            page.wait_for_timeout(350)
+            page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
+        for fault in faults:
+            print(f"{name}-{look}: {fault}")
+
+
+def _edit_quota(page: object) -> None:
+    page.get_by_role("link", name="Edit the quota of vision").click()
+    page.locator("#quota_gpu").fill("40")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_selector(".error")
+
+
+def _faulty_document(page: object) -> None:
+    page.locator("#document").fill(
+        "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
+    )
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_selector(".problems")
+
+
+STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
+    "quota-edit": (_edit_quota,),
+    "submit-faults": (_faulty_document,),
+}
+PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+    "overview": lambda _: "/",
+    "workloads": lambda _: "/workloads",
+    "workload-running": lambda ids: f"/workloads/{ids['diffusion-xl']}",
+    "workload-waiting": lambda ids: f"/workloads/{ids['asr-pretrain']}",
+    "workload-evicted": lambda ids: f"/workloads/{ids['detr-long']}",
+    "submit": lambda _: "/submit",
+    "submit-faults": lambda _: "/submit",
+    "quotas": lambda _: "/quotas?pool=train",
+    "quota-edit": lambda _: "/quotas?pool=train",
+    "node-pools": lambda _: "/node-pools",
+    "node-pool": lambda _: "/node-pools/train",
+    "evictions": lambda _: "/evictions",
+    "eviction": lambda _: "/evictions/3",
+    "activity": lambda _: "/activity",
+    "access": lambda _: "/access",
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Here a real web server runs for a real browser, in a process of its own, on a port of its own."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def serving(database_url: str, home: Path) -> Iterator[str]:
+    """The address of a server on this database, for as long as the block runs."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, (home / "web.log").open("wb") as log:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        command = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "berth.asgi:application",
+            "--fd",
+            str(listening.fileno()),
+            "--lifespan",
+            "off",
+            "--log-level",
+            "warning",
+            "--app-dir",
+            str(ROOT / "platform"),
+        ]
+        environment = {
+            **os.environ,
+            "DATABASE_URL": database_url,
+            "BERTH_HOME": str(home),
+            "PYTHONPATH": f"{ROOT}:{ROOT}/platform",
+            "DJANGO_SETTINGS_MODULE": "berth.settings",
+        }
+        process = subprocess.Popen(
+            command, env=environment, cwd=ROOT, stdout=log, stderr=log, pass_fds=[listening.fileno()]
+        )
+        try:
+            _wait(address, process)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(timeout=PATIENCE_SECONDS)
+
+
+def _wait(address: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/login", timeout=10):
+            return
+    raise RuntimeError("The web server did not come up: see web.log in its home.")

@@ -1,0 +1,189 @@
+"""Claims about the admin site: who enters, what is never changed, and that changes are audited."""
+
+import csv
+import io
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from projects.models import Audit, Department, Membership, Quota, Workload
+from scheduler.models import Eviction
+from tests import factories as make
+from tests.cast import Cast
+
+HISTORY = ("projects.event", "projects.audit", "scheduler.eviction", "scheduler.cycle", "pools.scalingevent")
+
+
+@pytest.fixture
+def desk(cast: Cast) -> Client:
+    """alice, who administers the platform, at the admin site."""
+    user = cast.alice.user
+    user.is_staff = True
+    user.save()
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def lists() -> list[str]:
+    """Of Berth's own models, and of people."""
+    metas = [model._meta for model in admin.site._registry]
+    ours = ("auth", "pools", "projects", "scheduler")
+    return sorted(f"{meta.app_label}_{meta.model_name}" for meta in metas if meta.app_label in ours)
+
+
+@pytest.fixture
+def busy(cast: Cast) -> Workload:
+    node = make.node(cast.pool)
+    running = make.workload(cast.vision, "train", phase="running", started_at=make.ago(minutes=9), run=1)
+    make.place(running, node, [0])
+    waiting = make.workload(
+        cast.ads, "rank", explanation={"blockers": [{"reason": "Backoff", "message": "hm"}]}
+    )
+    make.quota(cast.vision, cast.pool, 2)
+    make.standing(cast.vision, cast.pool, share=2, held=1, asked=2)
+    make.event(running, "running", "All pods run.")
+    make.scaling(cast.pool, "ready", "answers", at=make.ago(minutes=1), node=node)
+    make.cycle(plan={"bundles": []})
+    numbers = {"victim": [{"queue": "vision", "quota": {"gpu": 2000}, "share": {"gpu": 2500}, "usage": 0.5}]}
+    make.eviction(running, waiting, cast.pool, numbers=numbers)
+    return running
+
+
+@pytest.mark.parametrize("name", lists())
+def test_every_list_and_its_first_row_open(name: str, desk: Client, busy: Workload) -> None:
+    assert desk.get(reverse(f"admin:{name}_changelist")).status_code == 200
+    model = next(m for m in admin.site._registry if f"{m._meta.app_label}_{m._meta.model_name}" == name)
+    first = model._default_manager.first()
+    if first is not None:
+        assert desk.get(reverse(f"admin:{name}_change", args=[first.pk])).status_code == 200
+
+
+def test_staff_without_the_role_sees_no_rows(cast: Cast, busy: Workload) -> None:
+    user = cast.dave.user
+    user.is_staff = True
+    user.save()
+    client = Client()
+    client.force_login(user)
+    assert client.get(reverse("admin:scheduler_eviction_changelist")).status_code == 403
+    assert client.get(reverse("admin:projects_workload_changelist")).status_code == 403
+
+
+def test_people_who_are_not_staff_are_sent_to_the_login(cast: Cast) -> None:
+    client = Client()
+    client.force_login(cast.bob.user)
+    assert client.get("/admin/").status_code == 302
+
+
+@pytest.mark.parametrize("label", HISTORY)
+def test_history_is_never_added_to_changed_or_deleted(label: str, desk: Client, busy: Workload) -> None:
+    app, model = label.split(".")
+    row = next(m for m in admin.site._registry if m._meta.label_lower == label)._default_manager.first()
+    assert row is not None or label == "projects.audit"
+    assert desk.get(reverse(f"admin:{app}_{model}_add")).status_code == 403
+    if row is not None:
+        assert (
+            desk.post(reverse(f"admin:{app}_{model}_change", args=[row.pk]), {"rule": "x"}).status_code == 403
+        )
+        assert (
+            desk.post(reverse(f"admin:{app}_{model}_delete", args=[row.pk]), {"post": "yes"}).status_code
+            == 403
+        )
+
+
+def test_an_eviction_shows_the_numbers_that_justified_it(desk: Client, busy: Workload) -> None:
+    row = Eviction.objects.get()
+    text = desk.get(reverse("admin:scheduler_eviction_change", args=[row.pk])).content.decode()
+    assert row.rule in text
+    for said in ("vision", "2.5", "0.5"):
+        assert f">{said}</td>" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("kind__exact=reclaim", 1), ("kind__exact=preempt", 0), ("pool_name__icontains=local", 1),
+        ("project_name__icontains=ads", 0), ("beneficiary_project_name__icontains=ads", 1),
+        ("at_from_0=2001-01-01&at_from_1=00:00:00&at_to_0=2001-02-01&at_to_1=00:00:00", 0), ("q=rank", 1), ("q=nothing-like-it", 0),
+    ],
+)  # fmt: skip
+def test_evictions_are_found_by_kind_pool_project_beneficiary_time_and_words(
+    query: str, found: int, desk: Client, busy: Workload
+) -> None:
+    answer = desk.get(f"{reverse('admin:scheduler_eviction_changelist')}?{query}")
+    assert answer.status_code == 200
+    assert answer.context["cl"].result_count == found
+
+
+def test_evictions_leave_as_csv(desk: Client, busy: Workload) -> None:
+    row = Eviction.objects.get()
+    asked = {"action": "download", "_selected_action": [row.pk]}
+    answer = desk.post(reverse("admin:scheduler_eviction_changelist"), asked)
+    lines = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    assert [line["workload_name"] for line in lines] == ["train"]
+    assert lines[0]["beneficiary_project"] == "ads"
+
+
+def test_a_department_made_here_is_audited(desk: Client) -> None:
+    answer = desk.post(reverse("admin:projects_department_add"), {"name": "ops", "title": "", "rank": "0"})
+    assert answer.status_code == 302
+    row = Audit.objects.get(object_type="department", object_name="ops")
+    assert (row.actor, row.action) == ("alice", "create")
+
+
+def test_a_quota_set_here_counts_versions_and_is_audited(desk: Client, busy: Workload) -> None:
+    quota = Quota.objects.get()
+    values = {"gpu": "3", "over_quota": "on", "weight_gpu": "1", "weight_cpu": "1", "weight_memory": "1"}
+    answer = desk.post(reverse("admin:projects_quota_change", args=[quota.pk]), values)
+    assert answer.status_code == 302
+    quota.refresh_from_db()
+    assert (quota.gpu_milli, quota.version) == (3000, 2)
+    assert Audit.objects.get(object_type="quota").after == {"gpu": 3}
+
+
+def test_what_a_service_refuses_is_told_and_nothing_is_stored(desk: Client, busy: Workload) -> None:
+    quota = Quota.objects.get()
+    values = {
+        "gpu": "9", "limit_gpu": "4", "over_quota": "on", "weight_gpu": "1", "weight_cpu": "1", "weight_memory": "1"
+    }  # fmt: skip
+    answer = desk.post(reverse("admin:projects_quota_change", args=[quota.pk]), values, follow=True)
+    assert "above its own limit" in answer.content.decode()
+    quota.refresh_from_db()
+    assert quota.gpu_milli == 2000
+
+
+def test_a_role_taken_here_is_audited(cast: Cast, desk: Client) -> None:
+    row = Membership.objects.get(user=cast.dave.user)
+    desk.post(reverse("admin:projects_membership_delete", args=[row.pk]), {"post": "yes"})
+    assert not Membership.objects.filter(user=cast.dave.user).exists()
+    assert Audit.objects.filter(object_type="membership", action="revoke", actor="alice").exists()
+
+
+def test_a_department_with_projects_stays_and_the_reason_is_told(cast: Cast, desk: Client) -> None:
+    address = reverse("admin:projects_department_delete", args=[cast.research.pk])
+    desk.post(address, {"post": "yes"}, follow=True)
+    assert Department.objects.filter(pk=cast.research.pk).exists()
+
+
+def test_workloads_are_cancelled_through_the_service(desk: Client, cast: Cast) -> None:
+    waiting = make.workload(cast.vision, "wait")
+    desk.post(
+        reverse("admin:projects_workload_changelist"), {"action": "cancel", "_selected_action": [waiting.pk]}
+    )
+    waiting.refresh_from_db()
+    assert waiting.phase == "cancelled"
+    assert Audit.objects.filter(object_type="workload", actor="alice").exists()
+
+
+def test_a_new_person_and_every_change_of_one_is_audited(desk: Client, cast: Cast) -> None:
+    person = cast.frank.user
+    address = reverse("admin:auth_user_change", args=[person.pk])
+    form = desk.get(address).context["adminform"].form
+    values = {name: form.initial.get(name) or "" for name in ("username", "first_name", "last_name")}
+    desk.post(address, {**values, "email": "new@example.org"})
+    person.refresh_from_db()
+    assert (person.email, person.is_active) == ("new@example.org", False)
+    row = Audit.objects.get(object_type="user", object_id=str(person.pk))
+    assert row.after == {"email": "new@example.org", "is_active": False}
