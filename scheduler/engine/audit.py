@@ -3,7 +3,7 @@
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
-from scheduler.engine.ledger import Account, amounts
+from scheduler.engine.ledger import NO_BOUND, Account, amounts
 from scheduler.engine.lumps import Lump
 from scheduler.engine.plan import Eviction, Kind, Standing
 from scheduler.engine.reasons import blockers
@@ -14,7 +14,7 @@ Held = dict[Account, tuple[int, ...]]
 
 RULES = {
     "above_share": "{victim} held {held:g} GPUs, more than its quota and fair share of {share:g}",
-    "within_quota": "{winner} stays within its quota of {quota:g} GPUs, and {victim} was above its own",
+    "within_quota": "{winner} stays within its quota of {quota} GPUs, and {victim} was above its own",
     "priority": "in {victim}, priority {higher} goes before priority {lower}",
     "fulfilment": "growth in {victim} makes way for a gang's minimum",
     "consolidate": "moved, to make one free block of several",
@@ -98,7 +98,7 @@ def _rule(taker: Taker, lump: Lump, before: Held) -> str:
         winner=winner.name,
         held=before[victim][0] / MILLI,
         share=victim.entitled[0] / MILLI,
-        quota=winner.quota[0] / MILLI,
+        quota="any number" if winner.quota[0] >= NO_BOUND else f"{winner.quota[0] / MILLI:g}",
         higher=taker.law.gang.workload.priority,
         lower=lump.gang.workload.priority,
     )

@@ -251,7 +251,9 @@ class Board:
             for at, earlier in enumerate(self.bundles):
                 if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
                     evictions = earlier.evictions + bundle.evictions
-                    self.bundles[at] = replace(earlier, steps=earlier.steps + bundle.steps, evictions=evictions)
+                    self.bundles[at] = replace(
+                        earlier, steps=earlier.steps + bundle.steps, evictions=evictions
+                    )
                     return
         self.bundles.append(bundle)
 
@@ -288,7 +290,10 @@ class Board:
         self.line.setdefault(gang.name, key)
 
     def refuse(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        self.refusals.setdefault(gang.name, {})[reason] = numbers
+        found = self.refusals.setdefault(gang.name, {})
+        if reason is Reason.NOTHING_TO_TAKE and reason in found:
+            numbers = max(found[reason], numbers, key=lambda n: n.get("takeable") or 0)
+        found[reason] = numbers
 
 
 def _step(move: Move, waits: AbstractSet[str]) -> Step:

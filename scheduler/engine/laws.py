@@ -23,6 +23,7 @@ class Law:
     takes_growth = True
     moves_only = False  # nothing taken may be lost: all of it must stand again
     must_be_entitled = False  # within quota or fair share
+    silent = False  # whether its failure says nothing that others have not said
     relieves: frozenset[Reason] = frozenset()  # bounds that taking below them can make room under
     most_moves: int | None = None
     most_trials = NO_BOUND
@@ -47,15 +48,38 @@ class Law:
         del sides
         return True
 
+    def queue_key(self, account: Account) -> Key:
+        """Which queue gives way first: the smallest. It changes with everything that is taken."""
+        del account
+        return ()
+
+    def inside_key(self, lump: Lump) -> Key:
+        """Inside a queue: growth first, the lowest priority, the least work lost, the newest, the name."""
+        workload = lump.gang.workload
+        newest = -max(lump.started, workload.submitted)
+        return (
+            lump.whole,
+            -lump.fulfilment,
+            workload.priority,
+            lump.lost,
+            newest,
+            lump.gang.name,
+            -lump.index,
+        )
+
     def key(self, lump: Lump) -> Key:
         """Who gives way first: the smallest."""
-        return _inside(lump)
+        return (*self.queue_key(lump.gang.account), *self.inside_key(lump))
 
     def cost(self, lumps: Sequence[Lump]) -> Key:
-        """What taking these costs: workloads stopped, who they are, GPUs taken beyond need."""
-        worst = max(self.key(lump) for lump in lumps)
+        """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
         freed = sum(lump.amounts[0] for lump in lumps)
-        return (worst[0], sum(lump.whole for lump in lumps), len(lumps), *worst[1:], freed)
+        worst = max(self.inside_key(lump) for lump in lumps)
+        return (sum(lump.whole for lump in lumps), len(lumps), *worst, freed)
+
+    def ceiling(self, account: Account) -> Sequence[int]:
+        """What a queue on the newcomer's path may hold when all is done."""
+        return account.cap
 
     def threshold(self, side: Account, kind: int) -> int | None:
         """What that side keeps at least before its last lump goes; None: nothing in particular."""
@@ -84,14 +108,6 @@ def _projects(account: Account) -> Iterator[Account]:
         yield account
     for child in account.children:
         yield from _projects(child)
-
-
-def _inside(lump: Lump) -> Key:
-    """Inside a queue: growth first, the lowest priority, the least work lost, the newest, the name."""
-    workload = lump.gang.workload
-    newest = -max(lump.started, workload.submitted)
-    index = -max(pod.index for _, pod in lump.pods) if lump.pods else 0
-    return (lump.whole, -lump.fulfilment, workload.priority, lump.lost, newest, lump.gang.name, index)
 
 
 class Reclaim(Law):
@@ -137,12 +153,12 @@ class Reclaim(Law):
                 return False
         return True
 
-    def key(self, lump: Lump) -> Key:
-        sides = self.parting(lump.gang.account)
-        theirs = sides[1] if sides else lump.gang.account
-        return (*self._queue(theirs), *self._queue(lump.gang.account), *_inside(lump))
+    def queue_key(self, account: Account) -> Key:
+        sides = self.parting(account)
+        theirs = sides[1] if sides else account
+        return (*self._standing(theirs), *(self._standing(account) if theirs is not account else ()))
 
-    def _queue(self, account: Account) -> Key:
+    def _standing(self, account: Account) -> Key:
         """Over fair share, over quota, the rest; the lowest rank, the most saturated, the newest."""
         held = account.allocated
         standing = 2
@@ -183,6 +199,13 @@ class Shrink(Reclaim):
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         super().__init__(board, gang, asked)
         self.entitled = over_share(gang, asked) is None
+        # Beyond its share a project may swap its own growth for the minimum, but hold no more than before.
+        project = gang.account
+        held = [max(due, now) for due, now in zip(project.entitled, project.allocated, strict=True)]
+        self.most = [min(cap, most) for cap, most in zip(project.cap, held, strict=True)]
+
+    def ceiling(self, account: Account) -> Sequence[int]:
+        return self.most if account is self.gang.account and not self.entitled else account.cap
 
     def may_look_at(self, account: Account) -> bool:
         return account is self.gang.account or (self.entitled and super().may_look_at(account))
@@ -192,8 +215,8 @@ class Shrink(Reclaim):
             return "fulfilment" if lump.gang.workload.priority <= self.gang.workload.priority else None
         return super().rule(lump)
 
-    def key(self, lump: Lump) -> Key:
-        return (-lump.fulfilment, *super().key(lump))
+    def inside_key(self, lump: Lump) -> Key:
+        return (-lump.fulfilment, *super().inside_key(lump))
 
 
 class ShrinkForGrowth(Reclaim):
@@ -202,8 +225,8 @@ class ShrinkForGrowth(Reclaim):
     kind = Kind.GROW
     takes_gangs = False
 
-    def key(self, lump: Lump) -> Key:
-        return (-lump.fulfilment, *super().key(lump))
+    def inside_key(self, lump: Lump) -> Key:
+        return (-lump.fulfilment, *super().inside_key(lump))
 
 
 class Consolidate(Law):
@@ -213,6 +236,7 @@ class Consolidate(Law):
     takes_growth = False
     moves_only = True
     must_be_entitled = True
+    silent = True
 
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         super().__init__(board, gang, asked)
@@ -228,8 +252,8 @@ class Consolidate(Law):
         del lump
         return "consolidate"
 
-    def key(self, lump: Lump) -> Key:
-        return (lump.lost, lump.amounts[0], *_inside(lump))
+    def inside_key(self, lump: Lump) -> Key:
+        return (lump.lost, lump.amounts[0], *super().inside_key(lump))
 
     def cost(self, lumps: Sequence[Lump]) -> Key:
         """The fewest GPU-hours first, then the fewest moves."""

@@ -22,6 +22,7 @@ class Lump:
     lost: int = 0
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
+    index: int = field(init=False)
 
     def __post_init__(self) -> None:
         gpu = cpu = memory = 0
@@ -31,6 +32,7 @@ class Lump:
             memory += part.amounts[2]
         self.amounts = (gpu, cpu, memory)
         self.started = max((pod.started for _, pod in self.pods), default=0)
+        self.index = max((pod.index for _, pod in self.pods), default=0)
 
 
 def whole(board: Board, gang: Gang) -> Lump:

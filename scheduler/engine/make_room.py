@@ -41,6 +41,8 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
             if obstacle is not None:
                 refused[kind] = obstacle
                 trial.refuse(*obstacle)
+                if law.silent and obstacle[0] is Reason.NOTHING_TO_TAKE:
+                    trial.pass_over()
         if trial.kind is not None:
             refused.clear()
             line.reorder()
@@ -60,7 +62,7 @@ def _delay_left(board: Board, gang: Gang) -> int:
     delay = gang.workload.preemption_delay
     if delay is None:
         delay = board.pool.preemption_delay if board.can_grow else 0
-    return max(0, gang.workload.submitted + delay - board.now)
+    return max(0, gang.workload.submitted + delay - board.now) if delay > 0 else 0
 
 
 def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
@@ -92,7 +94,8 @@ def _try_ways(
             found = found or short
             continue
         before, over_bounds_before = _held(board), over_bounds(gang, asked) is not None
-        for taker in _proposals(board, law, way):
+        budget = _Budget(min(MOST_PROPOSALS, law.most_trials))
+        for taker in _proposals(board, law, way, budget):
             outcome = resettle(taker, trial.start, law.most_moves)
             if outcome is not None:
                 trial.waits = bool(outcome.lost) and over_bounds_before
@@ -100,21 +103,38 @@ def _try_ways(
                 trial.keep(kind, _message(law, outcome), evictions(taker, outcome, before))
                 return None
         board.rewind(trial.start)
-        found = (Reason.OUT_OF_TRIALS, {"trials": board.trials}) if found is None else found
+        found = found or _no_arrangement(law, budget)
     return found
+
+
+def _no_arrangement(law: Law, budget: "_Budget") -> tuple[Reason, Numbers]:
+    """In sum it would have done, but not in any arrangement that was tried."""
+    if budget.left <= 0:
+        return Reason.OUT_OF_TRIALS, {"trials": budget.given}
+    return Reason.NOTHING_TO_TAKE, {"resource": RESOURCES[law.kinds[0]], "asked": law.asked[law.kinds[0]],
+                                    "takeable": None, "missing": None}  # fmt: skip
+
+
+class _Budget:
+    """Trials are counted, not timed."""
+
+    def __init__(self, given: int) -> None:
+        self.given = self.left = given
+
+    def spend(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
 
 
 def _held(board: Board) -> dict[Account, tuple[int, ...]]:
     return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
 
 
-def _proposals(board: Board, law: Law, way: Way) -> Iterator[Taker]:
+def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Taker]:
     """Each stands on the board when it is handed out; the board is rewound before the next."""
     start, banned = board.mark(), set[int]()
-    tries = min(MOST_PROPOSALS, law.most_trials)
     if not any(want.scopes for want in way):
-        while tries > 0:
-            tries -= 1
+        while budget.spend():
             board.trials += 1
             taker = Taker(board, law)
             if not by_nodes(taker, way, banned):
@@ -128,9 +148,8 @@ def _proposals(board: Board, law: Law, way: Way) -> Iterator[Taker]:
             banned.add(min(cleared - banned))
     taker = Taker(board, law)
     for _ in by_prefix(taker, way):
-        if tries <= 0:
+        if not budget.spend():
             break
-        tries -= 1
         board.trials += 1
         yield taker
     board.rewind(start)

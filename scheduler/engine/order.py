@@ -115,17 +115,20 @@ class Line:
         for account, line in by_project.items():
             line.sort(key=lambda entry: in_project(entry[0]), reverse=True)
             members.setdefault(account.parent, []).append(_Project(account, line))
-        self._top = _Level(None, _gather(members))
+        self._top, self._stale = _Level(None, _gather(members)), False
 
     def __iter__(self) -> Iterator[tuple[Gang, Asked, tuple[Turn, ...]]]:
         while self._top.heap:
             gang, asked = self._top.head()
             yield gang, asked, self._key()
             self._top.pop()
+            if self._stale:
+                self._top.reorder()
+                self._stale = False
 
     def reorder(self) -> None:
         """Queues other than the last one served have changed too."""
-        self._top.reorder()
+        self._stale = True
 
     def _key(self) -> tuple[Turn, ...]:
         keys = []

@@ -32,13 +32,17 @@ def resettle(taker: Taker, start: int, max_moves: int | None = None) -> Outcome 
     newcomer = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()
     hopeless: set[object] = set()
+    stopped: set[Gang] = set()
     # The dearest first: what is found to be unneeded stays where it is.
     for lump in reversed(taker.taken):
         mark = board.mark()
-        moved = _restore(taker, lump, hopeless)
+        # Growth does not outlive its gang: the core, taken last, has been looked at before.
+        moved = None if lump.gang in stopped else _restore(taker, lump, hopeless)
         if moved is None:
             board.rewind(mark)
             outcome.lost.append(lump)
+            if lump.whole:
+                stopped.add(lump.gang)
         else:
             outcome.moved.extend(moved)
     if law.moves_only and (outcome.lost or (max_moves is not None and len(outcome.moved) > max_moves)):
@@ -95,7 +99,7 @@ def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
 def _under_caps(taker: Taker) -> bool:
     asked = taker.law.asked
     return all(
-        account.allocated[kind] <= account.cap[kind]
+        account.allocated[kind] <= taker.law.ceiling(account)[kind]
         for account in taker.law.gang.account.path
         for kind in KINDS
         if asked[kind]

@@ -17,6 +17,7 @@ class Taker:
         self.taken: list[Lump] = []
         self.rules: dict[int, str] = {}  # by the lump's identity
         self._whole: dict[str, Lump] = {}
+        self._looked: dict[str, bool] = {}
         self._safe: dict[str, bool] = {}
 
     def lumps_on(self, i: int) -> Iterator[Lump]:
@@ -38,9 +39,7 @@ class Taker:
         law = self.law
         if gang.firm or not self._may_look_at(gang.account) or not self._at_hand(gang):
             return
-        if law.takes_growth and not (
-            len(gang.parts) == 1 and gang.parts[0].role.max == gang.parts[0].role.min
-        ):
+        if law.takes_growth and gang.may_grow:
             yield from growth(self.board, gang)
         if law.takes_gangs and not self.is_safe(gang):
             if gang.name not in self._whole:
@@ -71,19 +70,33 @@ class Taker:
     def take(self, lump: Lump) -> bool:
         """Drop it, if the law still allows that now."""
         rule = self.law.rule(lump)
-        if rule is None or any(pod.index not in part.live for part, pod in lump.pods):
+        if rule is None or not self.still_there(lump):
             return False
         for part, pod in lump.pods:
             self.board.drop(lump.gang, part, pod)
         self._whole.pop(lump.gang.name, None)
+        self._looked.clear()
         self.rules[id(lump)] = rule
         self.taken.append(lump)
         return True
+
+    def still_there(self, lump: Lump) -> bool:
+        """All of it stands, and growth can still be spared."""
+        if any(part.live.get(pod.index) is not pod for part, pod in lump.pods):
+            return False
+        if lump.whole or self.law.moves_only:
+            return True
+        part = lump.pods[0][0]
+        if len(lump.pods) == 1 and part.count > part.role.min:
+            return True
+        return any({id(p) for _, p in other.pods} == {id(p) for _, p in lump.pods}
+                   for other in growth(self.board, lump.gang))  # fmt: skip
 
     def forget(self, count: int) -> None:
         """The board was rewound to where so many lumps had been taken."""
         for lump in self.taken[count:]:
             self._whole.pop(lump.gang.name, None)
+        self._looked.clear()
         del self.taken[count:]
 
     def is_safe(self, gang: Gang) -> bool:
@@ -97,7 +110,9 @@ class Taker:
         return gang is not self.law.gang and gang.name not in self.board.settled
 
     def _may_look_at(self, account: Account) -> bool:
-        return self.law.may_look_at(account)
+        if account.name not in self._looked:
+            self._looked[account.name] = self.law.may_look_at(account)
+        return self._looked[account.name]
 
 
 def _by_key(entry: tuple[Key, Lump]) -> Key:

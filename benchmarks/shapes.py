@@ -1,0 +1,132 @@
+"""Here we build the clusters that decisions are timed on. Eight GPUs to a node, unless said otherwise."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from berth.core.amounts import MILLI, Bounds
+from scheduler.engine.model import (
+    Entitlement,
+    Group,
+    Node,
+    Pod,
+    Pool,
+    Queue,
+    Request,
+    Role,
+    Snapshot,
+    Workload,
+)
+
+NOW, POOL, PER_NODE = 1_800_000_000, "default", 8
+
+
+def nodes(count: int) -> tuple[Node, ...]:
+    return tuple(
+        Node(f"n{i:05}", POOL, PER_NODE, "A100", 81_920, cpu=128_000, memory_mib=1_000_000)
+        for i in range(count)
+    )
+
+
+def queue(name: str, parent: str | None, gpus: float | None, weight: float = 1.0) -> Queue:
+    quota = Bounds(None if gpus is None else round(gpus * MILLI), None, None)
+    return Queue(name, parent, NOW - 10_000, {POOL: Entitlement(quota, weights=(weight,) * 3)})  # type: ignore[arg-type]
+
+
+def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, ...]:
+    tops = tuple(queue(f"d{d}", None, None) for d in range(departments))
+    return tops + tuple(queue(f"p{p:04}", f"d{p % departments}", gpus) for p in range(projects))
+
+
+def work(
+    name: str, project: str, pods: int, gpus: int, at: int = 0, on: tuple[tuple[str, int], ...] = ()
+) -> Workload:
+    """`on`: the node and first device of each pod that runs."""
+    role = Role("worker", pods, pods, Request(MILLI, gpus, 0, 1000, 1024, 1000, 1024))
+    placed = tuple(
+        Pod("worker", index, node, tuple(range(first, first + gpus)), started=NOW - 3600)
+        for index, (node, first) in enumerate(on)
+    )
+    return Workload(name, project, Group(name, (role,), 1), (POOL,), submitted=NOW - 500_000 + at,
+                    started=NOW - 3600 if on else None, pods=placed)  # fmt: skip
+
+
+def snapshot(size: int, tenants: tuple[Queue, ...], workloads: list[Workload]) -> Snapshot:
+    return Snapshot(NOW, (Pool(POOL),), nodes(size), tenants, tuple(workloads))
+
+
+def seats(size: int, until: int = PER_NODE) -> list[tuple[str, int]]:
+    return [(f"n{i:05}", device) for i in range(size) for device in range(until)]
+
+
+def place(size: int, jobs: int, projects: int, departments: int, pods: int = 1) -> Snapshot:
+    tenants = queues(projects, departments, size * PER_NODE / projects)
+    return snapshot(size, tenants, [work(f"j{j:05}", f"p{j % projects:04}", pods, 1, j) for j in range(jobs)])
+
+
+def half_running(size: int, jobs: int, projects: int) -> Snapshot:
+    tenants = queues(projects, 2, size * PER_NODE / projects)
+    taken = seats(size)
+    return snapshot(size, tenants, [
+        work(f"j{j:05}", f"p{j % projects:04}", 1, 1, j, (taken[j],) if j < jobs // 2 else ())
+        for j in range(jobs)
+    ])  # fmt: skip
+
+
+def consolidation(size: int) -> Snapshot:
+    """Every node half full of one-GPU jobs; gangs that need whole nodes wait."""
+    running = [work(f"r{j:05}", "p0000", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size, 4))]
+    wide = [work(f"w{j:02}", "p0001", 1, PER_NODE, 9000 + j) for j in range(5)]
+    return snapshot(size, queues(2, 1, size * PER_NODE), running + wide)
+
+
+def one_big_reclaim(size: int) -> Snapshot:
+    """One gang of half the nodes against a cluster full of borrowed one-GPU jobs."""
+    tenants = (queue("d0", None, None), queue("owner", "d0", size * PER_NODE / 2), queue("guest", "d0", 0))
+    running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
+    return snapshot(size, tenants, [*running, work("big", "owner", size // 2, PER_NODE, 9000)])
+
+
+def one_gpu_short(size: int) -> Snapshot:
+    """Ten pods of a whole node each; fairness lets one GPU less go than they need."""
+    total = size * PER_NODE
+    tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
+    running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
+    return snapshot(size, tenants, [*running, work("big", "owner", 10, PER_NODE, 9000)])
+
+
+def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
+    """Gangs of 10 pods x 5 GPUs, by reclaim, one after the other."""
+    tenants = (queue("d0", None, None), queue("owner", "d0", gangs * 50), queue("guest", "d0", 0))
+    running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
+    waiting = [work(f"g{g:02}", "owner", 10, 5, 9000 + g) for g in range(gangs)]
+    return snapshot(size, tenants, running + waiting)
+
+
+def steady(size: int, projects: int, jobs: int, changed: int) -> Snapshot:
+    """A full cluster, a long line behind it, and a few rows that changed: some ended, some are new."""
+    tenants = queues(projects, 20, size * PER_NODE / projects)
+    taken = seats(size)
+    return snapshot(size, tenants, [
+        work(f"j{j:06}", f"p{j % projects:04}", 1, 1, j, (taken[j],) if changed <= j < len(taken) else ())
+        for j in range(jobs)
+    ])  # fmt: skip
+
+
+SHAPES: Mapping[str, Callable[[], Snapshot]] = {
+    "place 500 x 1 GPU on 100 nodes, 4 queues": partial(place, 100, 500, 4, 2),
+    "half running, half pending, 100 nodes": partial(half_running, 100, 500, 4),
+    "20 queues, 200 jobs, 50 nodes": partial(place, 50, 200, 20, 2),
+    "100 gangs of 4 on 50 nodes": partial(place, 50, 100, 4, 2, 4),
+    "consolidation for 5 wide jobs on 50 nodes": partial(consolidation, 50),
+    "one gang reclaims half of 100 full nodes": partial(one_big_reclaim, 100),
+    "one gang reclaims half of 200 full nodes": partial(one_big_reclaim, 200),
+    "one gang reclaims half of 500 full nodes": partial(one_big_reclaim, 500),
+    "one gang reclaims half of 1000 full nodes": partial(one_big_reclaim, 1000),
+    "refuse 10 x 8 GPUs, one short, 50 nodes": partial(one_gpu_short, 50),
+    "refuse 10 x 8 GPUs, one short, 100 nodes": partial(one_gpu_short, 100),
+    "refuse 10 x 8 GPUs, one short, 500 nodes": partial(one_gpu_short, 500),
+    "refuse 10 x 8 GPUs, one short, 1000 nodes": partial(one_gpu_short, 1000),
+    "place 4000 x 1 GPU on 500 nodes": partial(place, 500, 4000, 8, 2),
+    "50 gangs of 10 x 5 GPUs by reclaim, 500 nodes": partial(gangs_by_reclaim, 500, 50),
+    "steady: 4000 nodes, 1000 projects, 100000 workloads": partial(steady, 4000, 1000, 100_000, 100),
+}

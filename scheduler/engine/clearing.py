@@ -1,0 +1,176 @@
+"""Here we find the node that costs least to clear for one more replica, and clear it."""
+
+from collections.abc import Collection, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Part
+from scheduler.engine.laws import Key
+from scheduler.engine.ledger import Account
+from scheduler.engine.lumps import Lump
+from scheduler.engine.model import Strategy
+from scheduler.engine.nodes import Spot
+from scheduler.engine.spots import Horizon, on_node, takes
+from scheduler.engine.taking import Taker
+
+Offer = tuple[Key, int, Sequence[Lump]]  # what clearing costs, queues apart; the node; who goes
+
+
+class Costs:
+    """Nodes by what clearing them costs, in one heap for each queue that would pay.
+
+    What is taken changes how queues compare, but not how the nodes that one queue pays for do: so only
+    the queues are compared again.
+    """
+
+    def __init__(self, taker: Taker, part: Part, banned: Collection[int]) -> None:
+        self.taker, self.part = taker, part
+        self.board = taker.board
+        self._offers: dict[str, tuple[Account, list[Offer]]] = {}
+        for i, ready in enumerate(self.board.nodes.ready):
+            if ready and i not in banned and (part.mask is None or part.mask[i]):
+                self._look_at(i)
+        for _, offers in self._offers.values():
+            heapify(offers)
+        self._queues = [(self._cost(name), name) for name in self._offers]
+        heapify(self._queues)
+
+    def clear_cheapest(self) -> Spot | None:
+        while self._queues:
+            cost, name = self._queues[0]
+            offers = self._offers[name][1]
+            if not offers:
+                heappop(self._queues)
+                continue
+            now = self._cost(name)
+            if now > cost:
+                heapreplace(self._queues, (now, name))  # it has become dearer meanwhile
+                continue
+            _, i, lumps = heappop(offers)
+            stale = not all(self.taker.still_there(lump) for lump in lumps)
+            spot = None if stale else self._clear(i, lumps)
+            if stale or spot is not None:
+                self._look_at(i)
+            if spot is not None:
+                return spot
+        return None
+
+    def _look_at(self, i: int) -> None:
+        found = cheapest_on(self.taker, self.part, i)
+        if found is None:
+            return
+        payer = max((lump.gang.account for lump in found), key=self.taker.law.queue_key)
+        if payer.name not in self._offers:
+            self._offers[payer.name] = (payer, [])
+        heappush(self._offers[payer.name][1], (self.taker.law.cost(found), i, found))
+
+    def _cost(self, name: str) -> Key:
+        """The kind of queue, the workloads stopped, then which queue, then the rest."""
+        payer, offers = self._offers[name]
+        if not offers:
+            return (float("inf"),)
+        queue, cost = self.taker.law.queue_key(payer), offers[0][0]
+        return (*queue[:1], *cost[:2], *queue[1:], *cost[2:], offers[0][1])
+
+    def _clear(self, i: int, lumps: Sequence[Lump]) -> Spot | None:
+        board, taker = self.board, self.taker
+        start, count = board.mark(), len(taker.taken)
+        if all(taker.take(lump) for lump in lumps) and takes(board.nodes, i, self.part, Horizon.LEAVING):
+            spread = board.pool.device_strategy is Strategy.SPREAD
+            spot = on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
+            if spot is not None:
+                return spot
+        board.rewind(start)
+        taker.forget(count)
+        return None
+
+
+def cheapest_on(taker: Taker, part: Part, i: int) -> list[Lump] | None:
+    """The cheapest lumps whose going makes this node hold one more replica."""
+    room = _Room(taker.board, part, i)
+    if not room.has_devices:
+        return None
+    ordered = [lump for lump in taker.ordered(taker.lumps_on(i)) if room.gains(lump)]
+    sets: list[list[Lump]] = []
+    alone = next((lump for lump in ordered if room.suffices([lump])), None)
+    if alone is not None:
+        sets.append([alone])
+    chosen: list[Lump] = []
+    for lump in ordered:
+        if not _clash(lump, chosen):
+            chosen.append(lump)
+            if room.suffices(chosen):
+                sets.append(_pruned(room, chosen))
+                break
+    return min(sets, key=lambda lumps: full_cost(taker, lumps), default=None)
+
+
+def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:
+    """The kind of queue, the workloads stopped, then which queue, then the rest."""
+    queue = max(taker.law.queue_key(lump.gang.account) for lump in lumps)
+    cost = taker.law.cost(lumps)
+    return (*queue[:1], *cost[:2], *queue[1:], *cost[2:])
+
+
+def _clash(lump: Lump, chosen: Sequence[Lump]) -> bool:
+    """A gang is taken once; of growth, no more than it can spare."""
+    same = [other for other in chosen if other.gang is lump.gang]
+    if not same:
+        return False
+    if lump.whole or any(other.whole for other in same):
+        return True
+    part = lump.pods[0][0]
+    return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
+
+
+def _pruned(room: "_Room", chosen: list[Lump]) -> list[Lump]:
+    for lump in tuple(reversed(chosen)) if len(chosen) > 1 else ():
+        rest = [other for other in chosen if other is not lump]
+        if rest and room.suffices(rest):
+            chosen = rest
+    return chosen
+
+
+class _Room:
+    """What one node would have free if some lumps went, for one kind of replica."""
+
+    def __init__(self, board: Board, part: Part, i: int) -> None:
+        self.i, self.part, self.nodes = i, part, board.nodes
+        self.node = board.nodes.nodes[i].name
+        self.milli = board.nodes.milli_on(i, part.request)
+        self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
+
+    def gains(self, lump: Lump) -> bool:
+        """Whether it frees anything here that a replica asks for."""
+        request = self.part.request
+        for part, pod in lump.pods:
+            if pod.node == self.node:
+                asked = part.request
+                if (pod.devices and request.devices) or (asked.limit_cpu and request.limit_cpu):
+                    return True
+                if (asked.limit_memory_mib and request.limit_memory_mib) or self.nodes.pods[self.i] < 1:
+                    return True
+        return False
+
+    def suffices(self, lumps: Sequence[Lump]) -> bool:
+        nodes, i, request = self.nodes, self.i, self.part.request
+        if nodes.gpu[i] + sum(lump.amounts[0] for lump in lumps) < self.milli * request.devices:
+            return False  # not even if all of it were here
+        cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
+        freed: dict[int, int] = {}
+        for lump in lumps:
+            for part, pod in lump.pods:
+                if pod.node == self.node:
+                    cpu += part.request.limit_cpu
+                    memory += part.request.limit_memory_mib
+                    pods += 1
+                    for device in pod.devices:
+                        freed[device] = freed.get(device, 0) + pod.milli
+        if cpu < request.limit_cpu or memory < request.limit_memory_mib or pods < 1:
+            return False
+        if not request.devices:
+            return True
+        free, milli = nodes.devices[i], self.milli
+        usable = sum([here + freed.get(d, 0) >= milli for d, here in enumerate(free)])
+        return usable >= request.devices
