@@ -1,0 +1,232 @@
+"""Here we show that a scenario file is taken exactly, or refused with the key that is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from berth.core.amounts import Bounds
+from scheduler.engine.model import Entitlement, NodeState, PodState, Strategy
+from scheduler.engine.scenario import ScenarioError, load, run
+
+FORMAT = {"format": "berth.scenario/1"}
+CLUSTER: dict[str, Any] = {
+    **FORMAT,
+    "nodes": [{"name": "n", "gpus": 2, "cpu": 4, "memory_mib": 1000, "gpu_memory_mib": 1000}],
+    "departments": [{"name": "d"}],
+    "projects": [{"name": "p", "department": "d"}],
+}
+
+
+def with_work(*workloads: dict[str, Any]) -> dict[str, Any]:
+    return {**CLUSTER, "workloads": [{"project": "p", "roles": [{"gpu": 1}], **w} for w in workloads]}
+
+
+def work(keys: dict[str, Any]) -> dict[str, Any]:
+    return with_work({"name": "w", **keys})
+
+
+def entitled(quotas: dict[str, Any]) -> dict[str, Any]:
+    return {**FORMAT, "departments": [{"name": "d", "quotas": quotas}]}
+
+
+def refusal(data: object) -> str:
+    with pytest.raises(ScenarioError) as refused:
+        load(data)
+    line = str(refused.value)
+    assert "\n" not in line
+    return line
+
+
+def test_a_scenario_that_says_nothing_has_one_pool_and_a_fixed_date() -> None:
+    loaded = load(FORMAT)
+    assert [pool.name for pool in loaded.snapshot.pools] == ["default"]
+    assert (loaded.snapshot.now, loaded.cycle_seconds) == (1_767_225_600, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        (3, "document"),
+        ({}, "format"),
+        ({"format": "berth.scenario/2"}, "format"),
+        ({**FORMAT, "nods": []}, "nods"),
+        ({**FORMAT, "nodes": [{"name": "n", "gpu": 2}]}, "nodes[0].gpu"),
+        ({**FORMAT, "nodes": [{"name": "n", "gpus": -1}]}, "nodes[0].gpus"),
+        ({**FORMAT, "nodes": [{"name": "n", "gpus": True}]}, "nodes[0].gpus"),
+        ({**FORMAT, "nodes": [{"name": "n", "gpus": "2"}]}, "nodes[0].gpus"),
+        ({**FORMAT, "nodes": [{"name": "n", "cpu": -0.5}]}, "nodes[0].cpu"),
+        ({**FORMAT, "nodes": [{"name": "n", "pool": "no"}]}, "nodes[0].pool"),
+        ({**FORMAT, "nodes": [{"name": "n"}, {"name": "n"}]}, "nodes[0].name"),
+        ({**FORMAT, "nodes": [{"name": "n", "state": "broken"}]}, "nodes[0].state"),
+        ({**FORMAT, "cycle_seconds": 0}, "cycle_seconds"),
+        ({**FORMAT, "now": "yesterday"}, "now"),
+        ({**FORMAT, "pools": []}, "pools"),
+        ({**FORMAT, "pools": [{"name": "p", "placement": "tight"}]}, "pools[0].placement.nodes"),
+        ({**FORMAT, "pools": [{"name": "p", "consolidation": {"moves": 1}}]}, "pools[0].consolidation.moves"),
+        ({**FORMAT, "pools": [{"name": "p", "fairshare": {"k": float("nan")}}]}, "pools[0].fairshare.k"),
+        (entitled({"no": {}}), "departments[0].quotas.no"),
+        (entitled({"default": {"gpu": -1}}), "departments[0].quotas.default.gpu"),
+        (entitled({"default": {"weight": "x"}}), "departments[0].quotas.default.weight"),
+        ({**FORMAT, "projects": [{"name": "p", "department": "no"}]}, "projects[0].department"),
+        (work({"project": "no"}), "workloads[0].project"),
+        (work({"pools": ["no"]}), "workloads[0].pools[0]"),
+        (work({"waits_for": ["no"]}), "workloads[0].waits_for[0]"),
+        (work({"roles": [{"topology": {"required": "rak"}}]}), "workloads[0].roles[0].topology.required"),
+        (work({"roles": [{"gpu": 1.5}]}), "workloads[0].roles[0].gpu"),
+        (work({"roles": [{"min": 2, "max": 1}]}), "workloads[0].roles[0].min"),
+        (work({"pods": [{"node": "no"}]}), "workloads[0].pods[0].node"),
+        (work({"pods": [{}]}), "workloads[0].pods[0].node"),
+        (work({"pods": [{"node": "n", "role": "no"}]}), "workloads[0].pods[0].role"),
+        (work({"pods": [{"node": "n", "devices": [2]}]}), "workloads[0].pods[0].devices"),
+        (work({"pods": [{"node": "n", "devices": [0, 1]}]}), "workloads[0].pods[0].devices"),
+        (work({"pods": [{"node": "n", "state": "asleep"}]}), "workloads[0].pods[0].state"),
+        (work({"pods": [{"node": "n", "index": 1}] * 2}), "workloads[0].pods[1].index"),
+        (work({"pods": [{"node": "n"}] * 3}), "workloads[0].pods[2].node"),
+        (work({"roles": [{"cpu": 5}], "pods": [{"node": "n"}]}), "workloads[0].pods[0]"),
+        (work({"roles": [{"memory_mib": 2000}], "pods": [{"node": "n"}]}), "workloads[0].pods[0]"),
+        (
+            with_work(
+                {"name": "w", "pods": [{"node": "n", "devices": [0]}]},
+                {"name": "x", "roles": [{"gpu": 0.5}], "pods": [{"node": "n", "devices": [0]}]},
+            ),
+            "workloads[1].pods[0].devices",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_offending_key(data: object, path: str) -> None:
+    assert refusal(data).startswith(f"{path}: ")
+
+
+def test_workloads_that_wait_in_a_circle_are_refused() -> None:
+    line = refusal(with_work({"name": "a", "waits_for": ["b"]}, {"name": "b", "waits_for": ["a"]}))
+    assert "circle" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: &x [1]\nb: *x\n", "alias"),
+        ("a: 1\na: 2\n", "twice"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ('{"a": NaN}', "NaN"),
+        ("a: [", "YAML"),
+        ("[" * 100_000, ""),
+        ("a: !!python/object:os.system x\n", "YAML"),
+        ("", "not a scenario"),
+    ],
+)
+def test_tricks_of_the_file_formats_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    assert words in refusal(path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "scenario.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    assert "cannot be read" in refusal(path)
+
+
+def entitlement(quota: dict[str, Any]) -> Entitlement:
+    department = {"name": "d", "rank": 2, "quotas": {"default": quota}}
+    return load({**FORMAT, "departments": [department]}).snapshot.queues[0].entitlements["default"]
+
+
+@pytest.mark.parametrize(
+    ("quota", "bounds"),
+    [
+        ({"gpu": 4}, Bounds(4000, None, None)),
+        ({"gpu": None}, Bounds(None, None, None)),
+        ({"weight": 2}, Bounds(0, None, None)),
+        ({"gpu": 0.5, "cpu": 2}, Bounds(500, 2000, 0)),
+        ({"gpu": 1, "cpu": None, "memory_mib": 5}, Bounds(1000, None, 5)),
+    ],
+)
+def test_null_is_unlimited_and_absent_is_nought(quota: dict[str, Any], bounds: Bounds) -> None:
+    assert entitlement(quota).quota == bounds
+
+
+def test_a_weight_is_one_number_or_one_for_each_resource() -> None:
+    assert entitlement({"weight": 2}).weights == (2.0, 2.0, 2.0)
+    assert entitlement({"weight": {"gpu": 2, "cpu": 0}}).weights == (2.0, 0.0, 1.0)
+    assert entitlement({"limit": {"gpu": 3}}).limit == Bounds(3000, None, None)
+    assert entitlement({}).rank == 2
+
+
+def test_devices_that_are_left_out_are_assigned_around_those_that_are_named() -> None:
+    snapshot = load(
+        with_work(
+            {"name": "any", "pods": [{"node": "n"}]},
+            {"name": "first", "pods": [{"node": "n", "devices": [0]}]},
+        )
+    ).snapshot
+    assert [workload.pods[0].devices for workload in snapshot.workloads] == [(1,), (0,)]
+
+
+def test_halves_are_packed_on_one_device_or_spread_over_two() -> None:
+    half = {"roles": [{"gpu": 0.5}], "pods": [{"node": "n"}]}
+    packed = with_work({"name": "a", **half}, {"name": "b", **half})
+    spread = {**packed, "pools": [{"name": "default", "placement": {"devices": "spread"}}]}
+    assert [w.pods[0].devices for w in load(packed).snapshot.workloads] == [(0,), (0,)]
+    assert [w.pods[0].devices for w in load(spread).snapshot.workloads] == [(0,), (1,)]
+    assert load(spread).snapshot.pools[0].node_strategy is Strategy.BINPACK
+
+
+def test_a_promise_may_stand_where_somebody_is_leaving() -> None:
+    snapshot = load(
+        with_work(
+            {"name": "a", "roles": [{"gpu": 2}], "pods": [{"node": "n", "state": "stopping"}]},
+            {"name": "b", "roles": [{"gpu": 2}], "pods": [{"node": "n", "state": "reserved"}]},
+        )
+    ).snapshot
+    assert [w.pods[0].state for w in snapshot.workloads] == [PodState.STOPPING, PodState.RESERVED]
+
+
+def test_names_are_free_and_a_department_may_be_named_like_a_project() -> None:
+    document = {
+        **FORMAT,
+        "departments": [{"name": "Vision & Co"}],
+        "projects": [{"name": "Vision & Co", "department": "Vision & Co"}],
+    }
+    department, project = load(document).snapshot.queues
+    assert (project.name, project.parent) == ("Vision & Co", department.name)
+    assert department.name != project.name
+
+
+def test_priorities_by_name_decide_whether_work_may_be_stopped() -> None:
+    snapshot = load(with_work({"name": "a", "priority": "high"}, {"name": "b", "priority": "low"})).snapshot
+    assert [(w.priority, w.preemptible) for w in snapshot.workloads] == [(125, False), (40, True)]
+
+
+def test_a_booting_node_may_say_when_it_is_ready() -> None:
+    nodes = [{"name": "n", "state": "booting", "ready_at": "2026-01-01T00:01:00Z"}]
+    (node,) = load({**FORMAT, "nodes": nodes}).snapshot.nodes
+    assert (node.state, node.ready_at) == (NodeState.BOOTING, 1_767_225_660)
+
+
+def test_the_command_answers_in_words_or_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(yaml.safe_dump(with_work({"name": "w"})))
+    status, text = run(path)
+    assert status == 0
+    assert "start w: 1 x worker to n" in text
+    status, text = run(path, as_json=True)
+    assert (status, json.loads(text)["workloads"]["w"]["phase"]) == (0, "running")
+
+
+def test_the_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
+    assert run(path) == (2, "nodes[0].gpu: unknown key; given 'gpu'; allowed: gpus?")
+
+
+def test_only_named_actions_run(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(yaml.safe_dump(with_work({"name": "w"})))
+    assert "Nothing to decide" in run(path, actions=["stale_gangs"])[1]
+    assert run(path, actions=["magic"])[0] == 2
