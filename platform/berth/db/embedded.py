@@ -109,7 +109,7 @@ class Embedded:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def _create(self) -> None:
-        self.data.parent.mkdir(parents=True, exist_ok=True)
+        self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _own(self.data)
         uid, gid = _account() or (None, None)
         done = subprocess.run(
@@ -158,7 +158,7 @@ def at_hand(*, wanted: bool = True) -> Iterator[None]:
         yield
         return
     logs = home() / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     with serving(cluster, log=logs / "postgres.log"):
         yield
 

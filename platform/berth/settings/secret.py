@@ -13,7 +13,7 @@ def secret_key(home: Path) -> str:
 
 def write_once(path: Path, text: str) -> None:
     """Of two processes that start together one writes; a reader never sees half a key."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
     draft.write_text(text + "\n")

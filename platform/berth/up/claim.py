@@ -12,7 +12,7 @@ from berth.up.trouble import CannotStart
 @contextmanager
 def claimed(home: Path) -> Iterator[TextIO]:
     """A lock that ends with this process, however it ends. What is written to it tells a second one."""
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "berth.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,6 +5,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 from typing import TextIO
@@ -21,6 +22,7 @@ from berth.up.supervisor import Supervisor
 from berth.up.trouble import CannotStart
 
 DEFAULT_HOST = "127.0.0.1"
+NAMES = "BERTH_ALLOWED_HOSTS"
 DEMO_GPUS = "8"
 WAIT_FOR_A_FORMER_SERVER = 15.0
 
@@ -45,7 +47,7 @@ class Start:
     lock: TextIO
 
     def run(self, demo: bool) -> None:
-        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        (self.home / "logs").mkdir(mode=0o700, exist_ok=True)
         supervisor = Supervisor(lambda text: print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True))
         supervisor.listen()
         take_in_orphans()
@@ -105,6 +107,8 @@ class Start:
             kept = self.home / "admin-password"
             if kept.exists():
                 print(f"  sign in as   admin / {kept.read_text().strip()}   (from {kept})")
+            if not ip_address(self.listening.getsockname()[0]).is_loopback and not os.environ.get(NAMES):
+                print(f"  others       are refused until {NAMES} lists the names by which they call it")
             print("  Ctrl-C ends it and everything it runs.\n", flush=True)
         elif not stop:
             raise CannotStart(f"The web process does not answer; the logs are in {self.home / 'logs'}.")
