@@ -1,0 +1,32 @@
+"""Here we show that a test can claim only what was promised, and that the table tells what is missing."""
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from tests.behaviours import chapters, refuse_unknown, table
+
+PROMISED = {"elastic-jobs": 35, "plugins": 48, "pools": 87, "scheduler": 82, "services": 101}
+
+
+def claiming(*ids: str) -> pytest.Item:
+    mark = SimpleNamespace(args=ids)
+    return cast(pytest.Item, SimpleNamespace(nodeid="tests/test_it.py::test_it", iter_markers=lambda name: [mark]))
+
+
+def test_every_promise_is_listed_once() -> None:
+    assert {chapter: len(set(ids)) for chapter, ids in chapters().items()} == PROMISED
+    assert {chapter: len(ids) for chapter, ids in chapters().items()} == PROMISED
+
+
+def test_a_claim_of_something_that_nobody_promised_stops_the_tests() -> None:
+    refuse_unknown([claiming("RAI-01", "PAD-35")])
+    with pytest.raises(pytest.UsageError, match="RAI-83"):
+        refuse_unknown([claiming("RAI-01"), claiming("RAI-83")])
+
+
+def test_the_table_names_who_shows_a_promise_and_which_nobody_shows() -> None:
+    told = table({"PAD-02": {"tests/b.py::test_b", "tests/a.py::test_a"}})
+    assert "elastic-jobs: 1 of 35 shown" in told
+    assert "  PAD-02  tests/a.py::test_a\n  PAD-02  tests/b.py::test_b\n  not yet: PAD-01 PAD-03 PAD-04" in told
+    assert "plugins: 0 of 48 shown" in told
