@@ -1,0 +1,184 @@
+"""Here the ranks of a training find each other, and go on when some of them come or go.
+
+Rank 0 keeps the list. Before each step it says go; when the list changed, or a step failed, it hands
+everybody its own state and a new ring instead, so nobody can drift away.
+"""
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from berth.examples.messages import receive, send
+from berth.examples.network import State
+from berth.examples.ring import Address, Ring
+
+PATIENCE = 120.0
+
+
+class LeaderGone(Exception):
+    """Rank 0 has ended, and with it the run."""
+
+
+def data_listener() -> socket.socket:
+    """Where the one before us in the ring will connect."""
+    host = socket.gethostbyname("localhost")
+    return socket.create_server((host, 0))
+
+
+@dataclass
+class Member:
+    """Any rank but 0."""
+
+    control: socket.socket
+    listener: socket.socket
+    ring: Ring | None = None
+
+    @classmethod
+    def join(cls, leader: Address, rank: int) -> "Member":
+        listener = data_listener()
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                control = socket.create_connection(leader, timeout=5)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        control.settimeout(None)
+        send(control, {"rank": rank, "address": listener.getsockname()[:2]})
+        return cls(control, listener)
+
+    def next_step(self, state: State) -> State | None:
+        """The state to take the next step from; None when training is over."""
+        while True:
+            try:
+                header, body = receive(self.control)
+            except OSError as error:
+                raise LeaderGone from error
+            if header["say"] == "done":
+                return None
+            if header["say"] == "go" and self.ring is not None:
+                return state
+            if header["say"] == "ring":
+                state = State.from_bytes(body)
+                self._form_ring(header)
+
+    def lost_ring(self) -> None:
+        self.ring = None
+
+    def leave(self) -> None:
+        self.control.close()
+        if self.ring is not None:
+            self.ring.close()
+
+    def _form_ring(self, header: dict[str, Any]) -> None:
+        if self.ring is not None:
+            self.ring.close()
+        try:
+            self.ring = Ring(self.listener, header["addresses"], header["position"], header["epoch"])
+        except ConnectionError:
+            self.ring = None  # the leader's breaks too, and it calls for another
+
+
+@dataclass
+class Leader:
+    """Rank 0: it begins once `size` ranks are there, itself counted."""
+
+    door: socket.socket
+    size: int
+    listener: socket.socket = field(default_factory=data_listener)
+    members: dict[int, tuple[socket.socket, Address]] = field(default_factory=dict)
+    ring: Ring | None = None
+    epoch: int = 0
+
+    @classmethod
+    def open(cls, address: Address, size: int) -> "Leader":
+        return cls(socket.create_server(address), size)
+
+    def gather(self) -> None:
+        """Wait for the first crew to be complete."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self.members) < self.size - 1:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(self.members) + 1} of {self.size} ranks came")
+            self._let_in(0.05)
+
+    def next_step(self, state: State) -> None:
+        """Everybody is on the way into the same step when this returns."""
+        changed = self._let_in(0) | self._let_go()
+        while changed or self.ring is None:
+            changed = not self._form_ring(state) or self._let_go()
+        for rank in list(self.members):
+            self._tell(rank, {"say": "go"})
+
+    def lost_ring(self) -> None:
+        self.ring = None
+
+    def finish(self) -> None:
+        for rank in list(self.members):
+            self._tell(rank, {"say": "done"})
+
+    def _let_in(self, seconds: float) -> bool:
+        came = False
+        while True:
+            self.door.settimeout(seconds)
+            try:
+                control, _ = self.door.accept()
+            except (TimeoutError, BlockingIOError):
+                return came
+            control.settimeout(5)
+            try:
+                header, _ = receive(control)
+            except OSError:
+                continue
+            rank, (host, port) = int(header["rank"]), header["address"]
+            if rank in self.members:  # it was started anew
+                self._drop(rank)
+            self.members[rank] = control, (host, port)
+            came = True
+
+    def _let_go(self) -> bool:
+        """Members say nothing after their first word: what can be read from one is its end."""
+        gone = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
+        for rank in gone:
+            self._drop(rank)
+        return bool(gone)
+
+    def _form_ring(self, state: State) -> bool:
+        if self.ring is not None:
+            self.ring.close()
+        self.epoch += 1
+        ranks = sorted(self.members)
+        addresses = [self.listener.getsockname()[:2], *(self.members[rank][1] for rank in ranks)]
+        body = state.to_bytes()
+        for position, rank in enumerate(ranks, start=1):
+            header = {"say": "ring", "epoch": self.epoch, "addresses": addresses, "position": position}
+            self._tell(rank, header, body)
+        try:
+            self.ring = Ring(self.listener, addresses, 0, self.epoch)
+        except ConnectionError:
+            time.sleep(0.05)
+            self.ring = None
+        return self.ring is not None
+
+    def _tell(self, rank: int, header: dict[str, Any], body: bytes = b"") -> None:
+        try:
+            send(self.members[rank][0], header, body)
+        except OSError:
+            self._drop(rank)
+
+    def _drop(self, rank: int) -> None:
+        self.members.pop(rank)[0].close()
+
+
+def _has_ended(control: socket.socket) -> bool:
+    control.setblocking(False)
+    try:
+        return control.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        control.settimeout(5)

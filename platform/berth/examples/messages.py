@@ -1,0 +1,28 @@
+"""Here two processes of a training send each other small headers with bytes behind them."""
+import json
+import socket
+import struct
+from typing import Any
+
+_LENGTHS = struct.Struct("!II")
+
+
+def send(sock: socket.socket, header: dict[str, Any], body: bytes = b"") -> None:
+    text = json.dumps(header).encode()
+    sock.sendall(_LENGTHS.pack(len(text), len(body)) + text + body)
+
+
+def receive(sock: socket.socket) -> tuple[dict[str, Any], bytes]:
+    text_length, body_length = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size))
+    header: dict[str, Any] = json.loads(_exactly(sock, text_length))
+    return header, _exactly(sock, body_length)
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = sock.recv(min(count - len(parts), 1 << 20))
+        if not part:
+            raise ConnectionError("the other end is gone")
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,152 @@
+"""Here a network is trained by any number of ranks together, on processors alone.
+
+It is a real data-parallel job: gradients go round a ring of TCP connections, the loss falls, state is kept
+in BERTH_WORKSPACE every so many steps and on SIGTERM, and the next start goes on from there. Run it with
+nothing set and it is a rank alone; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT make it one of many.
+"""
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from berth.examples import checkpoint
+from berth.examples.crew import Leader, LeaderGone, Member
+from berth.examples.network import Array, State, advance, examples, first_state, sums
+from berth.examples.ring import Ring
+
+STOPPED = 128 + signal.SIGTERM
+LEADER_GONE = 75  # as sysexits.h says: try again later
+
+
+@dataclass(frozen=True)
+class Job:
+    steps: int
+    batch: int
+    hidden: int
+    rate: float
+    seed: int
+    step_seconds: float
+    checkpoint_every: int
+    report_every: int
+    as_json: bool
+    workspace: Path
+
+
+class Wish:
+    """Whether we were asked to end. Noted here, heeded between two steps."""
+
+    def __init__(self) -> None:
+        self.to_end = False
+        signal.signal(signal.SIGTERM, self._note)
+
+    def _note(self, number: int, frame: object) -> None:
+        self.to_end = True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    job, wish = _job(arguments), Wish()
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
+    if rank == 0:
+        return lead(job, Leader.open(master, size), wish)
+    return follow(job, Member.join(master, rank), wish)
+
+
+def lead(job: Job, crew: Leader, wish: Wish) -> int:
+    state = checkpoint.load(job.workspace) or first_state(job.hidden, job.seed)
+    crew.gather()
+    _tell(job, "begins", state, ranks=len(crew.members) + 1, resumed=state.step > 0)
+    began, first = time.monotonic(), state.step
+    while state.step < job.steps and not wish.to_end:
+        crew.next_step(state)
+        assert crew.ring is not None
+        try:
+            loss, right = take_step(job, state, crew.ring)
+        except ConnectionError:
+            crew.lost_ring()
+            continue
+        if state.step % job.report_every == 0 or state.step == job.steps:
+            speed = (state.step - first) / max(time.monotonic() - began, 1e-9)
+            ranks = len(crew.members) + 1
+            _tell(job, "step", state, loss=loss, accuracy=right, ranks=ranks, steps_per_second=speed)
+        if state.step % job.checkpoint_every == 0:
+            checkpoint.save(job.workspace, state)
+    checkpoint.save(job.workspace, state)
+    if state.step < job.steps:
+        _tell(job, "checkpointed", state)
+        return STOPPED
+    crew.finish()
+    _tell(job, "done", state, weights=_digest(state))
+    return 0
+
+
+def follow(job: Job, crew: Member, wish: Wish) -> int:
+    state = first_state(job.hidden, job.seed)
+    try:
+        while not wish.to_end:
+            following = crew.next_step(state)
+            if following is None:
+                _tell(job, "done", state, weights=_digest(state))
+                return 0
+            state = following
+            assert crew.ring is not None
+            try:
+                take_step(job, state, crew.ring)
+            except ConnectionError:
+                crew.lost_ring()
+    except LeaderGone:
+        return STOPPED if wish.to_end else LEADER_GONE
+    finally:
+        crew.leave()
+    return STOPPED
+
+
+def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
+    """Our share of this step's batch, added up with everybody's. Nothing changes if that fails."""
+    features, kind = examples(state.step, job.batch, job.seed)
+    own = slice(ring.position, None, ring.size)
+    ours = sums(state, job.hidden, features[own], kind[own])
+    if job.step_seconds:
+        time.sleep(job.step_seconds / ring.size)
+    total: Array = ring.sum(ours) / job.batch
+    advance(state, total[:-2], job.rate)
+    return float(total[-2]), float(total[-1])
+
+
+def _tell(job: Job, event: str, state: State, **facts: object) -> None:
+    if job.as_json:
+        line = json.dumps({"event": event, "step": state.step, "of": job.steps, **facts})
+    else:
+        told = [f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in facts.items()]
+        line = "  ".join([f"{event:<12} {state.step}/{job.steps}", *told])
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _digest(state: State) -> str:
+    return hashlib.sha256(state.weights.tobytes()).hexdigest()[:16]
+
+
+def _job(arguments: Sequence[str] | None) -> Job:
+    parser = argparse.ArgumentParser(prog="train_numpy", description="Train a small network together.")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--batch", type=int, default=512, help="examples per step, over all ranks")
+    parser.add_argument("--hidden", type=int, default=32, help="width of the two hidden layers")
+    parser.add_argument("--rate", type=float, default=0.003)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--step-seconds", type=float, default=0.0, help="more work, shared by the ranks")
+    parser.add_argument("--checkpoint-every", type=int, default=50)
+    parser.add_argument("--report-every", type=int, default=20)
+    parser.add_argument("--json", dest="as_json", action="store_true")
+    parser.add_argument("--workspace", type=Path, default=Path(os.environ.get("BERTH_WORKSPACE", ".")))
+    return Job(**vars(parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Here ranks train together for real, as processes on this machine, and are interrupted in every way."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from berth.core.spec import parse_workload
+from berth.examples import checkpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0
+
+
+class Run:
+    """The ranks of one run, and what rank 0 says."""
+
+    def __init__(self, workspace: Path, size: int, *flags: str) -> None:
+        self.workspace, self.flags = workspace, flags
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.ranks = {rank: self.start(rank, size) for rank in range(size)}
+
+    def start(self, rank: int, size: int) -> "subprocess.Popen[str]":
+        env = {
+            **os.environ, "PYTHONPATH": str(ROOT / "platform"), "BERTH_WORKSPACE": str(self.workspace),
+            "RANK": str(rank), "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port),
+        }  # fmt: skip
+        training = ["-m", "berth.examples.train_numpy", "--json", "--report-every", "5"]
+        command = [sys.executable, *training, *self.flags]
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+
+    def next_event(self, rank: int = 0) -> dict[str, Any]:
+        line = self.ranks[rank].stdout.readline()  # type: ignore[union-attr]
+        assert line, f"rank {rank} says no more"
+        event: dict[str, Any] = json.loads(line)
+        return event
+
+    def until(self, name: str, **facts: object) -> list[dict[str, Any]]:
+        """All that rank 0 says up to the event of that name with these facts."""
+        events: list[dict[str, Any]] = []
+        deadline = time.monotonic() + PATIENCE
+        while not events or events[-1]["event"] != name or any(events[-1][k] != v for k, v in facts.items()):
+            assert time.monotonic() < deadline, events[-3:]
+            events.append(self.next_event())
+        return events
+
+    def codes(self) -> dict[int, int]:
+        return {rank: process.wait(timeout=PATIENCE) for rank, process in self.ranks.items()}
+
+    def end(self) -> None:
+        for process in self.ranks.values():
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    begun: list[Run] = []
+    yield begun
+    for run in begun:
+        run.end()
+
+
+def test_any_number_of_ranks_comes_to_the_same_weights(tmp_path: Path, runs: list[Run]) -> None:
+    weights = []
+    for size in (1, 2, 4):
+        workspace = tmp_path / str(size)
+        workspace.mkdir()
+        run = Run(workspace, size, "--steps", "60", "--batch", "128")
+        runs.append(run)
+        events = run.until("done")
+        losses = [event["loss"] for event in events if event["event"] == "step"]
+        assert losses[-1] < losses[0] / 2
+        told = {events[-1]["weights"], *(run.next_event(rank)["weights"] for rank in range(1, size))}
+        assert len(told) == 1, "to the last bit among the ranks of one run"
+        assert set(run.codes().values()) == {0}
+        state = checkpoint.load(workspace)
+        assert state is not None
+        weights.append(state.weights)
+    np.testing.assert_allclose(weights[1], weights[0], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(weights[2], weights[0], rtol=1e-6, atol=1e-9)
+
+
+def test_a_stopped_training_goes_on_where_it_was(tmp_path: Path, runs: list[Run]) -> None:
+    flags = ("--steps", "80", "--batch", "128", "--step-seconds", "0.02", "--checkpoint-every", "1000")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    uninterrupted = Run(whole, 2, *flags)
+    interrupted = Run(parts, 2, *flags)
+    runs += [uninterrupted, interrupted]
+    interrupted.until("step", step=10)
+    for process in interrupted.ranks.values():
+        process.send_signal(signal.SIGTERM)
+    stopped_at = interrupted.until("checkpointed")[-1]["step"]
+    assert set(interrupted.codes().values()) == {128 + signal.SIGTERM}
+    assert 10 <= stopped_at < 80
+    resumed = Run(parts, 4, *flags)
+    runs.append(resumed)
+    begins = resumed.until("done")[0]
+    assert (begins["event"], begins["step"], begins["resumed"]) == ("begins", stopped_at, True)
+    uninterrupted.until("done")
+    both = [checkpoint.load(place) for place in (whole, parts)]
+    assert both[0] is not None
+    assert both[1] is not None
+    np.testing.assert_allclose(both[0].weights, both[1].weights, rtol=1e-6, atol=1e-9)
+
+
+def test_ranks_may_join_leave_and_die_while_it_goes_on(tmp_path: Path, runs: list[Run]) -> None:
+    run = Run(tmp_path, 1, "--steps", "100000", "--batch", "64", "--step-seconds", "0.01")
+    runs.append(run)
+    run.until("step", ranks=1)
+    run.ranks[1] = run.start(1, 2)
+    run.ranks[2] = run.start(2, 3)
+    run.until("step", ranks=3)
+    run.ranks[2].kill()
+    run.until("step", ranks=2)
+    run.ranks[1].send_signal(signal.SIGTERM)
+    assert run.ranks[1].wait(timeout=PATIENCE) == 128 + signal.SIGTERM
+    run.until("step", ranks=1)
+    run.ranks[0].send_signal(signal.SIGTERM)
+    run.until("checkpointed")
+
+
+def test_without_its_leader_a_rank_gives_up(tmp_path: Path, runs: list[Run]) -> None:
+    run = Run(tmp_path, 2, "--steps", "100000", "--batch", "64", "--step-seconds", "0.01")
+    runs.append(run)
+    run.until("step", ranks=2)
+    run.ranks[0].kill()
+    assert run.ranks[1].wait(timeout=PATIENCE) == 75
+
+
+def test_a_checkpoint_is_whole_or_the_one_before(tmp_path: Path) -> None:
+    from berth.examples.network import first_state
+
+    state = first_state(4, seed=1)
+    checkpoint.save(tmp_path, state)
+    (tmp_path / f".{checkpoint.NAME}.99").write_bytes(b"half of it")
+    stored = checkpoint.load(tmp_path)
+    assert stored is not None
+    assert stored.to_bytes() == state.to_bytes()
+    assert checkpoint.load(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_examples_are_workloads_that_can_be_submitted(file: Path) -> None:
+    spec = parse_workload(yaml.safe_load(file.read_text()))
+    assert all(spec.argv_of(role) for role in spec.all_roles)
