@@ -11,7 +11,8 @@ PROMISED = {"elastic-jobs": 35, "plugins": 48, "pools": 87, "scheduler": 82, "se
 
 def claiming(*ids: str) -> pytest.Item:
     mark = SimpleNamespace(args=ids)
-    return cast(pytest.Item, SimpleNamespace(nodeid="tests/test_it.py::test_it", iter_markers=lambda name: [mark]))
+    item = SimpleNamespace(nodeid="tests/test_it.py::test_it", iter_markers=lambda name: [mark])
+    return cast("pytest.Item", item)
 
 
 def test_every_promise_is_listed_once() -> None:
@@ -28,5 +29,5 @@ def test_a_claim_of_something_that_nobody_promised_stops_the_tests() -> None:
 def test_the_table_names_who_shows_a_promise_and_which_nobody_shows() -> None:
     told = table({"PAD-02": {"tests/b.py::test_b", "tests/a.py::test_a"}})
     assert "elastic-jobs: 1 of 35 shown" in told
-    assert "  PAD-02  tests/a.py::test_a\n  PAD-02  tests/b.py::test_b\n  not yet: PAD-01 PAD-03 PAD-04" in told
+    assert "  PAD-02  tests/a.py::test_a\n  PAD-02  tests/b.py::test_b\n  not yet: PAD-01 PAD-03" in told
     assert "plugins: 0 of 48 shown" in told
