@@ -16,6 +16,7 @@ from django.db import InterfaceError, OperationalError
 from berth.core.clock import Clock
 from berth.db.lease import Held, LeadershipLost
 from pools.models import NodePool
+from scheduler.checkpoints import EVERY, note_checkpoints
 from scheduler.commit.promises import see_to_promises
 from scheduler.cycles import Memory, Ran, run_cycle, write_down
 from scheduler.demand import tell_empty_drains, tell_pools, work_to_lose
@@ -44,6 +45,7 @@ class Loop:
     memory: Memory = field(default_factory=Memory)
     quiet: Quiet = field(default_factory=Quiet)
     swept_at: datetime | None = None
+    looked_at: datetime | None = None  # after checkpoints
     _ran: list[Ran] = field(default_factory=list)
     _notes: list[str] = field(default_factory=list)
 
@@ -71,6 +73,9 @@ class Loop:
         """Limits of time, records, the pools' size, and what has to be cleared away."""
         now, notes = self.clock.now(), self._notes
         ended = self._try("limits", lambda: end_overdue(now, self.post, self.quiet), notes)
+        if self.looked_at is None or now - self.looked_at >= EVERY:
+            self.looked_at = now
+            self._try("checkpoints", lambda: note_checkpoints(self.post), notes)
         drained = self._try("drains", lambda: evict_from_overdue_drains(now, self.post), notes)
         told = self._write_down(notes)
         self._try("drained nodes", lambda: tell_empty_drains(now), notes)

@@ -120,6 +120,11 @@ class Runtime(Protocol):
         """The last `lines` lines, of what is kept."""
         ...
 
+    def checkpointed_at(self, workspace: str) -> datetime | None:
+        """When a pod of this workspace last said that its work is saved, by touching the file
+        `.berth-checkpoint` there; None while none has."""
+        ...
+
     def rendezvous(self) -> tuple[str, int]:
         """An address and a port that are free now, for the ranks of one gang to meet at."""
         ...

@@ -47,6 +47,7 @@ class FakeRuntime:
         self.clock: Clock = clock or FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
         self.runs_at_once, self.lifetime = runs_at_once, lifetime
         self.stubborn: set[str] = set()
+        self.checkpoints: dict[str, datetime] = {}
         self.calls: list[tuple[str, object]] = []
         self.trouble: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
@@ -161,6 +162,9 @@ class FakeRuntime:
         data, ended = self._log(pod_id)
         begin = start_of_last(data, lines)
         return LogChunk(data[begin:], begin, len(data), len(data), ended)
+
+    def checkpointed_at(self, workspace: str) -> datetime | None:
+        return self.checkpoints.get(workspace)
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pools.runtimes import local_log
@@ -16,6 +17,7 @@ from pools.runtimes.rendezvous import Rendezvous
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import sync_directory
 
+CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _CODE = """import sys
@@ -193,6 +195,13 @@ class LocalRuntime:
         pod = self._dir(pod_id)
         ended = pod.has("exit")
         return (ended, pod.log) if pod.exists else (True, self._kept_log(pod_id))
+
+    def checkpointed_at(self, workspace: str) -> datetime | None:
+        try:
+            saved = (self._workspaces / _checked(workspace) / CHECKPOINT).stat().st_mtime
+        except FileNotFoundError:
+            return None
+        return datetime.fromtimestamp(saved, UTC)
 
     # --- meeting and waking
 

@@ -1,0 +1,104 @@
+"""Here we put together why a workload is where it is: its reasons, its place in line, its queues."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.utils.dateparse import parse_datetime
+
+from berth.core.amounts import MILLI, RESOURCES
+from projects.acting import Acting
+from projects.models import Quota, Workload
+from scheduler import selectors
+from scheduler.models import Eviction, QueueStanding
+
+MOST_EVICTIONS = 20
+WAITING = ("pending", "reserved")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Amounts of `queue` are GPUs, CPUs and MiB; numbers of blockers are the engine's (thousandths, MiB)."""
+
+    phase: str
+    reason: str
+    message: str
+    position: int | None
+    key: list[str]
+    expected_start: datetime | None
+    blockers: list[dict[str, Any]]
+    queue: dict[str, Any]
+    evictions: list[Eviction]
+    explained_at: datetime | None
+    cycle: int | None
+
+
+def explain(acting: Acting, workload: Workload) -> Explanation:
+    """Of a workload that `acting` sees. What the last cycle said counts only while it waits."""
+    told = (workload.explanation or {}) if workload.phase in WAITING else {}
+    starts = told.get("expected_start")
+    return Explanation(
+        phase=workload.phase,
+        reason=workload.reason,
+        message=workload.message,
+        position=told.get("position"),
+        key=told.get("key", []),
+        expected_start=parse_datetime(starts) if starts else None,
+        blockers=told.get("blockers", []),
+        queue=_standings(workload),
+        evictions=list(
+            selectors.evictions(acting).filter(Q(workload_id=workload.pk) | Q(beneficiary_id=workload.pk))[
+                :MOST_EVICTIONS
+            ]
+        ),
+        explained_at=workload.explained_at if told else None,
+        cycle=told.get("cycle"),
+    )
+
+
+def _standings(workload: Workload) -> dict[str, Any]:
+    """Of the project and its department, in the pool where it is or would first go."""
+    project = workload.project
+    pool = workload.pool.name if workload.pool else workload.pools[0]
+    owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
+    names = {"project": project.name, "department": project.department.name}
+    shown: dict[str, Any] = {}
+    for kind, owner in owners.items():
+        quota = Quota.objects.filter(owner, pool__name=pool).first()
+        standing = QueueStanding.objects.filter(owner, pool__name=pool).first()
+        shown[kind] = {"name": names[kind], "pool": pool, **_quota(quota), **_standing(standing)}
+    return shown
+
+
+def _quota(row: Quota | None) -> dict[str, Any]:
+    if row is None:
+        return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
+    return {
+        "quota": in_door_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
+        "limit": in_door_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
+    }
+
+
+def _standing(row: QueueStanding | None) -> dict[str, Any]:
+    if row is None:
+        return {"share": None, "allocated": None, "requested": None, "usage": None, "steps": []}
+    return {
+        "share": in_door_units(row.share),
+        "allocated": in_door_units(row.allocated),
+        "requested": in_door_units(row.requested),
+        "usage": dict(zip(RESOURCES, row.usage, strict=True)),
+        "steps": row.steps,
+    }
+
+
+def in_door_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
+    gpu, cpu, memory = values
+    return {"gpu": _whole(gpu), "cpu": _whole(cpu), "memory_mib": memory}
+
+
+def _whole(milli: int | None) -> float | None:
+    if milli is None:
+        return None
+    return milli // MILLI if milli % MILLI == 0 else milli / MILLI

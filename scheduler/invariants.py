@@ -1,0 +1,137 @@
+"""Here the laws that must hold at every moment are checked on the live rows, in a handful of queries."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+
+from berth.db.models import Lease
+
+NAME = "scheduler"
+# What was bound before a limit was edited may stand above it: only what came later is held against it.
+HALF_STARTED_FOR = timedelta(minutes=5)
+
+OVERSOLD_DEVICES = """
+    SELECT node.name, claim.device, sum(claim.milli) FROM scheduler_deviceclaim AS claim
+      JOIN pools_node AS node ON node.id = claim.node_id
+     GROUP BY 1, 2, node.gpus HAVING sum(claim.milli) > 1000 OR claim.device >= node.gpus ORDER BY 1, 2
+"""
+OVERSOLD_NODES = """
+    SELECT node.name, sum(held.cpu_milli), sum(held.memory_mib), count(*) FROM scheduler_allocation AS held
+      JOIN pools_node AS node ON node.id = held.node_id JOIN pools_nodepool AS pool ON pool.id = node.pool_id
+     WHERE held.released_at IS NULL
+     GROUP BY node.id, pool.cpu_load_limit
+    HAVING sum(held.cpu_milli) * 1000 > node.cpu_milli::bigint * pool.cpu_load_limit
+        OR sum(held.memory_mib) > node.memory_mib OR count(*) > node.max_pods ORDER BY 1
+"""
+LIVE = "('starting', 'running', 'stopping')"
+UNMATCHED = f"""
+    SELECT pod.id, pod.state FROM projects_pod AS pod
+      LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id AND held.released_at IS NULL
+     WHERE (pod.state IN {LIVE}) <> (held.id IS NOT NULL) ORDER BY 1
+"""  # noqa: S608
+UNCLAIMED = """
+    SELECT held.pod_id, cardinality(held.devices), count(claim.id) FROM scheduler_allocation AS held
+      LEFT JOIN scheduler_deviceclaim AS claim ON claim.allocation_id = held.id
+       AND claim.device = ANY(held.devices) AND claim.milli = held.gpu_milli
+     GROUP BY held.id
+    HAVING count(claim.id) <> CASE WHEN held.released_at IS NULL THEN cardinality(held.devices) ELSE 0 END
+     ORDER BY 1
+"""
+HOMELESS = f"""
+    SELECT workload.name, workload.phase, pod.state FROM projects_pod AS pod
+      JOIN projects_workload AS workload ON workload.id = pod.workload_id
+     WHERE pod.state IN {LIVE} AND workload.phase NOT IN {LIVE} ORDER BY 1
+"""  # noqa: S608
+HALF_STARTED = """
+    SELECT workload.name, workload.since FROM projects_workload AS workload
+     WHERE workload.phase = 'starting' AND workload.since < %(half_started)s
+       AND EXISTS (SELECT 1 FROM projects_pod AS pod WHERE pod.workload_id = workload.id
+                      AND pod.run = workload.run AND pod.state IN ('running', 'succeeded'))
+     ORDER BY 1
+"""
+BEYOND_LIMITS = """
+    SELECT coalesce(mine.name, above.name), pool.name, quota.limit_gpu_milli,
+           sum(held.gpu_milli::bigint * cardinality(held.devices)) AS holds
+      FROM projects_quota AS quota
+      JOIN pools_nodepool AS pool ON pool.id = quota.pool_id
+      LEFT JOIN projects_project AS mine ON mine.id = quota.project_id
+      LEFT JOIN projects_department AS above ON above.id = quota.department_id
+      JOIN projects_project AS owner
+        ON owner.id = quota.project_id OR owner.department_id = quota.department_id
+      JOIN projects_workload AS workload ON workload.project_id = owner.id
+      JOIN projects_pod AS pod ON pod.workload_id = workload.id
+      JOIN scheduler_allocation AS held ON held.pod_id = pod.id AND held.released_at IS NULL
+       AND held.bound_at > quota.updated_at
+      JOIN pools_node AS node ON node.id = held.node_id AND node.pool_id = quota.pool_id
+     WHERE quota.limit_gpu_milli IS NOT NULL
+     GROUP BY quota.id, mine.name, above.name, pool.name
+    HAVING sum(held.gpu_milli::bigint * cardinality(held.devices)) > quota.limit_gpu_milli ORDER BY 1, 2
+"""
+NAMED_WRONG = """
+    SELECT name, gpu_milli_now FROM projects_workload AS workload
+     WHERE gpu_milli_now <> coalesce((
+        SELECT sum(held.gpu_milli::bigint * cardinality(held.devices)) FROM scheduler_allocation AS held
+          JOIN projects_pod AS pod ON pod.id = held.pod_id
+         WHERE pod.workload_id = workload.id AND held.released_at IS NULL), 0) ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    name: str
+    query: str
+    tell: Callable[[tuple[Any, ...]], str]
+
+
+LAWS = (
+    _Law(
+        "no_device_oversold",
+        OVERSOLD_DEVICES,
+        lambda r: f"device {r[1]} of {r[0]} is sold to {r[2]} thousandths",
+    ),
+    _Law(
+        "no_node_oversold",
+        OVERSOLD_NODES,
+        lambda r: f"{r[0]} gives {r[1]} milli-CPU, {r[2]} MiB, {r[3]} pods",
+    ),
+    _Law("allocations_match_live_pods", UNMATCHED, lambda r: f"pod {r[0]} is {r[1]}"),
+    _Law("claims_match_allocations", UNCLAIMED, lambda r: f"pod {r[0]} holds {r[1]} devices, claims {r[2]}"),
+    _Law("live_pods_have_placed_workloads", HOMELESS, lambda r: f"{r[0]} is {r[1]}, a pod of it {r[2]}"),
+    _Law("no_gang_half_started", HALF_STARTED, lambda r: f"{r[0]} has been starting since {r[1]:%H:%M:%S}"),
+    _Law(
+        "project_and_department_limits_hold",
+        BEYOND_LIMITS,
+        lambda r: f"{r[0]} holds {r[3]} of {r[2]} in {r[1]}",
+    ),
+    _Law("holdings_are_counted_right", NAMED_WRONG, lambda r: f"{r[0]} is said to hold {r[1]}"),
+)
+
+
+def check(now: datetime) -> list[Invariant]:
+    found = [_leader(now)]
+    with connection.cursor() as cursor:
+        for law in LAWS:
+            cursor.execute(law.query, {"half_started": now - HALF_STARTED_FOR})
+            broken = [law.tell(row) for row in cursor.fetchmany(5)]
+            found.append(Invariant(law.name, not broken, "; ".join(broken)))
+    return found
+
+
+def _leader(now: datetime) -> Invariant:
+    """One row holds the lead, so there is never a second; but there should be one."""
+    lease = Lease.objects.filter(name=NAME).first()
+    if lease is None or not lease.holder:
+        return Invariant("one_leader", False, "nobody leads")
+    ok = lease.expires_at > now
+    late = "" if ok else f", but its lease ran out {(now - lease.expires_at).total_seconds():.0f} s ago"
+    return Invariant("one_leader", ok, f"{lease.holder} in epoch {lease.epoch}{late}")

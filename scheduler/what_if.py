@@ -1,0 +1,119 @@
+"""Here we ask the one scheduler what it would do, on a snapshot with one workload more; nothing is stored."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from berth.core.amounts import MILLI
+from berth.core.errors import Conflict
+from projects.access import visible_projects
+from projects.acting import Acting
+from projects.models import Workload
+from projects.services.workloads import prepared
+from scheduler.engine.cycle import decide
+from scheduler.engine.intake import seconds_of, workload_from_spec
+from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan
+from scheduler.observe import Seen, observe
+from scheduler.specs import Specs
+
+SPECS = Specs()  # of this process: a second question parses nothing again
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """`outcome`: would_start | would_evict | would_wait. GPUs are whole numbers of devices or parts."""
+
+    outcome: str
+    workload: dict[str, Any]
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    evictions: list[dict[str, Any]] = field(default_factory=list)
+    blockers: list[dict[str, Any]] = field(default_factory=list)
+    position: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None = None) -> Foreseen:
+    """What the next cycle would do with this document, if nothing else changed until then.
+
+    Raises what `submit` would raise.
+    """
+    at = now or timezone.now()
+    workload, spec = prepared(acting=acting, document=document, now=at)
+    seen = observe(at, SPECS)
+    if workload.handle in seen.workloads or _is_live(workload):
+        raise Conflict(f"{workload.project.name} has a live workload named {workload.name} already.")
+    asked = workload_from_spec(
+        spec,
+        name=workload.handle,
+        project=seen.queues.projects[workload.project_id],
+        pools=tuple(workload.pools),
+        submitted=seconds_of(at),
+        waits_for=(),
+    )
+    snapshot = replace(seen.snapshot, workloads=(*seen.snapshot.workloads, asked))
+    return _foreseen(decide(snapshot), workload, seen, acting)
+
+
+def _is_live(workload: Workload) -> bool:
+    live = Workload.objects.filter(project=workload.project, name=workload.name)
+    return live.exclude(phase__in=("completed", "failed", "cancelled")).exists()
+
+
+def _foreseen(plan: Plan, workload: Workload, seen: Seen, acting: Acting) -> Foreseen:
+    mine = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
+    refusal = next((found for found in plan.refusals if found.workload == workload.handle), None)
+    shown: dict[str, Any] = {"name": workload.name, "project": workload.project.name}
+    shown |= {
+        "pools": list(workload.pools),
+        "priority": workload.priority,
+        "preemptible": workload.preemptible,
+    }
+    visible = set(visible_projects(acting).values_list("name", flat=True))
+    return Foreseen(
+        outcome=_outcome(mine),
+        workload={**shown, "gpus": workload.gpu_milli_min / MILLI},
+        decisions=[_decision(bundle, workload.handle) for bundle in mine],
+        evictions=[_eviction(gone, bundle, visible) for bundle in mine for gone in bundle.evictions],
+        blockers=[asdict(blocker) for blocker in refusal.blockers] if refusal else [],
+        position=refusal.position if refusal else None,
+    )
+
+
+def _outcome(mine: list[Bundle]) -> str:
+    if any(bundle.evictions for bundle in mine):
+        return "would_evict"
+    return "would_start" if any(bundle.kind is Kind.START for bundle in mine) else "would_wait"
+
+
+def _decision(bundle: Bundle, handle: str) -> dict[str, Any]:
+    places = [step for step in bundle.steps if isinstance(step, Place) and step.workload == handle]
+    return {
+        "kind": str(bundle.kind),
+        "pool": bundle.pool,
+        "message": bundle.message,
+        "pods": [
+            {"role": step.role, "index": step.index, "node": step.node, "devices": list(step.devices)}
+            for step in places
+        ],
+    }
+
+
+def _eviction(gone: Eviction, bundle: Bundle, visible: set[str]) -> dict[str, Any]:
+    """Whose workload it is may be told to everybody who could see the eviction; its name only to its own."""
+    project, _, name = gone.workload.partition("/")
+    stopped = [s for s in bundle.steps if isinstance(s, Evict) and s.workload == gone.workload]
+    return {
+        "kind": str(gone.kind),
+        "project": project,
+        "workload": name if project in visible else "",
+        "rule": gone.rule if project in visible else "",
+        "pods": len(gone.pods),
+        "whole": gone.whole,
+        "gpus": sum(step.milli * len(step.devices) for step in stopped) / MILLI,
+        "lost_gpu_seconds": gone.lost_gpu_seconds,
+    }

@@ -1,0 +1,140 @@
+"""Here the scheduler dies between any two steps, again and again, and the next one heals what it left."""
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from berth.db import lease
+from berth.db.lease import LeadershipLost
+from projects.models import Phase, Pod, Workload
+from scheduler import points
+from scheduler.invariants import check
+from scheduler.models import Eviction
+from tests.scheduler.stage import Stage
+
+POINTS = (
+    "take_in.looked", "take_in.written", "take_in.before_end", "take_in.done", "promises.before_end",
+    "promises.done", "cycle.observed", "cycle.decided", "commit.locked", "commit.evicted", "commit.placed",
+    "commit.bound", "commit.before_end", "commit.done", "dispatch.met", "dispatch.before_start",
+    "dispatch.started", "dispatch.before_stop", "dispatch.stopped", "cycle.before_end", "cycle.done",
+)
+WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
+MOST_TICKS = 60
+
+
+class Died(BaseException):
+    """Not an Exception: nothing in the scheduler may catch it and go on."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens_afterwards() -> Iterator[None]:
+    yield
+    points.listen(None)
+
+
+class Life:
+    """A process dies when it comes to the point; the one after it gets through one tick."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.stage, self.name = stage, name
+        self.deaths = self.ticks = 0
+        self.just_died = False
+
+    def tick(self) -> None:
+        self.ticks += 1
+        assert self.ticks < MOST_TICKS, "it never came to an end"
+        points.listen(None if self.just_died else self._die)
+        self.just_died = False
+        try:
+            self.stage.loop.tick()
+        except Died:
+            self.deaths, self.just_died = self.deaths + 1, True
+            assert not connection.in_atomic_block
+            self.stage.loop = self.stage.new_loop()
+        points.listen(None)
+        self.stage.clock.advance(1)
+        self.laws_hold()
+
+    def _die(self, name: str) -> None:
+        if name == self.name:
+            raise Died(name)
+
+    def laws_hold(self) -> None:
+        broken = [law for law in check(self.stage.clock.now() - timedelta(days=1)) if not law.ok]
+        assert not broken, broken
+        started = {what for call, what in self.stage.runtime.calls if call == "start"}
+        assert started <= {str(pk) for pk in Pod.objects.values_list("pk", flat=True)}
+        self._nobody_shares_a_device()
+
+    def _nobody_shares_a_device(self) -> None:
+        seen: set[tuple[str, str]] = set()
+        for pod_id in self.stage.runtime.running():
+            order = self.stage.runtime.order(pod_id)
+            assert order is not None
+            held = {(order.instance_id, device) for device in order.devices}
+            assert not held & seen
+            seen |= held
+
+    def until(self, workload: Workload, phase: str) -> None:
+        while self.stage.phase(workload) != phase:
+            self.tick()
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_whoever_dies_there_leaves_nothing_that_does_not_heal(stage: Stage, name: str) -> None:
+    life = Life(stage, name)
+    low = stage.submit("low", roles=WHOLE, priority=10)
+    life.until(low, Phase.RUNNING)
+    high = stage.submit("high", roles=WHOLE, priority=90)
+    life.until(high, Phase.RUNNING)
+    assert stage.phase(low) == Phase.PENDING
+    stage.finish(high)
+    life.until(high, Phase.COMPLETED)
+    life.until(low, Phase.RUNNING)
+    stage.finish(low)
+    life.until(low, Phase.COMPLETED)
+    assert life.deaths
+    assert [(row.run, row.preemptions, row.restarts) for row in (low, high)] == [(2, 1, 0), (1, 0, 0)]
+    assert Eviction.objects.count() == 1
+    assert stage.runtime.running() == ()
+    ends = Pod.objects.values_list("workload__name", "run", "state").distinct().order_by("workload__name", "run")
+    assert list(ends) == [("high", 1, "succeeded"), ("low", 1, "stopped"), ("low", 2, "succeeded")]
+
+
+def test_a_leader_that_was_replaced_writes_nothing(stage: Stage) -> None:
+    old = stage.loop
+    workload = stage.submit()
+    held = old.post.held
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE berth_db_lease SET expires_at = clock_timestamp() - interval '1 second'")
+    stage.loop = stage.new_loop("second")
+    assert lease.acquire("scheduler", "first", 60) is None
+    with pytest.raises(LeadershipLost):
+        old.tick()
+    assert old.post.held == held
+    assert stage.phase(workload) == Phase.PENDING
+    assert not stage.runtime.calls or {call for call, _ in stage.runtime.calls} == {"look"}
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+
+
+def test_a_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
+    """The old leader has decided; before it commits, another leads."""
+    workload = stage.submit()
+    old = stage.loop
+
+    def overtake(name: str) -> None:
+        if name == "cycle.decided":
+            points.listen(None)
+            with connection.cursor() as cursor:
+                cursor.execute("UPDATE berth_db_lease SET expires_at = clock_timestamp() - interval '1 second'")
+            stage.loop = stage.new_loop("second")
+            stage.loop.tick()
+
+    points.listen(overtake)
+    with pytest.raises(LeadershipLost):
+        old.tick()
+    stage.tick()
+    assert stage.phase(workload) == Phase.RUNNING
+    assert (workload.run, len(stage.pods(workload))) == (1, 2)

@@ -1,0 +1,113 @@
+"""Here we show what becomes of a gang, by how its pods stand."""
+from dataclasses import replace
+
+import pytest
+
+from berth.core.spec import RestartPolicy
+from scheduler.dispatch.verdict import GangFacts, PodFact, verdict
+from scheduler.engine.model import Group, Request, Role
+
+
+def role(name: str = "worker", least: int = 2, most: int = 2) -> Role:
+    return Role(name, least, most, Request(gpu=1000, devices=1))
+
+
+def gang(*states: str, phase: str = "running", tree: Group | None = None, **more: object) -> GangFacts:
+    pods = [PodFact("worker", i, state) for i, state in enumerate(states)]
+    tree = tree or Group("all", (role(),), 1)
+    facts = GangFacts(phase, "", "", "", tree, pods, RestartPolicy())
+    return replace(facts, **more)  # type: ignore[arg-type]
+
+
+def test_a_gang_runs_once_all_of_its_minimum_runs() -> None:
+    assert verdict(gang("running", "starting", phase="starting")) is None
+    found = verdict(gang("running", "running", phase="starting"))
+    assert found is not None
+    assert found.to == "running"
+
+
+def test_a_gang_completes_when_every_pod_ended_well() -> None:
+    assert verdict(gang("succeeded", "running")) is None
+    found = verdict(gang("succeeded", "succeeded"))
+    assert found is not None
+    assert (found.to, found.exit_code) == ("completed", 0)
+
+
+def test_one_failed_pod_ends_the_gang_with_its_exit_code() -> None:
+    pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", exit_code=3)]
+    found = verdict(gang(pods=pods))
+    assert found is not None
+    assert (found.to, found.next_phase, found.exit_code, found.reason) == ("stopping", "failed", 3, "PodFailed")
+    assert "exit code 3" in found.message
+
+
+def test_a_signal_is_told_as_shells_do() -> None:
+    found = verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
+    assert found is not None
+    assert found.exit_code == 137
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "restarts", "leads_to"),
+    [
+        ("never", None, 0, "failed"),
+        ("on_failure", None, 7, "pending"),
+        ("on_failure", 2, 1, "pending"),
+        ("on_failure", 2, 2, "failed"),
+        ("always", 1, 0, "pending"),
+    ],
+)
+def test_a_failure_is_answered_by_the_restart_policy(
+    kind: str, most: int | None, restarts: int, leads_to: str
+) -> None:
+    policy = RestartPolicy(kind=kind, max_restarts=most)  # type: ignore[arg-type]
+    found = verdict(gang("running", "failed", policy=policy, restarts=restarts))
+    assert found is not None
+    assert (found.to, found.next_phase) == ("stopping", leads_to)
+    assert found.counts_as_restart is (leads_to == "pending")
+
+
+def test_what_should_always_run_starts_again_after_a_good_end() -> None:
+    found = verdict(gang("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
+    assert found is not None
+    assert (found.next_phase, found.counts_as_restart) == ("pending", True)
+
+
+def test_a_lost_pod_makes_the_gang_stale_and_is_nobodys_failure() -> None:
+    found = verdict(gang("running", "lost"))
+    assert found is not None
+    assert (found.to, found.stale) == ("", True)
+    found = verdict(gang("failed", "lost", is_stale=True))
+    assert found is not None
+    assert (found.next_phase, found.counts_as_restart) == ("pending", False)
+    found = verdict(gang("lost", "lost"))
+    assert found is not None
+    assert found.next_phase == "pending"
+
+
+def test_a_gang_made_whole_again_is_not_stale() -> None:
+    found = verdict(gang("running", "starting", is_stale=True))
+    assert found is not None
+    assert (found.to, found.stale) == ("", False)
+
+
+def test_stopping_leads_where_it_should_once_no_pod_is_left() -> None:
+    assert verdict(gang("stopped", "stopping", phase="stopping", next_phase="pending")) is None
+    found = verdict(gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed"))
+    assert found is not None
+    assert (found.to, found.reason) == ("pending", "Reclaimed")
+
+
+@pytest.mark.parametrize(("next_phase", "to"), [("pending", "completed"), ("cancelled", "cancelled")])
+def test_who_was_done_before_it_could_be_stopped_has_completed_unless_cancelled(next_phase: str, to: str) -> None:
+    found = verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))
+    assert found is not None
+    assert found.to == to
+
+
+def test_a_tree_runs_when_enough_of_its_children_do() -> None:
+    tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
+    pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
+    found = verdict(gang(pods=pods, tree=tree, phase="starting"))
+    assert found is not None
+    assert found.to == "running"
