@@ -39,9 +39,8 @@ class Stage:
             "gpus": pool.gpus_per_node, "cpu_milli": pool.cpu_milli, "memory_mib": pool.memory_mib,
             "state": "ready", "since": NOON, "devices": [f"GPU-{ordinal}-{i}" for i in range(8)], **values,
         }
-        return Node.objects.create(
-            pool=pool, name=f"{pool.name}-{ordinal}", ordinal=ordinal, instance_id=f"i-{pool.name}-{ordinal}", **values
-        )
+        name = f"{pool.name}-{ordinal}"
+        return Node.objects.create(pool=pool, name=name, ordinal=ordinal, instance_id=f"i-{name}", **values)
 
     def quota(self, owner: Any, gpus: int, **values: Any) -> Quota:
         kind = "project" if isinstance(owner, Project) else "department"

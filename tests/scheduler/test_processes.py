@@ -25,7 +25,8 @@ class Schedulers:
 
     def __init__(self, home: Path, url: str) -> None:
         self.home = home
-        self.anchor = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+        waits = "import sys; sys.stdin.read()"
+        self.anchor = subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE)
         started = Path(f"/proc/{self.anchor.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
         self.env = {
             **os.environ, "BERTH_HOME": str(home), "DATABASE_URL": url, "BERTH_DECLARED_GPUS": "8",
@@ -97,7 +98,7 @@ def test_work_makes_an_elastic_pool_grow_and_runs_as_processes(cast: Cast, sched
     schedulers.start()
     line = 'echo "$RANK of $WORLD_SIZE sees $CUDA_VISIBLE_DEVICES"; test "$BERTH_PROJECT" = vision'
     workload = submit(cast, "hello", line)
-    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.phase, workload.reason, workload.message))
+    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.phase, workload.message))
     assert workload.pods.filter(state="succeeded").count() == 2
     assert not DeviceClaim.objects.exists()
 

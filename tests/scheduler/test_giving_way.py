@@ -1,0 +1,103 @@
+"""Here we show how one workload gives way to another, in rows: stopped, promised, written down, started."""
+from datetime import timedelta
+
+import pytest
+
+from projects.models import Event, Phase
+from projects.services import workloads
+from scheduler.models import Eviction, Reservation
+from tests.scheduler.stage import Stage
+
+WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
+HALF = [{"name": "worker", "replicas": 2, "gpu": 1}]
+
+
+@pytest.mark.shows("RAI-36", "RAI-67")
+def test_a_borrower_gives_back_what_another_project_is_entitled_to(stage: Stage) -> None:
+    stage.cast.vision.quotas.update(gpu_milli=2000)
+    stage.quota(stage.cast.speech, 2)
+    own = stage.submit("own", roles=HALF)
+    borrowed = stage.submit("borrowed", roles=HALF)
+    stage.tick(2)
+    assert (stage.phase(own), stage.phase(borrowed)) == (Phase.RUNNING, Phase.RUNNING)
+    entitled = stage.submit("entitled", project=stage.cast.speech, roles=HALF)
+    stage.tick()
+    assert stage.phase(entitled) == Phase.RESERVED
+    assert stage.phase(borrowed) == Phase.STOPPING
+    stage.tick(2)
+    assert stage.phase(entitled) in (Phase.STARTING, Phase.RUNNING)
+    assert stage.phase(borrowed) == Phase.PENDING
+    assert stage.phase(own) == Phase.RUNNING
+    assert borrowed.preemptions == 1
+    assert borrowed.backoff_until > stage.clock.now()
+
+
+def test_the_audit_names_both_sides_the_rule_and_the_numbers(stage: Stage) -> None:
+    low = stage.submit("low", roles=WHOLE, priority=10)
+    stage.tick(2)
+    stage.clock.advance(100)
+    high = stage.submit("high", roles=HALF, priority=90)
+    stage.tick()
+    row = Eviction.objects.get()
+    assert (row.kind, row.workload_id, row.beneficiary_id) == ("preempt", low.pk, high.pk)
+    assert (row.project_name, row.department_name, row.pool_name) == ("vision", "research", "local")
+    assert (row.gpu_milli, row.whole) == (4000, True)
+    assert row.lost_gpu_seconds >= 400
+    assert row.rule
+    standing = row.numbers["victim"][0]
+    assert standing["queue"] == "vision"
+    assert standing["allocated_before"]["gpu"] > standing["allocated_after"]["gpu"]
+    assert row.cycle is not None
+    told = Event.objects.filter(workload_id=low.pk, kind="stopping").get()
+    assert told.data["cycle"] == row.cycle
+
+
+def test_room_is_promised_while_the_victims_are_still_stopping(stage: Stage) -> None:
+    low = stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    high = stage.submit("high", roles=WHOLE, priority=90)
+    third = stage.submit("third", roles=HALF, priority=80)
+    stage.tick(3)
+    assert Reservation.objects.filter(workload=high).count() == 4
+    assert [stage.phase(row) for row in (high, low, third)] == [Phase.RESERVED, Phase.STOPPING, Phase.PENDING]
+    stage.clock.advance(31)
+    stage.tick(2)
+    assert stage.phase(high) == Phase.RUNNING
+    assert stage.phase(third) == Phase.PENDING
+    assert not Reservation.objects.exists()
+
+
+def test_a_promise_is_dropped_when_its_holder_is_cancelled_or_it_expires(stage: Stage) -> None:
+    stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=3000)
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    high = stage.submit("high", roles=WHOLE, priority=90)
+    stage.tick()
+    workloads.cancel(acting=stage.cast.alice, workload=high)
+    assert not Reservation.objects.exists()
+    again = stage.submit("again", roles=WHOLE, priority=90)
+    stage.tick()
+    if stage.phase(again) == Phase.RESERVED:
+        Reservation.objects.update(expires_at=stage.clock.now() - timedelta(seconds=1))
+        stage.loop.act()
+        told = Event.objects.filter(workload_id=again.pk).values_list("data__reason", flat=True)
+        assert "PromiseDropped" in told
+
+
+def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:
+    low = stage.submit("low", roles=WHOLE, priority=10)
+    waits = []
+    for number in range(3):
+        stage.clock.advance(600)
+        stage.tick(2)
+        assert stage.phase(low) == Phase.RUNNING
+        high = stage.submit(f"high-{number}", roles=WHOLE, priority=90)
+        stage.tick()
+        low.refresh_from_db()
+        waits.append((low.backoff_until - low.since).total_seconds())
+        stage.tick(3)
+        workloads.cancel(acting=stage.cast.alice, workload=high)
+        stage.tick(2)
+    assert waits == [5, 10, 20]
+    assert low.preemptions == 3
