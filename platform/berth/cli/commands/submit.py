@@ -1,6 +1,7 @@
 """Here we submit workloads, from options or from files."""
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -163,7 +164,9 @@ def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
 def _tell_dry_run(answer: "DryRun") -> None:
     print(f"{safe((answer.workload or {}).get('name', ''))}: {safe(answer.outcome.replace('_', ' '))}")
     for decision in answer.decisions:
-        print(f"  {safe(decision.get('kind', ''))} {safe(decision.get('message', ''))}".rstrip())
+        print(
+            safe(f"  {decision.get('kind', '')}{_on_nodes(decision)} {decision.get('message', '')}".rstrip())
+        )
     for eviction in answer.evictions:
         whose = "/".join(filter(None, (eviction.get("project"), eviction.get("workload"))))
         rule = f": {eviction['rule']}" if eviction.get("rule") else ""
@@ -173,6 +176,14 @@ def _tell_dry_run(answer: "DryRun") -> None:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"    {blocker_numbers(blocker.numbers)}")
+
+
+def _on_nodes(decision: dict[str, Any]) -> str:
+    """How many pods on which node."""
+    nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
+    return (
+        " " + ", ".join(f"{count} pods on {node}" for node, count in sorted(nodes.items())) if nodes else ""
+    )
 
 
 def _whole(output: Output) -> Output:

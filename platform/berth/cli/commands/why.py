@@ -27,7 +27,7 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 def _tell(workload: "Workload", why: "Explanation") -> None:
     reason = f": {why.reason}" if why.reason else ""
     print(safe(f"{workload.handle} is {why.phase}{reason}"))
-    if why.message:
+    if why.message and why.message not in {blocker.message for blocker in why.blockers}:
         print(f"  {safe(why.message)}")
     for blocker in why.blockers:
         print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
