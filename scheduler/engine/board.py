@@ -92,6 +92,9 @@ class Board:
         self.gangs: dict[str, Gang] = {}
         self.by_project: dict[Account, list[Gang]] = {}
         self.waiting: list[Gang] = []  # below their minimum when laid out, and free to start
+        self.elastic: list[Gang] = []  # those that may ever grow
+        self.promised: list[Gang] = []  # those with a place from an earlier cycle
+        self.ailing: list[Gang] = []  # those of which something stands, but not as it should
         self.line: dict[str, tuple[Turn, ...]] = {}  # who stood in line, in that order, and by what key
         self.served = served  # workloads given something in this cycle, in any pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle
@@ -119,6 +122,10 @@ class Board:
         by_role = {part.role.name: part for part in gang.parts}
         for pod in pods:
             self._stand(gang, by_role[pod.role], pod)
+        if gang.may_grow:
+            self.elastic.append(gang)
+        if any(pod.state is PodState.RESERVED for part in gang.parts for pod in part.live.values()):
+            self.promised.append(gang)
         return gang
 
     def _part(self, role: Role) -> Part:

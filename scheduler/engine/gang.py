@@ -16,10 +16,11 @@ ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 class Part:
     """A role on the board: its replicas that stand, by index."""
 
-    __slots__ = ("amounts", "done", "live", "mask", "milli", "on", "request", "role", "soft", "used")
+    __slots__ = ("amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft", "used")
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
         self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
+        self.loose = False  # placed by what it asks for, not by its limits
         self.milli = milli  # of each device, on the smallest device that can hold it
         request = role.request
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)

@@ -55,9 +55,8 @@ def elastic(board: Board, choice: int) -> list[Gang]:
     """Gangs that stand whole and could be bigger, but for those that were just made smaller."""
     return [
         gang
-        for gang in board.gangs.values()
+        for gang in board.elastic
         if gang.choice == choice
-        and gang.may_grow
         and gang.stands
         and gang.is_whole
         and gang.name not in board.evicted

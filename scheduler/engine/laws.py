@@ -11,6 +11,7 @@ from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import KINDS, NO_BOUND, Account, within
 from scheduler.engine.lumps import Lump, protected
 from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.turns import Turns
 
 Key = tuple[float | int | str, ...]
 
@@ -22,7 +23,6 @@ class Law:
     takes_gangs = True
     takes_growth = True
     moves_only = False  # nothing taken may be lost: all of it must stand again
-    must_be_entitled = False  # within quota or fair share
     silent = False  # whether its failure says nothing that others have not said
     relieves: frozenset[Reason] = frozenset()  # bounds that taking below them can make room under
     most_moves: int | None = None
@@ -31,6 +31,7 @@ class Law:
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         self.board, self.gang, self.asked = board, gang, asked
         self.kinds = [kind for kind in KINDS if asked[kind] > 0]
+        self._seconds: dict[Account, int] = {}
         self.stays_in_quota = {
             account: within(account.allocated, account.quota, asked) for account in gang.account.path
         }
@@ -77,6 +78,10 @@ class Law:
         worst = max(self.inside_key(lump) for lump in lumps)
         return (sum(lump.whole for lump in lumps), len(lumps), *worst, freed)
 
+    def may_evict(self) -> bool:
+        """Whether the newcomer is entitled to what it asks for."""
+        return True
+
     def ceiling(self, account: Account) -> Sequence[int]:
         """What a queue on the newcomer's path may hold when all is done."""
         return account.cap
@@ -88,8 +93,9 @@ class Law:
 
     def is_safe(self, gang: Gang) -> bool:
         """Whether stopping this gang is out of the question."""
-        seconds = self._min_runtime(gang.account)
-        return gang.firm or gang is self.gang or protected(self.board, gang, seconds)
+        if gang.account not in self._seconds:
+            self._seconds[gang.account] = self._min_runtime(gang.account)
+        return gang.firm or gang is self.gang or protected(self.board, gang, self._seconds[gang.account])
 
     def _min_runtime(self, account: Account) -> int:
         found = (step.queue.reclaim_min_runtime for step in account.path)
@@ -114,8 +120,12 @@ class Reclaim(Law):
     """Across queues, compared where the paths part, only in the resources the newcomer asks for."""
 
     kind = Kind.RECLAIM
-    must_be_entitled = True
     relieves = frozenset({Reason.DEPARTMENT_LIMIT})
+
+    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+        super().__init__(board, gang, asked)
+        self.entitled = over_share(gang, asked) is None
+        self.turns = Turns(board, gang, self.kinds[0] if self.kinds else 0)
 
     def may_look_at(self, account: Account) -> bool:
         sides = self.parting(account)
@@ -139,6 +149,12 @@ class Reclaim(Law):
 
     def _above(self, mine: Account, theirs: Account) -> Iterator[tuple[int, int, str]]:
         """The resources in which their side has more than it may keep, with the least it may keep."""
+        if not self.entitled:
+            if self.turns.owes(mine, theirs):
+                for kind in self.kinds:
+                    if theirs.allocated[kind] > theirs.quota[kind]:
+                        yield kind, theirs.quota[kind], "turn"
+            return
         for kind in self.kinds:
             held = theirs.allocated[kind]
             if held > theirs.entitled[kind]:
@@ -147,7 +163,7 @@ class Reclaim(Law):
                 yield kind, theirs.quota[kind], "within_quota"
 
     def holds(self, sides: set[tuple[Account, Account]]) -> bool:
-        for mine, theirs in sides:
+        for mine, theirs in sides if self.entitled else ():
             ratio = mine.saturation(self.asked, plus=False)
             if ratio > 1 and ratio >= theirs.saturation(self.asked, plus=False):
                 return False
@@ -168,6 +184,10 @@ class Reclaim(Law):
             standing = 1
         saturation = account.saturation(self.asked, plus=False)
         return standing, account.rank, -saturation, -account.created, account.name
+
+    def may_evict(self) -> bool:
+        """Within quota or fair share, or owed a turn by somebody."""
+        return self.entitled or (self.turns.on and any(map(self.may_look_at, self.board.by_project)))
 
 
 class Preempt(Law):
@@ -193,19 +213,24 @@ class Shrink(Reclaim):
 
     kind = Kind.SHRINK
     takes_gangs = False
-    must_be_entitled = False
     relieves = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
 
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         super().__init__(board, gang, asked)
-        self.entitled = over_share(gang, asked) is None
         # Beyond its share a project may swap its own growth for the minimum, but hold no more than before.
         project = gang.account
         held = [max(due, now) for due, now in zip(project.entitled, project.allocated, strict=True)]
         self.most = [min(cap, most) for cap, most in zip(project.cap, held, strict=True)]
 
+    def may_evict(self) -> bool:
+        """Whether the newcomer is entitled to what it asks for."""
+        return True
+
     def ceiling(self, account: Account) -> Sequence[int]:
         return self.most if account is self.gang.account and not self.entitled else account.cap
+
+    def may_evict(self) -> bool:
+        return True
 
     def may_look_at(self, account: Account) -> bool:
         return account is self.gang.account or (self.entitled and super().may_look_at(account))
@@ -235,11 +260,11 @@ class Consolidate(Law):
     kind = Kind.CONSOLIDATE
     takes_growth = False
     moves_only = True
-    must_be_entitled = True
     silent = True
 
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         super().__init__(board, gang, asked)
+        self.entitled = over_share(gang, asked) is None
         settings = board.pool.consolidation
         self.most_moves = settings.max_moves
         self.most_trials = NO_BOUND if settings.max_trials is None else settings.max_trials
@@ -251,6 +276,9 @@ class Consolidate(Law):
     def rule(self, lump: Lump) -> str | None:
         del lump
         return "consolidate"
+
+    def may_evict(self) -> bool:
+        return self.entitled
 
     def inside_key(self, lump: Lump) -> Key:
         return (lump.lost, lump.amounts[0], *super().inside_key(lump))

@@ -19,7 +19,8 @@ def lay_out(snapshot: Snapshot) -> tuple[list[Board], list[str]]:
     for workload in snapshot.workloads:
         layout.lay(workload)
     for board in layout.boards.values():
-        board.waiting.sort(key=lambda gang: gang.name)
+        for gangs in (board.waiting, board.elastic, board.promised, board.ailing):
+            gangs.sort(key=lambda gang: gang.name)
         settle_shares(board.pool, board.ledger, board.nodes.capacity())
     return list(layout.boards.values()), layout.notes
 
@@ -99,6 +100,10 @@ class _Layout:
         reason = self._kept_back(gang)
         if reason is None or reason[0] is Reason.BACKOFF:
             _count_request(gang)
+        if gang.stands and (
+            gang.may_grow or not gang.is_whole or any(part.count > part.role.max for part in gang.parts)
+        ):
+            board.ailing.append(gang)
         if gang.stands and gang.is_whole:
             return
         if reason is None:

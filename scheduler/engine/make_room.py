@@ -1,15 +1,15 @@
 """Here we make others give way for one newcomer: bound, propose, simulate, judge."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import gcd
+from collections.abc import Callable, Iterable, Iterator
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.audit import evictions
 from scheduler.engine.board import Board, Numbers, Trial
+from scheduler.engine.bounds import reach
 from scheduler.engine.eligible import over_bounds, over_share, pending
 from scheduler.engine.gang import Gang, Way, amounts_of, ways
 from scheduler.engine.laws import Law
-from scheduler.engine.ledger import KINDS, Account
+from scheduler.engine.ledger import Account
 from scheduler.engine.order import Line
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.proposals import by_nodes, by_prefix
@@ -68,10 +68,8 @@ def _delay_left(board: Board, gang: Gang) -> int:
 def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
     """What no taking could cure."""
     gang = law.gang
-    if law.must_be_entitled:
-        beyond = over_share(gang, law.asked)
-        if beyond is not None:
-            return beyond
+    if not law.may_evict():
+        return over_share(gang, law.asked)
     bound = over_bounds(gang, law.asked)
     if bound is not None and bound[0] not in law.relieves:
         return bound
@@ -89,7 +87,7 @@ def _try_ways(
     for way in choices:
         asked = amounts_of(way)
         law = law if asked == law.asked else make_law(board, gang, asked)
-        short = _bound(Taker(board, law))
+        short = reach(Taker(board, law))
         if short is not None:
             found = found or short
             continue
@@ -153,65 +151,6 @@ def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Ta
         board.trials += 1
         yield taker
     board.rewind(start)
-
-
-def _bound(taker: Taker) -> tuple[Reason, Numbers] | None:
-    """Even if everything that may be taken went: would it do? Sums only."""
-    board, law = taker.board, taker.law
-    free = [sum(free for free, r in zip(kind, board.nodes.ready, strict=True) if r and free > 0)
-            for kind in (board.nodes.gpu, board.nodes.cpu, board.nodes.memory)]  # fmt: skip
-    if law.moves_only:
-        return _short(law, free, [0, 0, 0], [0, 0, 0])
-    takeable, guarded = [0, 0, 0], [0, 0, 0]
-    by_side: dict[Account, list[Gang]] = {}
-    for account, gangs in board.by_project.items():
-        if law.may_look_at(account):
-            sides = law.parting(account)
-            by_side.setdefault(sides[1] if sides else account, []).extend(
-                gang for gang in gangs if gang.stands
-            )
-    for side, gangs in by_side.items():
-        lumps = [lump for gang in gangs for lump in taker.lumps_of(gang)]
-        for kind in law.kinds:
-            takeable[kind] += _most(law, side, kind, [lump.amounts[kind] for lump in lumps if not lump.whole],
-                                    [lump.amounts[kind] for lump in lumps if lump.whole])  # fmt: skip
-            guarded[kind] += sum(
-                part.amounts[kind] * len(part.live)
-                for gang in gangs
-                if not gang.firm and taker.is_safe(gang)
-                for part in gang.parts
-            )
-    return _short(law, free, takeable, guarded)
-
-
-def _most(law: Law, side: Account, kind: int, growth: Sequence[int], whole: Sequence[int]) -> int:
-    """All of it, or as much as leaves the side above its threshold before the last lump."""
-    total = sum(whole) + (sum(growth) if not law.takes_gangs else 0)
-    threshold = law.threshold(side, kind)
-    lumps = [amount for amount in (*growth, *whole) if amount]
-    if threshold is None or not lumps:
-        return total
-    grain = gcd(*lumps)
-    room = side.allocated[kind] - threshold + max(lumps) - 1
-    return max(0, min(total, room // grain * grain))
-
-
-def _short(
-    law: Law, free: Sequence[int], takeable: Sequence[int], guarded: Sequence[int]
-) -> tuple[Reason, Numbers] | None:
-    for kind in KINDS:
-        missing = law.asked[kind] - free[kind] - takeable[kind]
-        if law.asked[kind] and missing > 0:
-            reason = Reason.VICTIMS_PROTECTED if guarded[kind] >= missing else Reason.NOTHING_TO_TAKE
-            return reason, {
-                "resource": RESOURCES[kind],
-                "asked": law.asked[kind],
-                "free": free[kind],
-                "takeable": takeable[kind],
-                "missing": missing,
-                "protected": guarded[kind],
-            }
-    return None
 
 
 def _message(law: Law, outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from scheduler.engine.plan import Reason
 
 def keep_promises(board: Board, choice: int) -> None:
     """Start who waited for its place, once all of it is free; say what the others wait for."""
-    for gang in board.gangs.values():
+    for gang in board.promised:
         if gang.choice != choice or gang.name in board.served:
             continue
         promised = list(_promised(board, gang))

@@ -47,7 +47,12 @@ def _pick(
 def takes(nodes: Nodes, i: int, part: Part, horizon: Horizon) -> bool:
     """Everything but the devices."""
     request = part.request
-    if nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib or nodes.pods[i] < 1:
+    if part.loose:
+        if nodes.cpu_unasked[i] < request.cpu or nodes.memory_unasked[i] < request.memory_mib:
+            return False
+    elif nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib:
+        return False
+    if nodes.pods[i] < 1:
         return False
     if part.mask is not None and not part.mask[i]:
         return False

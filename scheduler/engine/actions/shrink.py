@@ -6,17 +6,19 @@ from scheduler.engine.growing import elastic, may_grow, steps
 from scheduler.engine.laws import Shrink, ShrinkForGrowth
 from scheduler.engine.lumps import single
 from scheduler.engine.make_room import serve, serve_one
+from scheduler.engine.overcommit import overcommit
 from scheduler.engine.plan import Eviction, Kind, Reason
 
 
 def shrink(board: Board, choice: int) -> None:
     _bring_down_to_max(board, choice)
     serve(board, choice, Shrink)
+    overcommit(board, choice)
     _level(board, choice)
 
 
 def _bring_down_to_max(board: Board, choice: int) -> None:
-    for gang in sorted(board.gangs.values(), key=lambda gang: gang.name):
+    for gang in board.ailing:
         if gang.choice == choice and any(part.count > part.role.max for part in gang.parts):
             with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
                 trial.keep(Kind.SHRINK, "more replicas than its maximum", (_cut(board, gang),))
@@ -37,7 +39,7 @@ def _cut(board: Board, gang: Gang) -> Eviction:
 
 def _level(board: Board, choice: int) -> None:
     """Growth inside a fair share takes growth beyond one."""
-    for gang in sorted(elastic(board, choice), key=lambda gang: gang.name):
+    for gang in elastic(board, choice):
         going = True
         while going:
             due = [step for step in steps(gang) if may_grow(step, entitled_only=True)]

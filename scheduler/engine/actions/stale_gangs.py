@@ -10,7 +10,7 @@ from scheduler.engine.plan import Eviction, Kind, Reason, Standing
 
 
 def stale_gangs(board: Board, choice: int) -> None:
-    for gang in sorted(board.gangs.values(), key=lambda gang: gang.name):
+    for gang in board.ailing:
         if gang.choice != choice or gang.name in board.evicted or not gang.stands:
             continue
         broken = list(_broken(gang.root))

@@ -1,0 +1,94 @@
+"""Here we ask, before anything is tried: if everything that may be taken went, would it do? Sums only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+from berth.core.amounts import RESOURCES
+from scheduler.engine.board import Board, Numbers
+from scheduler.engine.gang import Gang
+from scheduler.engine.laws import Law
+from scheduler.engine.ledger import Account
+from scheduler.engine.plan import Reason
+from scheduler.engine.taking import Taker
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What one side could give, per resource."""
+
+    total: list[int] = field(default_factory=lambda: [0, 0, 0])
+    guarded: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but for its minimum runtime
+    biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # lump
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every lump is a multiple of it
+
+
+def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
+    """Why it would not do even then, with the numbers; None: it might."""
+    law = taker.law
+    free = _free(taker.board)
+    takeable, guarded = [0, 0, 0], [0, 0, 0]
+    if not law.moves_only:
+        for side, found in _sides(taker).items():
+            for kind in law.kinds:
+                takeable[kind] += _most(law, side, kind, found)
+                guarded[kind] += found.guarded[kind]
+    for kind in law.kinds:
+        missing = law.asked[kind] - free[kind] - takeable[kind]
+        if missing > 0:
+            reason = Reason.VICTIMS_PROTECTED if guarded[kind] >= missing else Reason.NOTHING_TO_TAKE
+            return reason, {
+                "resource": RESOURCES[kind],
+                "asked": law.asked[kind],
+                "free": free[kind],
+                "takeable": takeable[kind],
+                "missing": missing,
+                "protected": guarded[kind],
+            }
+    return None
+
+
+def _free(board: Board) -> list[int]:
+    nodes = board.nodes
+    return [
+        sum([amount for amount, ready in zip(kind, nodes.ready, strict=True) if ready and amount > 0])
+        for kind in (nodes.gpu, nodes.cpu, nodes.memory)
+    ]
+
+
+def _sides(taker: Taker) -> dict[Account, _Sum]:
+    law = taker.law
+    sides: dict[Account, _Sum] = {}
+    for account, gangs in taker.board.by_project.items():
+        if law.may_look_at(account):
+            parting = law.parting(account)
+            found = sides.setdefault(parting[1] if parting else account, _Sum())
+            for gang in gangs:
+                if not gang.firm and gang.stands:
+                    _add(found, gang, law.takes_gangs and not taker.is_safe(gang), law.kinds)
+    return sides
+
+
+def _add(found: _Sum, gang: Gang, whole: bool, kinds: Sequence[int]) -> None:
+    for kind in kinds:
+        held = spare = 0
+        for part in gang.parts:
+            amount = part.amounts[kind]
+            if amount:
+                held += amount * len(part.live)
+                spare += amount * max(0, min(part.count - part.role.min, len(part.live)))
+                found.grain[kind] = gcd(found.grain[kind], amount)
+        given = held if whole or not gang.simple else spare
+        found.total[kind] += given
+        found.guarded[kind] += held - given
+        found.biggest[kind] = max(found.biggest[kind], given)
+
+
+def _most(law: Law, side: Account, kind: int, found: _Sum) -> int:
+    """All of it, or as much as leaves the side above its threshold before the last lump."""
+    threshold = law.threshold(side, kind)
+    grain = found.grain[kind]
+    if threshold is None or not grain:
+        return found.total[kind]
+    room = side.allocated[kind] - threshold + found.biggest[kind] - 1
+    return max(0, min(found.total[kind], room // grain * grain))

@@ -1,0 +1,39 @@
+"""Here we start CPU-only work by what it asks for when its limits fit nowhere and no growth can be taken."""
+
+from scheduler.engine.board import Board
+from scheduler.engine.eligible import over_bounds, pending
+from scheduler.engine.gang import Gang, ways
+from scheduler.engine.order import Line
+from scheduler.engine.placement import find_room
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.spots import Horizon
+
+MESSAGE = "overcommitted: its requests fit, its limits do not"
+
+
+def overcommit(board: Board, choice: int) -> None:
+    hopeful = [gang for gang in pending(board, choice) if _is_loose(gang)]
+    for gang, asked, _ in Line(hopeful):
+        with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+            trial.pass_over()
+            if over_bounds(gang, asked) is None and _start(board, gang):
+                trial.keep(Kind.START, MESSAGE)
+
+
+def _is_loose(gang: Gang) -> bool:
+    """No role asks for a GPU, and some role's limit is above its request."""
+    requests = [part.request for part in gang.parts]
+    return not any(request.devices for request in requests) and any(
+        request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib
+        for request in requests
+    )
+
+
+def _start(board: Board, gang: Gang) -> bool:
+    for part in gang.parts:
+        part.loose = True
+    try:
+        return any(find_room(board, gang, way, Horizon.NOW) for way in ways(gang))
+    finally:
+        for part in gang.parts:
+            part.loose = False
