@@ -1,5 +1,6 @@
 """Here a quota becomes a form and back: empty is unlimited, every fault stands beside its field."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,17 @@ from projects.models import Quota
 from projects.services.quotas import values_of
 
 UNLIMITED = "Empty: unlimited"
+FIELDS = (
+    "gpu",
+    "limit_gpu",
+    "weight",
+    "rank",
+    "cpu",
+    "limit_cpu",
+    "memory_mib",
+    "limit_memory_mib",
+    "over_quota",
+)
 FIELD_OF = {
     "gpu": "gpu",
     "cpu": "cpu",
@@ -48,6 +60,7 @@ class QuotaForm(forms.Form):
     limit_memory_mib = _amount("Memory limit, MiB", "1")
     over_quota = forms.BooleanField(label="May go beyond quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
+    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # the values that the editing began with
 
     def values(self) -> dict[str, Any]:
         """In the words that the service takes."""
@@ -71,9 +84,9 @@ class QuotaForm(forms.Form):
 
 
 def initial_of(quota: Quota | None) -> dict[str, Any]:
-    if quota is None:
-        return {"gpu": 0, "weight": 1.0, "over_quota": True, "version": 0}
-    return {**flat(values_of(quota)), "version": quota.version}
+    version = 0 if quota is None else quota.version
+    values = {"gpu": 0, "weight": 1, "over_quota": True} if quota is None else flat(values_of(quota))
+    return {**values, "version": version, "seen": {name: values.get(name) for name in FIELDS}}
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,15 +100,29 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def differing(form: QuotaForm, current: Mapping[str, Any] | None) -> Iterator[tuple[str, str, str]]:
-    """(field's title, what it is now, what was typed) where somebody else's change and ours disagree."""
-    present = flat(current) if current else {}
-    for name, field in form.fields.items():
-        if name == "version":
-            continue
-        now, typed = present.get(name), form.cleaned_data.get(name)
+def merged(form: QuotaForm, quota: Quota | None) -> QuotaForm:
+    """Anew on top of what is stored now: what was not touched takes its present value, the rest stays."""
+    present = initial_of(quota)
+    seen, typed = form.cleaned_data.get("seen") or {}, form.cleaned_data
+    taken = {
+        name: present.get(name) if name in seen and typed.get(name) == seen[name] else typed.get(name)
+        for name in FIELDS
+    }
+    again = QuotaForm(
+        {**taken, "version": present["version"], "seen": json.dumps(present["seen"])},
+        initial=present,
+        auto_id=form.auto_id,
+    )
+    again.is_valid()
+    return again
+
+
+def differing(form: QuotaForm) -> Iterator[tuple[str, str, str]]:
+    """(field's title, what it is now, what was typed) where saving would change what somebody else stored."""
+    for name in FIELDS:
+        now, typed = form.initial.get(name), form.cleaned_data.get(name)
         if now != typed:
-            yield str(field.label), _shown(now), _shown(typed)
+            yield str(form.fields[name].label), _shown(now), _shown(typed)
 
 
 def _whole(number: float | None) -> float | None:
@@ -104,7 +131,7 @@ def _whole(number: float | None) -> float | None:
 
 def _shown(value: Any) -> str:
     if value is None:
-        return "unlimited"
+        return "empty"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

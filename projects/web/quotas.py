@@ -12,15 +12,15 @@ from pools.models import NodePool
 from projects.access import Action, require
 from projects.models import Audit, Department, Project, Quota
 from projects.selectors import find_department, find_project
-from projects.services.quotas import remove_quota, set_quota, values_of
-from projects.web.quota_form import FIELD_OF, QuotaForm, differing, initial_of
+from projects.services.quotas import remove_quota, set_quota
+from projects.web.quota_form import FIELD_OF, QuotaForm, differing, initial_of, merged
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = _owner(request, kind, name), get_object_or_404(NodePool, name=pool)
-    require(request.acting, Action.SET_QUOTA, owner)
+    _may_set(request, owner)
     quota = _quota(owner, where)
     if request.method == "GET":
         form = QuotaForm(initial=initial_of(quota), auto_id="quota_%s")
@@ -48,7 +48,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = _owner(request, kind, name), get_object_or_404(NodePool, name=pool)
-    require(request.acting, Action.SET_QUOTA, owner)
+    _may_set(request, owner)
     quota = _quota(owner, where)
     if quota is None:
         raise Http404
@@ -92,20 +92,23 @@ def _form(
 def _overtaken(
     request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
 ) -> HttpResponse:
-    """What was typed stays; the present values stand beside it, and saving again is on top of them."""
+    """What was typed stays, what was not touched takes its present value; saving again is on top of both."""
     quota = _quota(owner, pool)
-    present = initial_of(quota)
-    current = None if quota is None else values_of(quota)
-    again = QuotaForm(
-        {**form.data.dict(), "version": str(present["version"])}, initial=present, auto_id="quota_%s"
-    )
-    change = (
-        Audit.objects.filter(object_type="quota", object_id=str(quota.pk)).first()
-        if quota is not None
-        else None
-    )
-    more = {"change": change, "differing": list(differing(form, current)), "overtaken": True}
+    again = merged(form, quota)
+    stored = Audit.objects.filter(object_type="quota", object_id=str(quota.pk)) if quota is not None else None
+    more = {
+        "change": stored.first() if stored is not None else None,
+        "differing": list(differing(again)),
+        "overtaken": True,
+    }
     return _form(request, owner, pool, quota, again, status=412, **more)
+
+
+def _may_set(request: Request, owner: Department | Project) -> None:
+    """A department's own quota is the platform's to set."""
+    require(request.acting, Action.SET_QUOTA, owner)
+    if isinstance(owner, Department):
+        require(request.acting, Action.ADMINISTER)
 
 
 def _owner(request: Request, kind: str, name: str) -> Department | Project:

@@ -106,7 +106,8 @@ def test_an_eviction_shows_the_numbers_that_justified_it(desk: Client, busy: Wor
     [
         ("kind__exact=reclaim", 1), ("kind__exact=preempt", 0), ("pool_name__icontains=local", 1),
         ("project_name__icontains=ads", 0), ("beneficiary_project_name__icontains=ads", 1),
-        ("at_from_0=2001-01-01&at_from_1=00:00:00&at_to_0=2001-02-01&at_to_1=00:00:00", 0), ("q=rank", 1), ("q=nothing-like-it", 0),
+        ("at_from_0=2001-01-01&at_from_1=00:00:00&at_to_0=2001-02-01&at_to_1=00:00:00", 0),
+        ("q=rank", 1), ("q=nothing-like-it", 0),
     ],
 )  # fmt: skip
 def test_evictions_are_found_by_kind_pool_project_beneficiary_time_and_words(
@@ -146,7 +147,8 @@ def test_a_quota_set_here_counts_versions_and_is_audited(desk: Client, busy: Wor
 def test_what_a_service_refuses_is_told_and_nothing_is_stored(desk: Client, busy: Workload) -> None:
     quota = Quota.objects.get()
     values = {
-        "gpu": "9", "limit_gpu": "4", "over_quota": "on", "weight_gpu": "1", "weight_cpu": "1", "weight_memory": "1"
+        "gpu": "9", "limit_gpu": "4", "over_quota": "on", "weight_gpu": "1", "weight_cpu": "1",
+        "weight_memory": "1",
     }  # fmt: skip
     answer = desk.post(reverse("admin:projects_quota_change", args=[quota.pk]), values, follow=True)
     assert "above its own limit" in answer.content.decode()

@@ -7,8 +7,10 @@ MIB_PER_GIB = 1024
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
-def thousandths(milli: float | None) -> str:
-    """4000 is 4, 500 is 0.5; None is no bound."""
+def thousandths(milli: float | str | None) -> str:
+    """4000 is 4, 500 is 0.5; None is no bound; a text is what templates make of something missing."""
+    if isinstance(milli, str):
+        return NOTHING
     if milli is None:
         return "∞"
     whole = milli / MILLI

@@ -1,0 +1,277 @@
+"""Claims about forms: faults stand beside their fields, nothing typed is lost."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from berth.core.errors import Invalid
+from projects.models import ApiToken, Audit, Membership, Project, Quota, Workload
+from scheduler.web.submit import read
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+DOCUMENT = """
+name: from-the-web
+project: vision
+command: "true"
+roles: [{name: worker, replicas: 2, gpu: 1}]
+"""
+
+
+@pytest.fixture
+def alice(sign_in) -> Client:
+    return sign_in("alice")
+
+
+def quota_fields(**changes: object) -> dict[str, object]:
+    empty = dict.fromkeys(("limit_gpu", "cpu", "limit_cpu", "memory_mib", "limit_memory_mib", "rank"), "")
+    return {**empty, "gpu": "2", "weight": "1", "over_quota": "on", "version": "0", **changes}
+
+
+def errors(answer) -> dict[str, list[str]]:
+    return {name: list(said) for name, said in answer.context["form"].errors.items()}
+
+
+def test_a_quota_is_created_and_edited_in_gpus(alice: Client) -> None:
+    path = "/quotas/projects/vision/local"
+    answer = alice.post(path, quota_fields(gpu="2.5", limit_gpu="4"), **HTMX)
+    assert answer.status_code == 204
+    assert "vision" in json.loads(answer.headers["HX-Trigger"])["berth:done"]["message"]
+    quota = Quota.objects.get()
+    assert (quota.gpu_milli, quota.limit_gpu_milli, quota.cpu_milli, quota.version) == (2500, 4000, None, 1)
+    assert alice.post(path, quota_fields(gpu="", version="1")).headers["Location"] == "/quotas?pool=local"
+    quota.refresh_from_db()
+    assert (quota.gpu_milli, quota.limit_gpu_milli, quota.version) == (None, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"gpu": "9", "limit_gpu": "4"}, "gpu", "at most 4"),
+        ({"gpu": "-1"}, "gpu", "0 to"),
+        ({"gpu": "lots"}, "gpu", "number"),
+        ({"gpu": "nan"}, "gpu", "number"),
+        ({"gpu": "1e999"}, "gpu", ""),
+        ({"gpu": "0.00001"}, "gpu", "finer"),
+        ({"limit_memory_mib": "1.5"}, "limit_memory_mib", "finer"),
+        ({"weight": "-3"}, "weight", "0 to"),
+        ({"weight": ""}, "weight", "required"),
+        ({"rank": "5000"}, "rank", "1000"),
+        ({"rank": "1.5"}, "rank", "whole number"),
+    ],
+)
+def test_a_fault_stands_beside_its_field_and_what_was_typed_stays(
+    changes: dict[str, str], field: str, words: str, alice: Client
+) -> None:
+    answer = alice.post("/quotas/projects/vision/local", quota_fields(**changes), **HTMX)
+    assert answer.status_code == 422
+    assert words in " ".join(errors(answer)[field])
+    assert not Quota.objects.exists()
+    text = answer.content.decode()
+    assert 'aria-invalid="true"' in text
+    assert answer.context["form"][field].value() == changes[field]
+
+
+def test_the_second_admin_sees_the_firsts_change_and_adds_to_it(cast: Cast, alice: Client, sign_in) -> None:
+    path = "/quotas/projects/vision/local"
+    make.quota(cast.vision, cast.pool, 2)
+    form = alice.get(path, **HTMX).context["form"]
+    seen = {"version": "1", "seen": json.dumps(form.initial["seen"])}
+    assert sign_in("bob").post(path, quota_fields(gpu="3", rank="5", **seen)).status_code == 302
+    answer = alice.post(path, quota_fields(gpu="4", **seen), **HTMX)
+    assert answer.status_code == 412
+    text = answer.content.decode()
+    assert "bob changed this" in text
+    assert answer.context["differing"] == [("GPUs", "3", "4")], "the rank was bob's alone to change"
+    assert Quota.objects.get().gpu_milli == 3000, "nothing was overwritten"
+    again = {name: answer.context["form"][name].value() for name in ("gpu", "rank", "version", "seen")}
+    assert alice.post(path, quota_fields(**again), **HTMX).status_code == 204
+    quota = Quota.objects.get()
+    assert (quota.gpu_milli, quota.rank, quota.version) == (4000, 5, 3)
+
+
+def test_a_quota_removed_meanwhile_is_told(cast: Cast, alice: Client) -> None:
+    path = "/quotas/projects/vision/local"
+    make.quota(cast.vision, cast.pool, 2).delete()
+    answer = alice.post(path, quota_fields(version="1"), **HTMX)
+    assert answer.status_code == 412
+    assert "removed meanwhile" in answer.content.decode()
+
+
+def test_removing_a_quota_asks_first(cast: Cast, alice: Client) -> None:
+    make.quota(cast.vision, cast.pool, 2)
+    path = "/quotas/projects/vision/local/remove"
+    assert "beyond quota" in alice.get(path).content.decode()
+    assert Quota.objects.exists()
+    assert alice.post(path, **HTMX).status_code == 204
+    assert not Quota.objects.exists()
+
+
+def test_a_weight_of_its_own_for_cpu_survives_an_edit_here(cast: Cast, alice: Client) -> None:
+    quota = make.quota(cast.vision, cast.pool, 2, weight_cpu=7.0)
+    alice.post("/quotas/projects/vision/local", quota_fields(gpu="3", version="1"), **HTMX)
+    quota.refresh_from_db()
+    assert (quota.gpu_milli, quota.weight_gpu, quota.weight_cpu) == (3000, 1.0, 7.0)
+
+
+def test_a_project_is_made_and_its_faults_are_named(alice: Client) -> None:
+    path = "/departments/research/new-project"
+    answer = alice.post(path, {"name": "No Good", "title": "", "rank": "0"}, **HTMX)
+    assert "lower-case" in errors(answer)["name"][0]
+    assert alice.post(path, {"name": "robots", "title": "", "rank": "3"}, **HTMX).status_code == 204
+    assert Project.objects.get(name="robots").rank == 3
+    answer = alice.post(path, {"name": "robots", "title": "", "rank": "0"}, **HTMX)
+    assert answer.status_code == 422
+
+
+def test_a_workload_is_submitted_and_shown(cast: Cast, sign_in) -> None:
+    answer = sign_in("dave").post("/submit", {"document": DOCUMENT, "step": "submit"}, **HTMX)
+    workload = Workload.objects.get()
+    assert answer.headers["HX-Redirect"] == f"/workloads/{workload.pk}"
+    assert (workload.name, workload.project, workload.submitted_by) == (
+        "from-the-web",
+        cast.vision,
+        cast.dave.user,
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "words"),
+    [
+        (DOCUMENT.replace("replicas: 2", "min: 4, max: 2"), "roles[0].min", "above max"),
+        (DOCUMENT.replace("gpu: 1", "gpu: 1.5"), "roles[0].gpu", "above one device"),
+        (DOCUMENT + "colour: red\n", "colour", "unknown"),
+        (DOCUMENT.replace("project: vision", "project: ads"), "project", "none of that name"),
+        ("just words", "document", "not keys and values"),
+        ("a: [1, 2", "document", "not YAML"),
+        ("x" * 300_000, "document", "too long"),
+        ("&a [*a, *a]", "document", ""),
+    ],
+)
+def test_every_fault_of_a_document_is_named_and_the_text_stays(
+    document: str, path: str, words: str, sign_in
+) -> None:
+    answer = sign_in("dave").post("/submit", {"document": document, "step": "submit"})
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    assert f">{path}</code>" in text
+    assert words in text
+    assert answer.context["text"] == document, "what was typed stays in the editor"
+    assert not Workload.objects.exists()
+
+
+def test_who_may_not_submit_is_told_and_keeps_the_text(sign_in) -> None:
+    answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
+    assert "does not allow you to submit" in answer.content.decode()
+    assert answer.context["text"] == DOCUMENT
+
+
+def test_another_workload_serves_as_a_template_without_its_name(cast: Cast, sign_in) -> None:
+    like = make.workload(cast.vision, "train")
+    text = sign_in("dave").get(f"/submit?like={like.pk}").context["text"]
+    assert read(text)["name"] == "train-2"
+    assert next(iter(read(text))) == "name"
+    assert "train-2" not in sign_in("grace").get(f"/submit?like={like.pk}").context["text"]
+
+
+def test_a_document_nested_without_end_is_refused() -> None:
+    with pytest.raises(Invalid):
+        read("[" * 100_000)
+
+
+def test_a_role_is_granted_and_taken(cast: Cast, sign_in) -> None:
+    carol = sign_in("carol")
+    values = {"username": "frank", "scope": "project:vision", "role": "member"}
+    assert carol.post("/access/grant", values, **HTMX).status_code == 204
+    row = Membership.objects.get(user=cast.frank.user)
+    assert carol.post(f"/access/members/{row.pk}/revoke", **HTMX).status_code == 204
+    assert not Membership.objects.filter(user=cast.frank.user).exists()
+    assert set(Audit.objects.filter(object_type="membership").values_list("action", flat=True)) == {
+        "grant",
+        "revoke",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"username": "nobody", "scope": "project:vision", "role": "member"}, "username"),
+        ({"username": "frank", "scope": "project:ads", "role": "member"}, "scope"),
+        ({"username": "frank", "scope": "project:vision", "role": "platform_admin"}, "role"),
+    ],
+)
+def test_a_role_that_cannot_be_granted_is_refused_beside_its_field(
+    values: dict[str, str], field: str, cast: Cast, sign_in
+) -> None:
+    answer = sign_in("carol").post("/access/grant", values, **HTMX)
+    assert answer.status_code == 422
+    assert list(errors(answer)) == [field]
+    assert not Membership.objects.filter(user=cast.frank.user).exists()
+
+
+def test_a_tokens_secret_is_shown_once(cast: Cast, sign_in) -> None:
+    dave = sign_in("dave")
+    answer = dave.post("/access/tokens/new", {"name": "laptop", "scopes": ["read"], "life": "30"}, **HTMX)
+    token = ApiToken.objects.get()
+    secret = answer.context["secret"]
+    assert secret in answer.content.decode()
+    assert secret not in dave.get("/access").content.decode()
+    assert token.prefix in dave.get("/access").content.decode()
+    assert token.prefix not in sign_in("alice").get("/access").content.decode()
+    assert sign_in("carol").post(f"/access/tokens/{token.pk}/revoke").status_code == 404
+    assert dave.post(f"/access/tokens/{token.pk}/revoke", **HTMX).status_code == 204
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+
+
+def test_guessing_passwords_is_slowed_down(cast: Cast, settings) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
+    guess = {"username": "dave", "password": "wrong"}
+    tries = [Client().post("/login", guess, REMOTE_ADDR="203.0.113.9") for _ in range(4)]
+    assert [each.status_code for each in tries] == [200, 200, 200, 429]
+    assert int(tries[-1].headers["Retry-After"]) > 0
+
+
+def test_the_login_leads_only_to_this_site(cast: Cast) -> None:
+    values = {"username": "dave", "password": "correct horse battery", "next": "https://elsewhere.example/"}
+    answer = Client().post("/login", values, REMOTE_ADDR="203.0.113.10")
+    assert answer.headers["Location"] == "/"
+
+
+def test_forms_without_the_token_of_this_site_are_refused(cast: Cast) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast.alice.user)
+    assert client.post("/departments/new", {"name": "ops"}).status_code == 403
+
+
+def test_a_pool_is_made_paused_scaled_and_its_faults_named(cast: Cast, alice: Client) -> None:
+    answer = alice.get("/node-pools/new")
+    initial = {
+        name: field.initial
+        for name, field in answer.context["form"].fields.items()
+        if field.initial is not None
+    }
+    values = {**initial, "name": "big", "provider": "fake", "runtime": "fake", "node_placement": "binpack"}
+    bad = alice.post("/node-pools/new", {**values, "nodes_min": "5", "nodes_max": "2"}, **HTMX)
+    assert bad.status_code == 422
+    assert alice.post("/node-pools/new", {**values, "nodes_max": "3"}, **HTMX).status_code == 204
+    assert alice.post("/node-pools/big/pause", **HTMX).status_code == 204
+    too_many = alice.post("/node-pools/big/scale", {"wanted": "9", "version": "2"}, **HTMX)
+    assert "0 to 3" in errors(too_many)["wanted"][0]
+    assert alice.post("/node-pools/big/scale", {"wanted": "2", "version": "2"}, **HTMX).status_code == 204
+    text = alice.get("/node-pools/big").content.decode()
+    assert "Paused" in text
+    assert "2 wanted now" in text
+
+
+def test_a_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
+    node = make.node(cast.pool)
+    assert alice.post(f"/nodes/{node.name}/cordon", {"reason": "loud fan"}, **HTMX).status_code == 204
+    node.refresh_from_db()
+    assert node.state == "cordoned"
+    assert "loud fan" in alice.get("/node-pools/local").content.decode()
+    again = alice.post(f"/nodes/{node.name}/cordon", {"reason": ""}, **HTMX)
+    assert again.status_code == 409
+    assert "cordoned" in again.content.decode()

@@ -1,0 +1,261 @@
+"""Claims about pages: who sees which, what a stranger gets, and that markup stays text."""
+
+import pytest
+from django.test import Client
+
+from projects.models import Workload
+from scheduler.models import Eviction
+from tests import factories as make
+from tests.cast import Cast
+
+PAGES = (
+    "/",
+    "/workloads",
+    "/submit",
+    "/quotas",
+    "/node-pools",
+    "/node-pools/local",
+    "/evictions",
+    "/activity",
+    "/access",
+)
+MARKUP = "<script>alert(1)</script>"
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def running(cast: Cast) -> Workload:
+    workload = make.workload(
+        cast.vision, "train", phase="running", by=cast.dave.user, run=1, started_at=make.ago(minutes=9)
+    )
+    make.place(workload, make.node(cast.pool), [0])
+    make.event(workload, "running", "All pods run.")
+    return workload
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_stranger_is_sent_to_the_login_and_back(path: str, cast: Cast) -> None:
+    answer = Client().get(path)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/login?next={path}")
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("name", ["alice", "bob", "carol", "dave", "erin", "frank", "grace"])
+def test_everybody_signed_in_opens_every_page(path: str, name: str, sign_in, running: Workload) -> None:
+    answer = sign_in(name).get(path)
+    assert answer.status_code == 200
+    assert answer.headers["Cache-Control"] == "no-store, private"
+    assert "'unsafe-inline'" not in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("alice", 200),
+        ("bob", 200),
+        ("carol", 200),
+        ("dave", 200),
+        ("erin", 200),
+        ("frank", 404),
+        ("grace", 404),
+    ],
+)
+def test_a_workload_is_there_for_those_who_see_its_project_only(
+    name: str, status: int, sign_in, running: Workload
+) -> None:
+    client = sign_in(name)
+    assert client.get(f"/workloads/{running.pk}").status_code == status
+    assert (str(running.pk) in client.get("/workloads").content.decode()) is (status == 200)
+    pod = running.pods.get()
+    log = client.get(f"/workloads/{running.pk}/log?pod={pod.pk}", headers={"Accept": "text/plain"})
+    assert log.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("alice", 200),
+        ("bob", 200),
+        ("carol", 200),
+        ("dave", 200),
+        ("erin", 403),
+        ("frank", 404),
+        ("grace", 404),
+    ],
+)
+@pytest.mark.parametrize("step", ["cancel", "suspend"])
+def test_who_may_act_on_a_workload(name: str, status: int, step: str, sign_in, running: Workload) -> None:
+    client = sign_in(name)
+    assert client.get(f"/workloads/{running.pk}/{step}").status_code == status
+    answer = client.post(f"/workloads/{running.pk}/{step}", **HTMX)
+    assert answer.status_code == (204 if status == 200 else status)
+    running.refresh_from_db()
+    assert running.phase == ("stopping" if status == 200 else "running")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/quotas/projects/vision/local", {"alice", "bob"}),
+        ("/quotas/departments/research/local", {"alice"}),
+        ("/departments/new", {"alice"}),
+        ("/departments/research/new-project", {"alice", "bob"}),
+        ("/projects/vision/change", {"alice", "bob"}),
+        ("/projects/vision/delete", {"alice", "bob"}),
+        ("/node-pools/new", {"alice"}),
+        ("/node-pools/local/settings", {"alice"}),
+        ("/node-pools/local/scale", {"alice"}),
+        ("/node-pools/local/pause", {"alice"}),
+        ("/nodes/local-0/drain", {"alice"}),
+        ("/access/grant", {"alice", "bob", "carol"}),
+        ("/access/people/new", {"alice"}),
+        ("/access/tokens/new", {"alice", "bob", "carol", "dave", "erin", "frank", "grace"}),
+    ],
+)
+def test_who_may_open_which_form(
+    path: str, allowed: set[str], cast: Cast, sign_in, running: Workload
+) -> None:
+    for name in cast.people:
+        status = sign_in(name).get(path).status_code
+        assert (status == 200) is (name in allowed), f"{name}: {status}"
+        assert status in (200, 403, 404)
+
+
+def test_a_project_of_others_does_not_exist(sign_in) -> None:
+    client = sign_in("grace")
+    for path in (
+        "/quotas/projects/vision/local",
+        "/projects/vision/change",
+        "/departments/research/new-project",
+    ):
+        assert client.get(path).status_code == 404
+
+
+def test_evictions_show_to_both_sides_and_to_nobody_else(cast: Cast, sign_in, running: Workload) -> None:
+    winner = make.workload(cast.ads, "rank")
+    row = make.eviction(running, winner, cast.pool)
+    for name, status in (("dave", 200), ("grace", 200), ("alice", 200), ("frank", 404)):
+        client = sign_in(name)
+        assert client.get(f"/evictions/{row.pk}").status_code == status
+        assert (f"/evictions/{row.pk}" in client.get("/evictions").content.decode()) is (status == 200)
+    text = sign_in("grace").get(f"/evictions/{row.pk}").content.decode()
+    assert f"/workloads/{running.pk}" not in text, "no link to what the reader cannot open"
+
+
+def test_devices_held_by_others_stay_nameless(cast: Cast, sign_in, running: Workload) -> None:
+    for path in ("/node-pools/local", "/"):
+        assert "another project" in sign_in("grace").get(path).content.decode()
+        assert "vision" not in sign_in("grace").get(path).content.decode()
+        assert "vision" in sign_in("dave").get(path).content.decode()
+
+
+def test_only_the_part_that_changes_is_sent_to_an_open_page(sign_in, running: Workload) -> None:
+    client = sign_in("dave")
+    for path in (*PAGES[:2], *PAGES[3:], f"/workloads/{running.pk}"):
+        part = client.get(path, **HTMX).content.decode()
+        assert "<html" not in part
+        assert '<nav class="nav"' not in part
+
+
+def test_an_ended_session_keeps_what_was_typed(cast: Cast, running: Workload) -> None:
+    answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
+    assert answer.status_code == 401
+    assert "still here" in answer.content.decode()
+
+
+def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> None:
+    cast.research.title = cast.vision.title = MARKUP
+    cast.research.save()
+    cast.vision.save()
+    user = cast.dave.user
+    user.username = MARKUP
+    user.save()
+    Workload.objects.filter(pk=running.pk).update(
+        message=MARKUP, labels={MARKUP: MARKUP}, spec={"name": MARKUP, MARKUP: MARKUP}
+    )
+    pod = running.pods.get()
+    pod.message = MARKUP
+    pod.save()
+    make.event(running, MARKUP[:40], MARKUP, actor=MARKUP)
+    waiting = make.workload(
+        cast.vision, "wait", reason="Backoff", message=MARKUP,
+        explanation={
+            "blockers": [{"reason": MARKUP, "message": MARKUP, "numbers": {MARKUP: MARKUP}}], "key": [MARKUP],
+            "pool": MARKUP, "position": 1,
+        },
+    )  # fmt: skip
+    cast.pool.last_error = MARKUP
+    cast.pool.save()
+    numbers = {"victim": [{"queue": MARKUP}], "refused": [MARKUP]}
+    eviction = make.eviction(running, waiting, cast.pool, rule=MARKUP, numbers=numbers)
+    client = sign_in("alice")
+    pages = (*PAGES, f"/workloads/{running.pk}", f"/workloads/{waiting.pk}", f"/evictions/{eviction.pk}")
+    found = 0
+    for path in (*pages, f"/workloads?search={MARKUP}", f"/activity?search={MARKUP}&actor={MARKUP}"):
+        text = client.get(path).content.decode()
+        assert MARKUP not in text, path
+        found += ESCAPED in text
+    assert found >= 8, "the markup was not shown at all"
+
+
+def test_the_log_of_a_pod_is_plain_text_with_its_place(sign_in, running: Workload, monkeypatch) -> None:
+    from pools.runtimes.base import LogChunk
+
+    class Runtime:
+        def tail_log(self, pod_id: str, lines: int) -> LogChunk:
+            return LogChunk(MARKUP.encode(), 0, len(MARKUP), len(MARKUP), complete=True)
+
+    class Wired:
+        def runtime_of(self, pool: object) -> Runtime:
+            return Runtime()
+
+    monkeypatch.setattr("berth.web.log.wired", Wired)
+    answer = sign_in("erin").get(f"/workloads/{running.pk}/log?pod={running.pods.get().pk}&tail=10")
+    assert answer.content.decode() == MARKUP
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert (answer.headers["X-Next-Offset"], answer.headers["X-Complete"]) == (str(len(MARKUP)), "true")
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["?cursor=%00", "?cursor=bm90LWpzb24", "?sort=password", "?state=nope&kind=x", "?search=%00&project=%00",
+     "?cursor=WyI+IiwiLXN1Ym1pdHRlZCIsIm5vIHRpbWUiLCJ4Il0", "?since=yesterday&until=2026-99-99",
+     "?pool=%27%22"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "path", ["/workloads", "/evictions", "/activity", "/node-pools/local", "/quotas", "/"]
+)
+def test_what_makes_no_sense_in_an_address_counts_as_not_said(path: str, query: str, sign_in) -> None:
+    assert sign_in("alice").get(path + query).status_code == 200
+
+
+def test_long_lists_go_page_by_page_there_and_back(cast: Cast, sign_in) -> None:
+    for number in range(120):
+        make.workload(cast.vision, f"job-{number:03}", submitted_at=make.ago(minutes=number))
+    client = sign_in("dave")
+
+    def names(slice_) -> list[str]:
+        return [row.name for row in slice_.rows]
+
+    first = client.get("/workloads").context["slice"]
+    second = client.get(f"/workloads?cursor={first.next}").context["slice"]
+    third = client.get(f"/workloads?cursor={second.next}").context["slice"]
+    back = client.get(f"/workloads?cursor={third.previous}").context["slice"]
+    assert names(first) + names(second) + names(third) == [f"job-{n:03}" for n in range(120)]
+    assert third.next is None
+    assert first.previous is None
+    assert names(back) == names(second)
+    by_name = client.get("/workloads?sort=-name").context["slice"]
+    assert names(by_name)[0] == "job-119"
+
+
+def test_evictions_leave_as_csv_under_the_same_filters(cast: Cast, sign_in, running: Workload) -> None:
+    make.eviction(running, None, cast.pool, kind="drain")
+    make.eviction(running, None, cast.pool, rule="=cmd()")
+    answer = sign_in("dave").get("/evictions?format=csv&kind=reclaim")
+    text = b"".join(answer.streaming_content).decode()
+    assert len(text.splitlines()) == 2
+    assert "'=cmd()" in text
+    assert Eviction.objects.count() == 2
