@@ -66,8 +66,8 @@ SCENES = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),
     pytest.param(4, shrink, True, 4),
-    pytest.param(0, grow_with_trouble, True, 4),
-    pytest.param(3, replace_the_lost, True, 5),
+    pytest.param(0, grow_with_trouble, True, 4, marks=heavy),
+    pytest.param(3, replace_the_lost, True, 5, marks=heavy),
     pytest.param(3, change_of_mind, True, 6, marks=heavy),
     pytest.param(3, change_of_mind, False, 6, marks=heavy),
 ]
@@ -119,7 +119,7 @@ EVENTS = st.one_of(
 class BadWeeks(TestCase):
     """Anything in any order, and then quiet: a pool has what it wants and pays for nothing else."""
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=20, deadline=None)
     @given(at_once=st.booleans(), events=st.lists(EVENTS, max_size=20))
     def test_whatever_happens_nothing_leaks(self, at_once: bool, events: list[tuple[str, object]]) -> None:
         stage = Stage(pool(), FakeProvider(boots_at_once=at_once))

@@ -1,0 +1,196 @@
+"""Here people make, change and remove pools and nodes, and what contradicts itself is refused."""
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from berth.core.errors import BerthError, Conflict, Forbidden, Invalid, PreconditionFailed
+from pools import selectors, services
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import NodeState
+from projects.models import Audit
+from tests.cast import Cast, make_cast
+from tests.pools.stage import SYSTEM, Stage, pool
+
+pytestmark = pytest.mark.django_db
+shows = pytest.mark.shows
+
+
+@pytest.fixture
+def cast() -> Cast:
+    return make_cast()
+
+
+def refused(**values: Any) -> list[str]:
+    with pytest.raises(Invalid) as error:
+        services.create_pool(acting=SYSTEM, **{"name": "small", **values})
+    return [problem.path for problem in error.value.problems]
+
+
+@shows("SKY-02", "SKY-12", "SKY-15", "SKY-17")
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [(4, 4), ({"min": 8, "desired": 4}, 8), ((2, 16), 2), ({"min": 4, "desired": 2, "max": 16}, 4),
+     ({"min": 2, "desired": 6, "max": 16}, 6), ((0, 4), 0)],
+)  # fmt: skip
+def test_a_new_pool_sets_out_to_have_its_first_nodes(nodes: object, wanted: int) -> None:
+    made = pool(nodes)
+    assert (made.wanted, made.version) == (wanted, 1)
+
+
+@shows("SKY-09", "SKY-18")
+def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
+    assert refused(nodes_min=0) == ["nodes.min"]
+    assert refused(nodes=(4, 2)) == ["nodes.max"]
+    assert refused(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
+    assert refused(name="Not A Slug", nodes=1) == ["name"]
+    assert refused(name="x" * 41) == ["name"]
+    assert refused(nodes=1, wanted=3) == ["wanted"]
+    assert refused(nodes=1, colour="red") == ["colour"]
+    assert refused(nodes=1, provider="moon") == ["provider"]
+    assert refused(nodes=1, cpu_milli=-1) == ["cpu_milli"]
+    assert refused(nodes=1, labels={"rack": 1}) == ["labels"]
+    assert refused(nodes=1, taints=[{"key": "a"}, {"value": "b"}]) == ["taints[1]"]
+    assert refused(nodes=1, topology=["zone", ""]) == ["topology"]
+    assert not NodePool.objects.exists()
+
+
+def test_the_database_refuses_what_code_would_let_through() -> None:
+    made = pool((1, 4))
+    for values in (
+        {"wanted": 5}, {"nodes_max": 0}, {"nodes_min": 5}, {"nodes_desired": 5}, {"nodes_desired": 0},
+        {"nodes_min": 0, "nodes_max": None}, {"node_placement": "heap"}, {"half_life": 0}, {"k": -1.0},
+    ):  # fmt: skip
+        with pytest.raises(IntegrityError), transaction.atomic():
+            NodePool.objects.filter(pk=made.pk).update(**values)
+
+
+def test_the_scaling_history_is_never_rewritten() -> None:
+    stage = Stage(pool(1))
+    stage.reconcile()
+    for change in (
+        lambda: ScalingEvent.objects.all().delete(),
+        lambda: ScalingEvent.objects.update(reason="it was somebody else"),
+    ):
+        with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
+            change()
+
+
+def test_an_edit_counts_as_a_version_and_is_written_down(cast: Cast) -> None:
+    made = services.edit_pool(
+        acting=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
+    )
+    assert (made.nodes_min, made.nodes_max, made.drain_timeout, made.version) == (1, 3, 5, 2)
+    assert made.wanted == 1, "within the new bounds"
+    row = Audit.objects.get(object_type="nodepool")
+    assert (row.actor, row.action, row.object_name) == ("alice", "edit", "local")
+    assert row.after == {"nodes_min": 1, "nodes_max": 3, "drain_timeout": 5, "wanted": 1}
+    with pytest.raises(PreconditionFailed):
+        services.edit_pool(acting=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
+
+
+def test_only_platform_admins_change_machines(cast: Cast) -> None:
+    stage = Stage(cast.pool)
+    services.set_wanted(acting=SYSTEM, pool=cast.pool, wanted=1)
+    stage.reconcile()
+    node = stage.node(0)
+    for person in (cast.bob, cast.carol, cast.dave, cast.erin, cast.frank):
+        for attempt in (
+            lambda person: services.create_pool(acting=person, name="mine", nodes=1),
+            lambda person: services.edit_pool(acting=person, pool=cast.pool, changes={"drain_timeout": 1}),
+            lambda person: services.set_wanted(acting=person, pool=cast.pool, wanted=3),
+            lambda person: services.pause_pool(acting=person, pool=cast.pool),
+            lambda person: services.delete_pool(acting=person, pool=cast.pool),
+            lambda person: services.terminate_node(acting=person, node=node),
+        ):
+            with pytest.raises(BerthError) as error:
+                attempt(person)
+            assert isinstance(error.value, Forbidden) or error.value.status in (403, 404)
+    cast.pool.refresh_from_db()
+    node.refresh_from_db()
+    assert (cast.pool.wanted, cast.pool.paused, node.state) == (1, False, "ready")
+    assert not NodePool.objects.filter(name="mine").exists()
+
+
+def test_nodes_that_are_there_keep_their_shape_when_the_pool_is_edited() -> None:
+    stage = Stage(pool((0, 4)))
+    stage.want(1)
+    stage.reconcile()
+    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"gpus_per_node": 4})
+    stage.want(2)
+    stage.reconcile()
+    assert [node.gpus for node in selectors.nodes()] == [2, 4]
+
+
+def test_a_pool_with_nodes_keeps_its_provider() -> None:
+    stage = Stage(pool(1))
+    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"runtime": "local"})
+    stage.reconcile()
+    with pytest.raises(Conflict, match="has nodes"):
+        services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"provider": "local"})
+
+
+def test_a_pool_that_was_never_used_can_be_deleted_and_another_cannot() -> None:
+    services.delete_pool(acting=SYSTEM, pool=pool((0, 2)))
+    assert not NodePool.objects.exists()
+    stage = Stage(pool((0, 2)))
+    stage.want(1)
+    stage.settle()
+    with pytest.raises(Conflict, match="history"):
+        services.delete_pool(acting=SYSTEM, pool=stage.pool)
+
+
+def test_the_number_of_nodes_is_set_within_the_bounds_only() -> None:
+    elastic = pool((1, 4))
+    assert services.set_wanted(acting=SYSTEM, pool=elastic, wanted=3).wanted == 3
+    for wanted in (0, 5):
+        with pytest.raises(Invalid):
+            services.set_wanted(acting=SYSTEM, pool=elastic, wanted=wanted)
+    fixed = services.create_pool(acting=SYSTEM, name="fixed", nodes=2)
+    with pytest.raises(Invalid):
+        services.set_wanted(acting=SYSTEM, pool=fixed, wanted=1)
+
+
+def test_a_node_goes_out_of_use_and_comes_back() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    node = stage.node(1)
+    services.cordon_node(acting=SYSTEM, node=node, reason="look at the fan")
+    assert stage.states()[1] == "cordoned"
+    with pytest.raises(Conflict):
+        services.cordon_node(acting=SYSTEM, node=stage.node(1))
+    services.drain_node(acting=SYSTEM, node=stage.node(1))
+    services.uncordon_node(acting=SYSTEM, node=stage.node(1))
+    back = stage.node(1)
+    assert (back.state, back.drain_started_at, back.drain_reason) == ("ready", None, "")
+    assert stage.history()[-3:] == ["cordon", "drain", "uncordon"]
+    assert ScalingEvent.objects.get(kind="cordon").reason == "cordon by tests: look at the fan"
+
+
+def test_two_changes_of_one_node_cannot_both_win() -> None:
+    stage = Stage(pool(1))
+    stage.reconcile()
+    one, other = stage.node(0), stage.node(0)
+    services.drain_node(acting=SYSTEM, node=one)
+    with pytest.raises(Conflict, match="is draining"):
+        services.cordon_node(acting=SYSTEM, node=other)
+    assert services.node_emptied(one, at=stage.now)
+    assert not services.node_emptied(other, at=stage.now)
+
+
+def test_pools_are_read_with_what_they_have() -> None:
+    stage = Stage(pool((0, 4)))
+    stage.want(3)
+    stage.reconcile()
+    services.drain_node(acting=SYSTEM, node=stage.node(2))
+    Node.objects.filter(ordinal=1).update(state=NodeState.BOOTING)
+    seen = selectors.pools().get()
+    counted = {name: getattr(seen, f"nodes_{name}") for name in ("ready", "pending", "draining")}
+    assert counted == {"ready": 1, "pending": 1, "draining": 1}
+    assert vars(seen)["gpus_ready"] == 4
+    assert selectors.scaling_events(seen)[0].kind == "drain"
+    begun = stage.node(2).drain_started_at
+    assert begun is not None
+    assert not selectors.overdue_drains(begun + timedelta(seconds=599))
+    assert [node.ordinal for node in selectors.overdue_drains(begun + timedelta(seconds=600))] == [2]
