@@ -1,0 +1,82 @@
+"""Here we hold the documents to what is there: commands, options, files and examples."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from berth.cli.main import app
+from berth.core.spec import parse_workload
+from scheduler.engine.scenario import simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SCENARIOS = sorted((ROOT / "examples" / "scenarios").glob("*.yaml"))
+
+
+def commands() -> list[str]:
+    """Every line of a code block, and of the comments of the scenarios, that calls `berth`."""
+    texts = [block for page in PAGES for block in re.findall(r"```\n(.*?)```", page.read_text(), re.DOTALL)]
+    texts += [re.sub(r"(?m)^#\s*", "", file.read_text()) for file in SCENARIOS]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    return sorted(
+        {
+            re.split(r" +#| [|>] ", line)[0]
+            for line in lines
+            if line.startswith("berth ") and "--install" not in line
+        }
+    )
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_in_the_documents_is_understood(line: str) -> None:
+    command = get_command(app)
+    words = shlex.split(line)[1:]
+    with command.make_context("berth", words) as group:
+        name, found, rest = command.resolve_command(group, [*group._protected_args, *group.args])  # type: ignore[attr-defined]
+        context = found.make_context(name, rest, parent=group)
+        if hasattr(found, "resolve_command"):
+            inner, leaf, left = found.resolve_command(context, [*context._protected_args, *context.args])
+            leaf.make_context(inner, left, parent=context)
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    dead = [
+        f"{page.name}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+        if not target.startswith("http") and not (page.parent / target).exists()
+    ]
+    assert not dead
+
+
+def test_every_path_the_tour_names_is_there() -> None:
+    text = (ROOT / "docs" / "tour.md").read_text()
+    named = re.findall(r"`((?:platform/|berth/|scheduler/|projects/|pools/)[\w/.]+)`", text)
+    assert len(named) > 10
+    assert not [path for path in named if not any((ROOT / top / path).exists() for top in (".", "platform"))]
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "examples" / "main-job").glob("*.yaml")), ids=lambda f: f.name
+)
+def test_the_examples_are_documents(file: Path) -> None:
+    spec = parse_workload(yaml.safe_load(file.read_text()))
+    assert sum(role.minimum * role.gpu for role in spec.all_roles) == 4
+
+
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda f: f.name)
+def test_the_scenarios_can_be_played(file: Path) -> None:
+    assert simulate(file, until_stable=True)["format"] == "berth.plan/1"
+
+
+def test_the_reclaim_scenario_tells_the_main_job() -> None:
+    answer = simulate(ROOT / "examples" / "scenarios" / "reclaim.yaml", until_stable=True)
+    first = [(told["kind"], told["workload"], told["for"]) for told in answer["cycles"][0]["decisions"]]
+    assert ("reclaim", "younger", "ranking") in first
+    assert {name: told["phase"] for name, told in answer["workloads"].items()} == {
+        "older": "running", "younger": "running", "ranking": "completed",
+    }  # fmt: skip
