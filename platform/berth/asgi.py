@@ -6,17 +6,18 @@ os.environ.setdefault("BERTH_DATABASE_POOL", "8")
 
 from django.core.asgi import get_asgi_application
 
-http = get_asgi_application()  # loads the applications: what follows needs their models
+pages = get_asgi_application()  # loads the applications: what follows needs their models
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 
+from berth.api.asgi import Rest
 from berth.routing import websocket_urlpatterns
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": Rest(pages),
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.handlers.asgi import ASGIHandler
+from django.core.asgi import get_asgi_application
 from django.utils import timezone
 
+from berth.api.asgi import Rest
 from berth.wiring import Wiring
 from pools.models import Node
 from pools.runtimes.base import PodOrder
@@ -16,6 +17,7 @@ from pools.runtimes.fake import FakeRuntime
 from projects.models import Pod, Workload
 from projects.services import tokens, workloads
 from tests.api.conftest import Caller
+from tests.api.wire import Wire
 from tests.cast import Cast, make_cast, training
 
 
@@ -112,41 +114,6 @@ def test_following_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRunt
     timer.join()
 
 
-class Wire:
-    """One request to the ASGI door, with the client's end in the test's hand."""
-
-    def __init__(self, path: str, query: str, secret: str) -> None:
-        headers = [(b"authorization", f"Bearer {secret}".encode()), (b"host", b"testserver")]
-        self.scope = {
-            "type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": headers,
-            "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1),
-        }  # fmt: skip
-        self.sent: list[dict[str, Any]] = []
-        self.news = asyncio.Event()
-        self.gone = asyncio.Event()
-        self._asked = False
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._asked:
-            self._asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
-        self.news.set()
-
-    async def until(self, text: bytes) -> None:
-        async with asyncio.timeout(10):
-            while text not in self.body():
-                await self.news.wait()
-                self.news.clear()
-
-    def body(self) -> bytes:
-        return b"".join(message.get("body", b"") for message in self.sent)
-
-
 @pytest.fixture
 def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod, str]]:
     cast = make_cast()
@@ -155,12 +122,19 @@ def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod,
     assert Workload.objects.count() == 1
 
 
+@pytest.fixture(params=["pages", "rest"])
+def served(request: pytest.FixtureRequest) -> Any:
+    """By Django's own handler, and by the one in front of it."""
+    pages = get_asgi_application()
+    return Rest(pages) if request.param == "rest" else pages
+
+
 async def test_following_over_asgi_streams_as_the_pod_writes(
-    running: tuple[Pod, str], runtime: FakeRuntime
+    running: tuple[Pod, str], runtime: FakeRuntime, served: Any
 ) -> None:
     pod, secret = running
-    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret)
-    task = asyncio.create_task(ASGIHandler()(wire.scope, wire.receive, wire.send))
+    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
+    task = asyncio.create_task(served(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
     assert not task.done()
@@ -168,14 +142,16 @@ async def test_following_over_asgi_streams_as_the_pod_writes(
     await wire.until(b"two\n")
     runtime.end(str(pod.pk), exit_code=0)
     await asyncio.wait_for(task, 10)
-    assert wire.body() == b"one\ntwo\n"
+    assert wire.body == b"one\ntwo\n"
     assert not wire.sent[-1].get("more_body", False)
 
 
-async def test_following_stops_when_the_client_goes(running: tuple[Pod, str], runtime: FakeRuntime) -> None:
+async def test_following_stops_when_the_client_goes(
+    running: tuple[Pod, str], runtime: FakeRuntime, served: Any
+) -> None:
     pod, secret = running
-    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret)
-    task = asyncio.create_task(ASGIHandler()(wire.scope, wire.receive, wire.send))
+    wire = Wire(f"/api/v1/workloads/{pod.workload_id}/logs", "follow=true", secret=secret)
+    task = asyncio.create_task(served(wire.scope, wire.receive, wire.send))
     runtime.write(str(pod.pk), b"one\n")
     await wire.until(b"one\n")
     wire.gone.set()
@@ -184,4 +160,4 @@ async def test_following_stops_when_the_client_goes(running: tuple[Pod, str], ru
     runtime.write(str(pod.pk), b"two\n")
     await asyncio.sleep(0.1)
     assert len(runtime.calls) == looked
-    assert wire.body() == b"one\n"
+    assert wire.body == b"one\n"

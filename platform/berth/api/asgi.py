@@ -18,8 +18,8 @@ PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 
 
 class OneHop(ASGIHandler):
-    """Django's handler with its middleware as for threads: the chain of hops between loop and thread, two
-    for each middleware and three for a view, becomes one. Answers that stream still do so in the loop."""
+    """Django's handler with its middleware as for threads: the hops between loop and thread, two for each
+    middleware and three for a view, become one. Answers that stream still do so in the loop."""
 
     def __init__(self) -> None:
         self.load_middleware(is_async=False)
