@@ -49,13 +49,20 @@ def start(given: Start, bound: Bound, kind: str, message: str = "") -> None:
     """In the caller's transaction, with the workload's row locked. What waited begins a new run."""
     workload = given.workload
     bound.started.append(workload)
-    first_rank = 0
+    ranks: dict[tuple[str, int], int] = {}
     if workload.phase in (Phase.PENDING, Phase.RESERVED):
         _begin_run(given, kind, message or said(given.places))
     else:
-        first_rank = Pod.objects.filter(workload=workload, run=workload.run).count()
-        first_rank += sum(pod.workload_id == workload.pk for pod in bound.pods)
-    _bind(given, bound, first_rank)
+        ranks = _ranks_so_far(workload, bound)
+    _bind(given, bound, ranks)
+
+
+def _ranks_so_far(workload: Workload, bound: Bound) -> dict[tuple[str, int], int]:
+    """Who takes the place of a replica that was lost, or shrunk away, takes its rank."""
+    before = Pod.objects.filter(workload=workload, run=workload.run)
+    ranks = {(role, index): rank for role, index, rank in before.values_list("role", "index", "rank")}
+    mine = [pod for pod in bound.pods if pod.workload_id == workload.pk]
+    return ranks | {(pod.role, pod.index): pod.rank for pod in mine}
 
 
 def said(places: Sequence[Place]) -> str:
@@ -67,7 +74,7 @@ def said(places: Sequence[Place]) -> str:
 
 
 def _begin_run(given: Start, kind: str, message: str) -> None:
-    workload, pool = given.workload, next(iter(given.nodes.values())).pool
+    workload, pool = given.workload, given.nodes[given.places[0].node].pool
     columns: dict[str, Any] = {
         "run": workload.run + 1,
         "pool_id": pool.pk,
@@ -97,8 +104,9 @@ def _begin_run(given: Start, kind: str, message: str) -> None:
         setattr(workload, name, value)
 
 
-def _bind(given: Start, bound: Bound, first_rank: int) -> None:
-    for rank, step in enumerate(_in_order(given.places, given.meaning), start=first_rank):
+def _bind(given: Start, bound: Bound, ranks: dict[tuple[str, int], int]) -> None:
+    for step in _in_order(given.places, given.meaning):
+        rank = ranks.setdefault((step.role, step.index), max(ranks.values(), default=-1) + 1)
         request, node = given.meaning.roles[step.role].request, given.nodes[step.node]
         pod = Pod(
             workload=given.workload,

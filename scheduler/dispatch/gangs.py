@@ -13,7 +13,7 @@ from projects.models import Phase, Pod, PodState, Workload
 from projects.services import announce
 from projects.services.moves import move
 from scheduler import backoff
-from scheduler.dispatch.verdict import GangFacts, PodFact, Verdict, verdict
+from scheduler.dispatch.verdict import LIVE, GangFacts, PodFact, Verdict, verdict
 from scheduler.holdings import recount
 from scheduler.models import Reservation
 from scheduler.specs import Meaning, Specs
@@ -60,7 +60,8 @@ def _judge(workload: Workload, now: datetime, meaning: Meaning) -> None:
 
 def _facts(workload: Workload, meaning: Meaning) -> GangFacts:
     latest: dict[tuple[str, int], Pod] = {}
-    for pod in Pod.objects.filter(workload=workload, run=workload.run).order_by("created_at", "pk"):
+    attempts = Pod.objects.filter(workload=workload, run=workload.run)
+    for pod in sorted(attempts, key=lambda pod: (pod.created_at, pod.state in LIVE, str(pod.pk))):
         latest[pod.role, pod.index] = pod
     return GangFacts(
         phase=workload.phase,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pools.models import Node
+from pools.models import Node, NodePool
 from pools.services import cordon_node
 from projects.models import Phase, Quota, Workload
 from projects.services import workloads
@@ -114,3 +114,16 @@ def test_looking_takes_as_many_statements_for_many_workloads_as_for_one(
     stage.tick(2)
     with django_assert_num_queries(11):
         observe(stage.clock.now(), Specs())
+
+
+def test_workloads_of_two_pools_start_in_one_commit_each_in_its_own(stage: Stage) -> None:
+    other = NodePool.objects.create(
+        name="other", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
+        cpu_milli=8000, memory_mib=16384,
+    )
+    stage.node(0, pool=other)
+    Quota.objects.create(project=stage.cast.vision, pool=other, gpu_milli=2000)
+    here, there = stage.submit("here", pools=["local"]), stage.submit("there", pools=["other"])
+    stage.tick(2)
+    assert [stage.phase(row) for row in (here, there)] == [Phase.RUNNING, Phase.RUNNING]
+    assert [here.pool.name, there.pool.name] == ["local", "other"]

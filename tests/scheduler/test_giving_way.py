@@ -78,11 +78,11 @@ def test_a_promise_is_dropped_when_its_holder_is_cancelled_or_it_expires(stage: 
     assert not Reservation.objects.exists()
     again = stage.submit("again", roles=WHOLE, priority=90)
     stage.tick()
-    if stage.phase(again) == Phase.RESERVED:
-        Reservation.objects.update(expires_at=stage.clock.now() - timedelta(seconds=1))
-        stage.loop.act()
-        told = Event.objects.filter(workload_id=again.pk).values_list("data__reason", flat=True)
-        assert "PromiseDropped" in told
+    assert stage.phase(again) == Phase.RESERVED
+    Reservation.objects.update(expires_at=stage.clock.now() - timedelta(seconds=1))
+    stage.loop.act()
+    told = Event.objects.filter(workload_id=again.pk).values_list("data__reason", flat=True)
+    assert "PromiseDropped" in told
 
 
 def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:

@@ -1,0 +1,211 @@
+"""Here we show how runs end: failures, restarts, limits of time, lost machines."""
+from datetime import timedelta
+
+from pools.models import Node
+from pools.runtimes.base import PodCause, RuntimeFailure
+from pools.services import drain_node, terminate_node
+from projects.models import Phase, Workload
+from projects.services import workloads
+from scheduler.models import Eviction
+from tests.scheduler.stage import Stage
+
+ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
+
+
+def running(stage: Stage, name: str = "train-1", **changes: object) -> Workload:
+    workload = stage.submit(name, **changes)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    return workload
+
+
+def test_one_failed_pod_ends_the_gang_and_its_exit_code_is_kept(stage: Stage) -> None:
+    workload = running(stage)
+    stage.runtime.end(str(stage.pods(workload)[0].pk), exit_code=7, message="")
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.FAILED
+    assert (workload.exit_code, workload.reason) == (7, "PodFailed")
+    assert {pod.state for pod in stage.pods(workload)} == {"failed", "stopped"}
+    assert workload.gpu_milli_now == 0
+
+
+def test_a_failed_gang_restarts_whole_as_often_as_its_policy_allows(stage: Stage) -> None:
+    workload = running(stage, restart_policy={"kind": "on_failure", "max_restarts": 1})
+    stage.finish(workload, exit_code=1)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.PENDING
+    assert (workload.restarts, workload.preemptions) == (1, 0)
+    stage.clock.advance(30)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert workload.run == 2
+    stage.finish(workload, exit_code=1)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.FAILED
+
+
+def test_each_run_has_its_own_place_to_meet(stage: Stage) -> None:
+    workload = running(stage, restart_policy={"kind": "on_failure"})
+    first = workload.rendezvous
+    stage.finish(workload, exit_code=1)
+    stage.tick(2)
+    stage.clock.advance(30)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert workload.rendezvous != first
+
+
+def test_a_command_that_cannot_be_started_says_so(stage: Stage) -> None:
+    workload = stage.submit(roles=ONE)
+    stage.runtime.runs_at_once = False
+    stage.tick()
+    pod = stage.pods(workload)[0]
+    stage.runtime.end(str(pod.pk), cause=PodCause.START_FAILED, message="no such program")
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.FAILED
+    assert "no such program" in workload.message
+
+
+def test_pods_that_went_with_their_host_are_nobodys_failure(stage: Stage) -> None:
+    workload = running(stage)
+    for pod in stage.pods(workload):
+        stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.HOST_STOPPED, message="the host was stopped")
+    stage.tick(3)
+    assert stage.phase(workload) in (Phase.STARTING, Phase.RUNNING)
+    assert (workload.run, workload.restarts, workload.preemptions) == (2, 0, 0)
+
+
+def test_a_gang_that_lost_a_pod_has_a_grace_and_is_then_stopped(stage: Stage) -> None:
+    workload = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
+    lost = Node.objects.get(name="local-1")
+    terminate_node(acting=stage.cast.alice, node=lost)
+    stage.tick()
+    assert stage.phase(workload) == Phase.RUNNING
+    assert workload.stale_since == stage.clock.now()
+    stage.clock.advance(61)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.PENDING
+    assert Eviction.objects.get().kind == "stale_gang"
+
+
+def test_a_gang_made_whole_again_runs_on(stage: Stage) -> None:
+    workload = running(stage)
+    stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
+    stage.tick()
+    stood = sorted((pod.rank, pod.state) for pod in stage.pods(workload))
+    assert stood == [(0, "running"), (1, "lost"), (1, "starting")], "the new one takes the rank of the lost"
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert workload.stale_since is None
+    assert len(stage.pods(workload, "running")) == 2
+
+
+def test_a_run_longer_than_its_max_runtime_fails_and_says_so(stage: Stage) -> None:
+    workload = running(stage, max_runtime=60)
+    stage.clock.advance(30)
+    stage.tick()
+    assert stage.phase(workload) == Phase.RUNNING
+    stage.clock.advance(31)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.FAILED
+    assert workload.reason == "MaxRuntimeExceeded"
+
+
+def test_a_deadline_ends_what_waits_and_what_runs(stage: Stage) -> None:
+    deadline = (stage.clock.now() + timedelta(seconds=60)).isoformat()
+    runs = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}], deadline=deadline)
+    waits = stage.submit("waits", deadline=deadline)
+    stage.tick()
+    stage.clock.advance(60)
+    stage.tick(3)
+    assert [stage.phase(row) for row in (runs, waits)] == [Phase.FAILED, Phase.FAILED]
+    assert {runs.reason, waits.reason} == {"DeadlineExceeded"}
+
+
+def test_an_idle_session_ends_and_a_busy_one_does_not(stage: Stage) -> None:
+    idle = running(stage, "idle", kind="interactive", roles=ONE, idle_timeout=60)
+    busy = running(stage, "busy", kind="interactive", roles=ONE, idle_timeout=60)
+    for _ in range(8):
+        stage.runtime.write(str(stage.pods(busy)[0].pk), b"still here\n")
+        stage.tick(seconds=10)
+    stage.tick(2)
+    assert stage.phase(idle) == Phase.COMPLETED
+    assert idle.reason == "IdleTimeout"
+    assert stage.phase(busy) == Phase.RUNNING
+
+
+def test_a_drained_node_is_left_once_its_time_is_up(stage: Stage) -> None:
+    workload = running(stage, roles=ONE)
+    node = stage.pods(workload)[0].node
+    drain_node(acting=stage.cast.alice, node=node, reason="new disks")
+    Node.objects.filter(pk=node.pk).update(drain_started_at=stage.clock.now())
+    stage.tick(2)
+    assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
+    stage.clock.advance(node.pool.drain_timeout + 1)
+    stage.tick(3)
+    assert Eviction.objects.get().kind == "drain"
+    assert stage.phase(workload) in (Phase.STARTING, Phase.RUNNING)
+    assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
+    node.refresh_from_db()
+    assert node.emptied_at is not None
+
+
+def test_a_suspended_workload_keeps_its_place_and_resumes(stage: Stage) -> None:
+    workload = running(stage)
+    workloads.suspend(acting=stage.cast.alice, workload=workload)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.SUSPENDED
+    assert stage.runtime.running() == ()
+    stage.tick()
+    assert stage.phase(workload) == Phase.SUSPENDED
+    workloads.resume(acting=stage.cast.alice, workload=workload)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert workload.run == 2
+
+
+def test_a_broken_runtime_holds_nothing_else_up(stage: Stage) -> None:
+    stage.runtime.next("start", RuntimeFailure("disk full"), RuntimeFailure("disk full"))
+    workload = stage.submit()
+    stage.tick()
+    assert stage.phase(workload) == Phase.STARTING
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    stage.runtime.next("look", RuntimeFailure("no answer"))
+    other = stage.submit("other")
+    stage.tick()
+    assert stage.phase(other) == Phase.STARTING
+
+
+def test_who_waits_for_another_starts_after_that_has_completed(stage: Stage) -> None:
+    first = running(stage, "first", roles=ONE)
+    second = stage.submit("second", roles=ONE, waits_for=["first"])
+    third = stage.submit("third", roles=ONE, waits_for=["nobody"])
+    stage.tick(2)
+    assert stage.phase(second) == Phase.PENDING
+    assert second.reason == "DependencyNotMet"
+    stage.finish(first)
+    stage.tick(2)
+    assert stage.phase(second) in (Phase.STARTING, Phase.RUNNING)
+    assert stage.phase(third) == Phase.PENDING
+    assert third.reason == "DependencyNotMet"
+
+
+def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stage: Stage) -> None:
+    workload = running(stage, roles=ONE)
+    stray = "11111111-2222-4333-8444-555555555555"
+    order = stage.runtime.order(str(stage.pods(workload)[0].pk))
+    assert order is not None
+    stage.runtime.start(type(order)(**{**_fields(order), "pod_id": stray}))
+    stage.finish(workload)
+    stage.tick(2)
+    stage.clock.advance(61)
+    stage.tick()
+    assert stray not in stage.runtime.running()
+    stage.clock.advance(61)
+    stage.tick()
+    assert stage.runtime.known() == ()
+
+
+def _fields(order: object) -> dict[str, object]:
+    return {name: getattr(order, name) for name in type(order).__slots__}  # type: ignore[attr-defined]
