@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pools import services
+from pools.models import Node
 from pools.providers.base import InstanceState, ProviderError, ProvisionOrder, Shape
 from pools.providers.local import LocalProvider
 from pools.providers.measured import Device, Machine, declared, this_machine
+from pools.reconciler import reconcile
+from tests.pools.stage import START, SYSTEM, pool
 
 
 def provider(root: Path, gpus: int = 8) -> LocalProvider:
@@ -56,14 +60,14 @@ def test_a_device_is_never_given_to_two_nodes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int, int]]
 ) -> None:
     root = tmp_path_factory.mktemp("instances")
-    for number, (what, pool, n, gpus) in enumerate(steps):
+    for number, (what, owner, n, gpus) in enumerate(steps):
         local = provider(root)
         if what == "order":
             with suppress(ProviderError):
-                local.provision(order(f"t-{number}", n, gpus, start=number * 10, pool=pool))
+                local.provision(order(f"t-{number}", n, gpus, start=number * 10, pool=owner))
         else:
-            living = local.list_instances(pool)
-            local.terminate(pool, [instance.instance_id for instance in living[n : n + 1]])
+            living = local.list_instances(owner)
+            local.terminate(owner, [instance.instance_id for instance in living[n : n + 1]])
         given = [
             device
             for name in "abc"
@@ -127,3 +131,16 @@ def test_gpus_that_nvml_sees_are_taken_as_they_are(monkeypatch: pytest.MonkeyPat
     )
     assert closed
     assert this_machine(declared_gpus=2).devices == declared(2) == (Device("0"), Device("1"))
+
+
+@pytest.mark.django_db
+@pytest.mark.shows("SKY-30", "SKY-61")
+def test_a_pool_on_this_machine_grows_until_the_devices_are_used_up(tmp_path: Path) -> None:
+    small = pool((0, 8))
+    services.set_wanted(acting=SYSTEM, pool=small, wanted=6)
+    assert reconcile(small.pk, provider=provider(tmp_path), now=START)
+    devices = [device for node in Node.objects.all() for device in node.devices]
+    assert sorted(devices) == [f"GPU-{n}" for n in range(8)]
+    small.refresh_from_db()
+    assert small.last_error.startswith("ordering 2 nodes: capacity: this machine has 8 GPUs, 0 of them free")
+    assert not reconcile(small.pk, provider=provider(tmp_path), now=START), "until the next tick"
