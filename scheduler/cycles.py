@@ -1,6 +1,7 @@
 """Here a cycle is run and written down: observe, decide, commit, with what it saw and how long it took."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +27,7 @@ class Memory:
 
     explanations: Explanations = field(default_factory=Explanations)
     recorded_at: datetime | None = None
+    noted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,18 +74,19 @@ def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest
             explained = memory.explanations.write(seen, plan.refusals, record.pk)
             keep_standings(seen, plan.queues)
             settle_use(seen.at)
-        told = bool(plan.bundles or plan.notes or notes or explained)
+        noted = (*plan.notes, *notes)
+        told = bool(plan.bundles or explained or noted != memory.noted)
         due = memory.recorded_at is None or seen.at - memory.recorded_at >= QUIET_FOR
         if told or due:
-            _finish(ran, [*plan.notes, *notes])
-            memory.recorded_at = seen.at
+            _finish(ran, noted)
+            memory.recorded_at, memory.noted = seen.at, noted
         point("cycle.before_end")
     ran.written = True
     point("cycle.done")
     return told
 
 
-def _finish(ran: Ran, notes: list[str]) -> None:
+def _finish(ran: Ran, notes: Sequence[str]) -> None:
     record, outcome = ran.record, ran.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
@@ -92,7 +95,7 @@ def _finish(ran: Ran, notes: list[str]) -> None:
         "bundles": [_shown(bundle) for bundle in outcome.applied[:500]],
         "stale": [{**_shown(bundle), "why": why} for bundle, why in outcome.stale[:500]],
     }
-    record.notes = notes[:100]
+    record.notes = list(notes[:100])
     record.save()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from berth.db.models import Lease
 from pools.models import NodePool
@@ -132,3 +133,21 @@ def test_a_scheduler_told_to_end_hands_the_lead_on_at_once(cast: Cast, scheduler
     first.terminate()
     assert first.wait(20) == 0
     until(lambda: schedulers.leader() not in (None, first), seconds=8)
+
+
+def test_a_scheduler_outlives_the_loss_of_its_database_connections(
+    cast: Cast, schedulers: Schedulers
+) -> None:
+    process = schedulers.start()
+    workload = submit(cast, "before", "sleep 1")
+    until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        assert cursor.fetchone()[0] >= 2
+    later = submit(cast, "after", "true")
+    until(lambda: phase(later) == Phase.COMPLETED, said=lambda: (later.reason, later.message))
+    until(lambda: phase(workload) == Phase.COMPLETED)
+    assert process.poll() is None

@@ -1,0 +1,58 @@
+"""Here we show that one broken row, machine or cycle holds nobody else up."""
+import pytest
+
+from projects.models import Phase, Workload
+from scheduler import cycles
+from scheduler.models import Cycle
+from tests.scheduler.stage import Stage
+
+
+def test_a_document_that_cannot_be_read_any_more_is_named_and_left_alone(stage: Stage) -> None:
+    broken, fine = stage.submit("broken"), stage.submit("fine")
+    Workload.objects.filter(pk=broken.pk).update(spec={"name": "broken", "colour": "blue"})
+    stage.tick(2)
+    assert stage.phase(fine) == Phase.RUNNING
+    assert stage.phase(broken) == Phase.PENDING
+    assert broken.reason == "Misconfigured"
+    assert "colour" in broken.message
+
+
+def test_a_gang_that_cannot_be_judged_does_not_keep_others_from_ending(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scheduler.dispatch import gangs
+
+    first, second = stage.submit("first"), stage.submit("second")
+    stage.tick(2)
+    judge = gangs._judge
+
+    def stumbling(workload: Workload, *rest: object) -> None:
+        if workload.name == "first":
+            raise ValueError("a row nobody expected")
+        judge(workload, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gangs, "_judge", stumbling)
+    stage.finish(first)
+    stage.finish(second)
+    stage.tick(2)
+    assert [stage.phase(row) for row in (first, second)] == [Phase.RUNNING, Phase.COMPLETED]
+    assert "a row nobody expected" in " ".join(Cycle.objects.order_by("-id")[0].notes)
+    monkeypatch.undo()
+    stage.tick()
+    assert stage.phase(first) == Phase.COMPLETED
+
+
+def test_a_cycle_that_fails_leaves_what_runs_running_and_is_written_in_the_log(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload = stage.submit()
+    stage.tick(2)
+
+    def failing(snapshot: object) -> None:
+        raise RuntimeError("no idea")
+
+    monkeypatch.setattr(cycles, "decide", failing)
+    stage.finish(workload)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.COMPLETED
+    assert "no idea" in caplog.text
