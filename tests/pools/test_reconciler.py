@@ -40,6 +40,20 @@ def test_a_fixed_pool_replaces_what_it_lost_and_heeds_no_pressure() -> None:
     stage.check()
 
 
+@shows("SKY-22")
+@pytest.mark.parametrize(("tick", "seconds"), [(None, 15), (4, 4), (60, 60)])
+def test_a_loss_is_noticed_at_the_next_tick(tick: int | None, seconds: int) -> None:
+    stage = Stage(pool(2, **({} if tick is None else {"reconcile_tick": tick})))
+    stage.reconcile()
+    stage.provider.vanish(stage.node(1).instance_id)
+    stage.pass_time(seconds - 1)
+    assert not stage.reconcile()
+    stage.pass_time(1)
+    assert stage.reconcile()
+    assert stage.history()[-4:] == ["lost", "terminate", "ready", "provision"]
+    stage.check()
+
+
 @shows("SKY-03", "SKY-05", "SKY-06", "SKY-83")
 @pytest.mark.parametrize(("nodes", "threshold"), [(4, 4), ({"min": 8, "desired": 4}, 4)])
 def test_a_pool_takes_on_work_once_enough_nodes_are_ready(nodes: object, threshold: int) -> None:
