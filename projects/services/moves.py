@@ -34,7 +34,7 @@ def move(
         columns.setdefault("ended_at", now)
     if to != Phase.STOPPING:
         columns.setdefault("next_phase", "")
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         changed = Workload.objects.filter(pk=workload.pk, phase__in=list(expected)).update(
             phase=to, reason=reason, message=message, since=now, version=F("version") + 1, **columns
         )

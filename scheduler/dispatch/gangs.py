@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,18 +27,42 @@ MOST_MOVES = 4  # starting, running, stopping, ended
 
 def judge_gangs(ids: Collection[uuid.UUID], now: datetime, specs: Specs) -> list[str]:
     """In the caller's transaction. Returns what could not be judged, as sentences."""
-    notes: list[str] = []
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-    for workload in rows.filter(pk__in=ids, phase__in=JUDGED).order_by("pk"):
-        try:
-            with transaction.atomic():
-                _judge(workload, now, specs.of(workload))
-        except (OperationalError, InterfaceError):
-            raise
-        except (DatabaseError, AssertionError, KeyError, ValueError) as error:
-            log.exception("the gang of %s could not be judged", workload.pk)
-            notes.append(f"The gang of {workload.handle} could not be judged: {error!r}")
+    found = list(rows.filter(pk__in=ids, phase__in=JUDGED).order_by("pk"))
+    notes = _judge_all(found, now, specs)
+    recount(workload.pk for workload in found)
     return notes
+
+
+def _judge_all(workloads: Sequence[Workload], now: datetime, specs: Specs) -> list[str]:
+    """All of them; where that fails, each half by itself, until the one that cannot be is found."""
+    if not workloads:
+        return []
+    try:
+        with transaction.atomic():
+            attempts = _attempts(workloads)
+            for workload in workloads:
+                _judge(workload, attempts[workload.pk], now, specs.of(workload))
+    except (OperationalError, InterfaceError):
+        raise
+    except (DatabaseError, AssertionError, LookupError, ValueError) as error:
+        if len(workloads) == 1:
+            log.exception("the gang of %s could not be judged", workloads[0].pk)
+            return [f"The gang of {workloads[0].handle} could not be judged: {error!r}"]
+        again = list(Workload.objects.filter(pk__in=[w.pk for w in workloads]).order_by("pk"))
+        middle = len(again) // 2
+        return [*_judge_all(again[:middle], now, specs), *_judge_all(again[middle:], now, specs)]
+    return []
+
+
+def _attempts(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
+    """By workload, every pod of its present run."""
+    runs = {workload.pk: workload.run for workload in workloads}
+    found: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
+    for pod in Pod.objects.filter(workload_id__in=runs).order_by("workload_id", "created_at", "pk"):
+        if pod.run == runs[pod.workload_id]:
+            found[pod.workload_id].append(pod)
+    return found
 
 
 def stop_live_pods(workload: Workload, reason: str, now: datetime) -> int:
@@ -47,20 +71,26 @@ def stop_live_pods(workload: Workload, reason: str, now: datetime) -> int:
     )
 
 
-def _judge(workload: Workload, now: datetime, meaning: Meaning) -> None:
+def _judge(workload: Workload, attempts: Sequence[Pod], now: datetime, meaning: Meaning) -> None:
     if workload.phase == Phase.STOPPING:
-        stop_live_pods(workload, workload.reason, now)
+        _stop(workload, attempts, workload.reason, now)
     for _ in range(MOST_MOVES):
-        found = verdict(_facts(workload, meaning))
+        found = verdict(_facts(workload, attempts, meaning))
         if found is None:
-            break
-        _carry_out(found, workload, now)
-    recount([workload.pk])
+            return
+        _carry_out(found, workload, attempts, now)
 
 
-def _facts(workload: Workload, meaning: Meaning) -> GangFacts:
+def _stop(workload: Workload, attempts: Iterable[Pod], reason: str, now: datetime) -> None:
+    running = [pod for pod in attempts if pod.state in (PodState.STARTING, PodState.RUNNING)]
+    if running:
+        stop_live_pods(workload, reason, now)
+        for pod in running:
+            pod.state = PodState.STOPPING
+
+
+def _facts(workload: Workload, attempts: Iterable[Pod], meaning: Meaning) -> GangFacts:
     latest: dict[tuple[str, int], Pod] = {}
-    attempts = Pod.objects.filter(workload=workload, run=workload.run)
     for pod in sorted(attempts, key=lambda pod: (pod.created_at, pod.state in LIVE, str(pod.pk))):
         latest[pod.role, pod.index] = pod
     return GangFacts(
@@ -79,7 +109,7 @@ def _facts(workload: Workload, meaning: Meaning) -> GangFacts:
     )
 
 
-def _carry_out(found: Verdict, workload: Workload, now: datetime) -> None:
+def _carry_out(found: Verdict, workload: Workload, attempts: Iterable[Pod], now: datetime) -> None:
     columns = _columns(found, workload, now)
     if not found.to:
         Workload.objects.filter(pk=workload.pk).update(**columns)
@@ -99,7 +129,7 @@ def _carry_out(found: Verdict, workload: Workload, now: datetime) -> None:
         assert moved, "the row is locked"
         workload.phase, workload.reason, workload.message = found.to, found.reason, found.message
         if found.to == Phase.STOPPING:
-            stop_live_pods(workload, found.reason, now)
+            _stop(workload, attempts, found.reason, now)
         elif found.to in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
             Reservation.objects.filter(workload=workload).delete()
     for name, value in columns.items():
