@@ -1,0 +1,98 @@
+"""Here every described operation is called with whatever its description allows, and keeps its promises."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections, transaction
+from hypothesis import strategies
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.core.result import Ok
+
+from pools.models import Node
+from projects.models import Membership, Quota
+from projects.services import workloads
+from scheduler.models import Cycle
+from tests.api.conftest import Caller, one_client
+from tests.cast import Cast, training
+
+PROMISES = (
+    "not_a_server_error", "status_code_conformance", "content_type_conformance",
+    "response_schema_conformance",
+)  # fmt: skip
+GROUPS = 4
+CALLS = 6  # of each operation; more find no more, and take their time
+
+
+@contextmanager
+def one_connection() -> Iterator[None]:
+    """The application runs in the test's transaction: nothing may close its connection between requests."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def known(cast: Cast) -> dict[str, Any]:
+    """Path parameters behind which there is something."""
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    Node.objects.create(
+        pool=cast.pool, name="local", ordinal=0, state="ready", instance_id="i-0", gpus=2, cpu_milli=8000,
+        memory_mib=16384, since=workload.since,
+    )  # fmt: skip
+    Quota.objects.create(project=cast.vision, pool=cast.pool, gpu_milli=2000)
+    return {
+        "workload_id": str(workload.pk),
+        "pool": "local",
+        "cycle_id": Cycle.objects.create(epoch=1, trigger="tick").pk,
+        "member_id": Membership.objects.order_by("pk").values_list("pk", flat=True)[0],
+        "name": {"departments": "research", "projects": "vision", "node-pools": "local", "nodes": "local"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_operation_keeps_its_promises(known: dict[str, Any], alice: Caller, group: int) -> None:
+    load_all_checks()
+    promises = [CHECKS.get_one(name) for name in PROMISES]
+    answer = one_client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
+    described = schemathesis.openapi.from_dict(json.loads(answer.content))
+    described.app = get_wsgi_application()
+    called = 0
+    for result in described.get_all_operations():
+        assert isinstance(result, Ok)
+        operation = result.ok()
+        if zlib.crc32(operation.label.encode()) % GROUPS == group:
+            with one_connection():
+                call_with_everything(operation, known, alice.secret, promises)
+            called += 1
+    assert called > 8
+
+
+def call_with_everything(operation: Any, known: dict[str, Any], secret: str, promises: list[Any]) -> None:
+    @hypothesis.settings(
+        max_examples=CALLS, deadline=None, derandomize=True, database=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    @hypothesis.given(case=operation.as_strategy(), real=strategies.booleans())
+    def call(case: Any, real: bool) -> None:
+        for name in case.path_parameters or {} if real else ():
+            found = known.get(name, case.path_parameters[name])
+            if isinstance(found, dict):
+                words = operation.path.split("/")
+                found = next((value for word, value in found.items() if word in words), "local")
+            case.path_parameters[name] = found
+        with transaction.atomic():
+            case.call_and_validate(headers={"Authorization": f"Bearer {secret}"}, checks=promises)
+            transaction.set_rollback(True)
+
+    call()
