@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from berth.client import Client
+from berth.client.config import load_settings
 from tests.journeys.installation import ROOT, Installation
 
 
@@ -30,6 +32,10 @@ class Terminal:
         )
         assert done.returncode == exits, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    def client(self) -> Client:
+        """The same person as a program: quicker to ask again and again."""
+        return Client(load_settings({"XDG_CONFIG_HOME": str(self.config)}))
 
     def json(self, *words: str) -> Any:
         return json.loads(self.berth(*words, "-o", "json"))
