@@ -85,7 +85,7 @@ def may(acting: Acting, action: Action, obj: Any = None) -> bool:
 
 
 def require(acting: Acting, action: Action, obj: Any = None) -> None:
-    """Raises NotFound where the object is not visible, Forbidden where it is but the action is not allowed."""
+    """Raises NotFound where the object is not visible, Forbidden where only the action is not allowed."""
     if obj is not None and not _sees(acting, obj):
         raise NotFound(f"There is no {_kind(obj)} of that name or id.")
     if not may(acting, action, obj):
@@ -136,7 +136,9 @@ def _operates(acting: Acting, workload: Workload) -> bool:
 
 
 def _roles_in(acting: Acting, project: Project) -> set[str]:
-    return set(Membership.objects.filter(user=_active(acting), project=project).values_list("role", flat=True))
+    return set(
+        Membership.objects.filter(user=_active(acting), project=project).values_list("role", flat=True)
+    )
 
 
 def _administers_department(acting: Acting, department_id: int) -> bool:

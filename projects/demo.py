@@ -25,7 +25,11 @@ DEPARTMENTS: Mapping[str, Mapping[str, Any]] = {
 PROJECTS: Mapping[str, Mapping[str, Any]] = {
     "vision": {"department": "research", "title": "Computer vision", "quota": {"gpu": 2, "weight": 2}},
     "speech": {"department": "research", "title": "Speech", "rank": 1, "quota": {"gpu": 2, "weight": 1}},
-    "ads": {"department": "product", "title": "Ad ranking", "quota": {"gpu": 4, "weight": 1, "limit": {"gpu": 6}}},
+    "ads": {
+        "department": "product",
+        "title": "Ad ranking",
+        "quota": {"gpu": 4, "weight": 1, "limit": {"gpu": 6}},
+    },
     "search": {"department": "product", "title": "Search", "quota": {"gpu": 0, "weight": 1}},
 }
 

@@ -1,4 +1,5 @@
-"""Here changes to pools and nodes are allowed and written down; the pools' floor knows neither roles nor audit."""
+"""Here changes to pools and nodes are allowed and written down; their floor knows no roles and no audit."""
+
 from typing import Any
 
 from django.dispatch import receiver

@@ -27,7 +27,9 @@ class Cast:
 
     @property
     def people(self) -> dict[str, Acting]:
-        return {name: getattr(self, name) for name in ("alice", "bob", "carol", "dave", "erin", "frank", "grace")}
+        return {
+            name: getattr(self, name) for name in ("alice", "bob", "carol", "dave", "erin", "frank", "grace")
+        }
 
 
 def make_cast() -> Cast:
@@ -54,10 +56,22 @@ def make_cast() -> Cast:
         gpus_per_node=2, cpu_milli=8000, memory_mib=16384,
     )
     return Cast(
-        **people, research=research, product=product, vision=vision, speech=speech, ads=ads, search=search, pool=pool
+        **people,
+        research=research,
+        product=product,
+        vision=vision,
+        speech=speech,
+        ads=ads,
+        search=search,
+        pool=pool,
     )
 
 
 def training(name: str = "train-1", **changes: object) -> dict[str, object]:
     """A small workload document."""
-    return {"name": name, "command": "true", "roles": [{"name": "worker", "replicas": 2, "gpu": 1}], **changes}
+    return {
+        "name": name,
+        "command": "true",
+        "roles": [{"name": "worker", "replicas": 2, "gpu": 1}],
+        **changes,
+    }

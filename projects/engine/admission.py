@@ -35,7 +35,9 @@ def submission_warnings(
     said: list[str] = []
     for held in path:
         for resource in held.limit.exceeded_by(asked):
-            said.append(f"It asks for more {resource} than the limit of {held.owner}: it cannot run as it is.")
+            said.append(
+                f"It asks for more {resource} than the limit of {held.owner}: it cannot run as it is."
+            )
         if not preemptible:
             for resource in held.quota.exceeded_by(asked):
                 said.append(

@@ -20,8 +20,12 @@ class Membership(models.Model):
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role.choices)
-    department = models.ForeignKey(Department, null=True, blank=True, on_delete=models.CASCADE, related_name="members")
-    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="members")
+    department = models.ForeignKey(
+        Department, null=True, blank=True, on_delete=models.CASCADE, related_name="members"
+    )
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.CASCADE, related_name="members"
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
@@ -36,7 +40,9 @@ class Membership(models.Model):
                 | Q(role="viewer", department__isnull=False, project__isnull=True),
             ),
             models.UniqueConstraint(
-                name="membership_once_per_scope", fields=["user", "department", "project"], nulls_distinct=False
+                name="membership_once_per_scope",
+                fields=["user", "department", "project"],
+                nulls_distinct=False,
             ),
         ]
 
@@ -61,7 +67,9 @@ class ApiToken(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             models.UniqueConstraint(
-                name="token_name_once_per_person", fields=["user", "name"], condition=Q(revoked_at__isnull=True)
+                name="token_name_once_per_person",
+                fields=["user", "name"],
+                condition=Q(revoked_at__isnull=True),
             ),
         ]
 

@@ -14,14 +14,20 @@ class Department(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
     rank = models.IntegerField(default=0, help_text="Higher ranks are served first.")
-    reclaim_min_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds; empty: the pool's.")
-    preempt_min_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds; empty: the pool's.")
+    reclaim_min_runtime = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Seconds; empty: the pool's."
+    )
+    preempt_min_runtime = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Seconds; empty: the pool's."
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["name"]
         constraints = [
-            models.CheckConstraint(name="department_rank_range", condition=Q(rank__gte=-1000, rank__lte=1000)),
+            models.CheckConstraint(
+                name="department_rank_range", condition=Q(rank__gte=-1000, rank__lte=1000)
+            ),
         ]
 
     def __str__(self) -> str:
@@ -58,8 +64,12 @@ class Quota(models.Model):
     the owner's rank.
     """
 
-    department = models.ForeignKey(Department, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
-    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas")
+    department = models.ForeignKey(
+        Department, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas"
+    )
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.CASCADE, related_name="quotas"
+    )
     pool = models.ForeignKey("pools.NodePool", on_delete=models.PROTECT, related_name="quotas")
     gpu_milli = models.BigIntegerField(null=True, blank=True, default=0)
     cpu_milli = models.BigIntegerField(null=True, blank=True)
@@ -90,7 +100,12 @@ class Quota(models.Model):
                     name=f"quota_{field}_range", condition=Q(**{f"{field}__gte": 0, f"{field}__lte": 10**12})
                 )
                 for field in (
-                    "gpu_milli", "cpu_milli", "memory_mib", "limit_gpu_milli", "limit_cpu_milli", "limit_memory_mib",
+                    "gpu_milli",
+                    "cpu_milli",
+                    "memory_mib",
+                    "limit_gpu_milli",
+                    "limit_cpu_milli",
+                    "limit_memory_mib",
                 )
             ),
             models.CheckConstraint(
@@ -102,7 +117,8 @@ class Quota(models.Model):
             models.CheckConstraint(name="quota_rank_range", condition=Q(rank__gte=-1000, rank__lte=1000)),
             models.CheckConstraint(
                 name="quota_gpu_within_limit",
-                condition=Q(limit_gpu_milli__isnull=True) | Q(gpu_milli__lte=F("limit_gpu_milli"))
+                condition=Q(limit_gpu_milli__isnull=True)
+                | Q(gpu_milli__lte=F("limit_gpu_milli"))
                 | Q(gpu_milli__isnull=True),
             ),
         ]

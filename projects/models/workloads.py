@@ -61,7 +61,9 @@ class Workload(models.Model):
     )
     spec = models.JSONField()
     labels = models.JSONField(default=dict)
-    pools = ArrayField(models.CharField(max_length=63), help_text="Names, in order of preference; never empty.")
+    pools = ArrayField(
+        models.CharField(max_length=63), help_text="Names, in order of preference; never empty."
+    )
     priority = models.IntegerField(default=50)
     preemptible = models.BooleanField(default=True)
 
@@ -69,7 +71,9 @@ class Workload(models.Model):
     reason = models.CharField(max_length=40, blank=True)
     message = models.TextField(blank=True)
     since = models.DateTimeField(db_default=Now())
-    next_phase = models.CharField(max_length=10, choices=Phase.choices, blank=True, help_text="Where stopping leads.")
+    next_phase = models.CharField(
+        max_length=10, choices=Phase.choices, blank=True, help_text="Where stopping leads."
+    )
 
     submitted_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True, blank=True, help_text="Of the present or last run.")
@@ -81,14 +85,22 @@ class Workload(models.Model):
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds of one run.")
     run = models.PositiveIntegerField(default=0, help_text="How many times it was started.")
     preemptions = models.PositiveIntegerField(default=0)
-    restarts = models.PositiveIntegerField(default=0, help_text="Restarts after failures, for restart_policy.")
+    restarts = models.PositiveIntegerField(
+        default=0, help_text="Restarts after failures, for restart_policy."
+    )
     exit_code = models.IntegerField(null=True, blank=True)
-    pool = models.ForeignKey("pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    pool = models.ForeignKey(
+        "pools.NodePool", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
     rendezvous = models.JSONField(null=True, blank=True, help_text="Address and port of rank 0 in this run.")
 
-    gpu_milli_min = models.BigIntegerField(default=0, help_text="What the whole gang asks for at its minimum.")
+    gpu_milli_min = models.BigIntegerField(
+        default=0, help_text="What the whole gang asks for at its minimum."
+    )
     gpu_milli_now = models.BigIntegerField(default=0, help_text="What its pods hold now.")
-    explanation = models.JSONField(null=True, blank=True, help_text="Blockers, position and key of the last cycle.")
+    explanation = models.JSONField(
+        null=True, blank=True, help_text="Blockers, position and key of the last cycle."
+    )
     explained_at = models.DateTimeField(null=True, blank=True)
     version = models.PositiveBigIntegerField(default=1, editable=False)
 
@@ -110,7 +122,9 @@ class Workload(models.Model):
                 fields=["project", "name"],
                 condition=~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
-            models.CheckConstraint(name="workload_priority_range", condition=Q(priority__gte=0, priority__lte=1000)),
+            models.CheckConstraint(
+                name="workload_priority_range", condition=Q(priority__gte=0, priority__lte=1000)
+            ),
             models.CheckConstraint(name="workload_names_a_pool", condition=Q(pools__len__gt=0)),
             models.CheckConstraint(
                 name="workload_ended_has_a_time",
@@ -135,7 +149,9 @@ class RoleNode(models.Model):
     """One node of a workload's tree: an inner group (`need` of its children) or a leaf role (min..max)."""
 
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles")
-    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
+    )
     position = models.PositiveIntegerField(help_text="Order in the whole tree, depth first.")
     name = models.CharField(max_length=63)
     need = models.PositiveIntegerField(null=True, blank=True)
@@ -158,7 +174,9 @@ class RoleNode(models.Model):
                 condition=Q(need__isnull=False, min__isnull=True, max__isnull=True)
                 | Q(need__isnull=True, min__isnull=False, max__isnull=False),
             ),
-            models.CheckConstraint(name="role_min_within_max", condition=Q(min__isnull=True) | Q(min__lte=F("max"))),
+            models.CheckConstraint(
+                name="role_min_within_max", condition=Q(min__isnull=True) | Q(min__lte=F("max"))
+            ),
             models.CheckConstraint(
                 name="role_shares_at_most_one_device_each", condition=Q(gpu_milli__lte=1000)
             ),

@@ -30,7 +30,11 @@ def seed() -> Passwords:
         department = scopes[described["department"]]
         assert isinstance(department, Department)
         scopes[name] = tenants.create_project(
-            acting=acting, department=department, name=name, title=described["title"], rank=described.get("rank", 0)
+            acting=acting,
+            department=department,
+            name=name,
+            title=described["title"],
+            rank=described.get("rank", 0),
         )
     for name, described in {**demo.DEPARTMENTS, **demo.PROJECTS}.items():
         quotas.set_quota(acting=acting, owner=scopes[name], pool=pool, values=described["quota"])

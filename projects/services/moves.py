@@ -40,6 +40,8 @@ def move(
         )
         if not changed:
             return False
-        events.record(str(to), workload, message or reason, actor=actor, data={"reason": reason, **(data or {})})
+        events.record(
+            str(to), workload, message or reason, actor=actor, data={"reason": reason, **(data or {})}
+        )
         announce.workload_changed(workload)
     return True

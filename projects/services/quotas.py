@@ -186,7 +186,12 @@ def _check_whole(quota: Quota) -> None:
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")
         if amount is not None and limit is not None and amount > limit:
             problems.append(
-                Problem(name, "is above its own limit", shown(_said(name, amount)), f"at most {_said(name, limit)}")
+                Problem(
+                    name,
+                    "is above its own limit",
+                    shown(_said(name, amount)),
+                    f"at most {_said(name, limit)}",
+                )
             )
     if problems:
         raise Invalid(problems)

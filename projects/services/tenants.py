@@ -86,7 +86,9 @@ def _delete(acting: Acting, obj: Department | Project, because: str) -> None:
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - set(EDITABLE))
     if unknown:
-        raise Invalid([Problem(key, "cannot be set", shown(values[key]), ", ".join(EDITABLE)) for key in unknown])
+        raise Invalid(
+            [Problem(key, "cannot be set", shown(values[key]), ", ".join(EDITABLE)) for key in unknown]
+        )
     return dict(values)
 
 

@@ -22,7 +22,12 @@ USED_EVERY = timedelta(minutes=1)
 
 
 def issue(
-    *, acting: Acting, name: str, scopes: Collection[str], expires_at: datetime | None, user: User | None = None
+    *,
+    acting: Acting,
+    name: str,
+    scopes: Collection[str],
+    expires_at: datetime | None,
+    user: User | None = None,
 ) -> tuple[ApiToken, str]:
     """The token and its secret, which is shown this once. A token never may more than who issues it."""
     owner = user or acting.user
@@ -44,9 +49,13 @@ def issue(
     try:
         with transaction.atomic():
             token.save()
-            audit.write_down(acting, "issue", token, after={"name": name, "scopes": token.scopes, "for": str(owner)})
+            audit.write_down(
+                acting, "issue", token, after={"name": name, "scopes": token.scopes, "for": str(owner)}
+            )
     except IntegrityError:
-        raise Conflict(f"There is a token named {shown(name)} already; revoke it or choose another name.") from None
+        raise Conflict(
+            f"There is a token named {shown(name)} already; revoke it or choose another name."
+        ) from None
     return token, secret
 
 
@@ -62,7 +71,11 @@ def authenticate(secret: str) -> ApiToken | None:
     now = timezone.now()
     token = (
         ApiToken.objects.select_related("user")
-        .filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), digest=_digest(secret), revoked_at__isnull=True)
+        .filter(
+            Q(expires_at__isnull=True) | Q(expires_at__gt=now),
+            digest=_digest(secret),
+            revoked_at__isnull=True,
+        )
         .first()
     )
     if token is None or not token.user.is_active:
@@ -82,11 +95,18 @@ def _check(name: str, scopes: Collection[str], expires_at: datetime | None) -> N
         problems.append(Problem("name", "is not a name", shown(name), "1 to 100 printable characters"))
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
-        problems.append(Problem("scopes", "unknown scope" if unknown else "missing", shown(unknown), ", ".join(SCOPES)))
+        problems.append(
+            Problem("scopes", "unknown scope" if unknown else "missing", shown(unknown), ", ".join(SCOPES))
+        )
     now = timezone.now()
     if expires_at is not None and not now < expires_at <= now + LIFE_MAX:
         problems.append(
-            Problem("expires_at", "is not within a year from now", shown(str(expires_at)), "now to 366 days from now")
+            Problem(
+                "expires_at",
+                "is not within a year from now",
+                shown(str(expires_at)),
+                "now to 366 days from now",
+            )
         )
     if problems:
         raise Invalid(problems)

@@ -25,7 +25,11 @@ ASKED_MOST = 10**9  # milli-GPU of one gang
 
 
 def submit(
-    *, acting: Acting, document: Mapping[str, Any], project: Project | None = None, now: datetime | None = None
+    *,
+    acting: Acting,
+    document: Mapping[str, Any],
+    project: Project | None = None,
+    now: datetime | None = None,
 ) -> Workload:
     """A new pending workload. `project` may also stand in the document.
 
@@ -51,7 +55,11 @@ def submit(
 
 
 def prepared(
-    *, acting: Acting, document: Mapping[str, Any], project: Project | None = None, now: datetime | None = None
+    *,
+    acting: Acting,
+    document: Mapping[str, Any],
+    project: Project | None = None,
+    now: datetime | None = None,
 ) -> tuple[Workload, WorkloadSpec]:
     """The workload that `submit` would store, checked but not stored: what a dry run starts from."""
     spec = parse_workload(document)
@@ -108,7 +116,9 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
             assert moved, "the row is locked"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
             Workload.objects.filter(pk=locked.pk).update(next_phase=Phase.PENDING)
-            events.record("resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name)
+            events.record(
+                "resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name
+            )
             announce.workload_changed(locked)
         elif locked.phase in lifecycle.ENDED:
             raise Conflict(f"It has ended ({locked.phase}): submit it anew.")
@@ -149,11 +159,27 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
         if locked.phase == Phase.STOPPING:
             _redirect(locked, to, reason, said, acting)
         elif locked.phase in (Phase.STARTING, Phase.RUNNING):
-            move(locked, expected=[locked.phase], to=Phase.STOPPING, next_phase=to, reason=reason, message=said,
-                 actor=acting.name, now=at)
+            move(
+                locked,
+                expected=[locked.phase],
+                to=Phase.STOPPING,
+                next_phase=to,
+                reason=reason,
+                message=said,
+                actor=acting.name,
+                now=at,
+            )
         else:
-            move(locked, expected=[locked.phase], to=to, reason=reason, message=said, actor=acting.name, now=at,
-                 explanation=None)
+            move(
+                locked,
+                expected=[locked.phase],
+                to=to,
+                reason=reason,
+                message=said,
+                actor=acting.name,
+                now=at,
+                explanation=None,
+            )
             locked.reservations.all().delete()
         _audit(acting, reason.lower(), locked)
         wake("scheduler")
@@ -205,9 +231,13 @@ def _pools(spec: WorkloadSpec) -> list[str]:
     unknown = [(i, name) for i, name in enumerate(spec.pools) if name not in known]
     if unknown:
         allowed = ", ".join(known[:20]) or "no pool exists yet"
-        raise Invalid([Problem(f"pools[{i}]", "there is none of that name", shown(n), allowed) for i, n in unknown])
+        raise Invalid(
+            [Problem(f"pools[{i}]", "there is none of that name", shown(n), allowed) for i, n in unknown]
+        )
     if not known:
-        raise Invalid([Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")])
+        raise Invalid(
+            [Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")]
+        )
     return list(dict.fromkeys(spec.pools)) or known
 
 

@@ -10,15 +10,21 @@ from tests.cast import Cast
 
 def test_a_quota_keeps_what_was_not_mentioned(cast: Cast) -> None:
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "weight": 2})
-    quota = quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}})
+    quota = quotas.set_quota(
+        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"limit": {"gpu": 6.5}}
+    )
     assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.version) == (4000, 6500, 2.0, 2)
 
 
 def test_the_second_editor_of_one_version_sees_the_first_ones_change(cast: Cast) -> None:
     quota = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
-    quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1)
+    quotas.set_quota(
+        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 5}, expected_version=1
+    )
     with pytest.raises(PreconditionFailed) as refused:
-        quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6}, expected_version=1)
+        quotas.set_quota(
+            acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6}, expected_version=1
+        )
     assert refused.value.extra["current"]["gpu"] == 5
     quota.refresh_from_db()
     assert quota.gpu_milli == 5000

@@ -105,8 +105,15 @@ def test_a_live_workload_cannot_be_deleted_and_an_ended_one_leaves_its_history(c
 def test_of_two_moves_from_one_state_only_one_happens(cast: Cast) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     moved = [
-        move(workload, expected=[Phase.PENDING], to=Phase.STARTING, reason="Placed", message="", actor="scheduler",
-             now=timezone.now())
+        move(
+            workload,
+            expected=[Phase.PENDING],
+            to=Phase.STARTING,
+            reason="Placed",
+            message="",
+            actor="scheduler",
+            now=timezone.now(),
+        )
         for _ in range(2)
     ]
     assert moved == [True, False]

@@ -50,4 +50,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _plain(step: str) -> bool:
-    return 0 < len(step) <= SHOWN and all(char.isalnum() or char in "-_/." for char in step) and step.isascii()
+    return (
+        0 < len(step) <= SHOWN and all(char.isalnum() or char in "-_/." for char in step) and step.isascii()
+    )

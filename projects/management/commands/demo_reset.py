@@ -20,7 +20,10 @@ class Command(BaseCommand):
         if leader is not None:
             raise CommandError(f"Berth is running ({leader.holder} leads {leader.name}): stop it first.")
         name = connection.settings_dict["NAME"]
-        if not yes and input(f"This deletes everything in the database {name!r}. Type its name to go on: ") != name:
+        if (
+            not yes
+            and input(f"This deletes everything in the database {name!r}. Type its name to go on: ") != name
+        ):
             raise CommandError("Nothing was deleted.")
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("DROP SCHEMA public CASCADE")
