@@ -25,6 +25,8 @@ FAMILIES: Mapping[str, tuple[Law, ...]] = {
 }
 
 
-def broken_laws(family: str, snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Every law of the family that the plan breaks, and how."""
-    return [f"{law.__name__}: {how}" for law in FAMILIES[family] for how in law(snapshot, plan)]
+def broken_laws(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Every law that the plan breaks, and how."""
+    return [
+        f"{law.__name__}: {how}" for laws in FAMILIES.values() for law in laws for how in law(snapshot, plan)
+    ]
