@@ -1,7 +1,6 @@
 """Here promises are kept as soon as the room is free, all places of a workload at once, or dropped."""
 
 import logging
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -12,10 +11,11 @@ from django.db.models import Q
 from berth.core.amounts import MILLI
 from berth.db.lease import fenced
 from pools.models import Node
-from projects.models import Phase, Quota, Workload
+from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.moves import move
 from scheduler.commit.bind import ACTOR, Bound, Start, start
+from scheduler.commit.bounds import asked_for, passed_bound
 from scheduler.engine.plan import Place
 from scheduler.holdings import recount
 from scheduler.models import Allocation, DeviceClaim, Reservation
@@ -53,39 +53,28 @@ def _promised() -> Iterable[Workload]:
 
 
 def _drop_dead(now: datetime) -> int:
-    """Expired, homeless, of somebody who ended, or made before the owner's quota was edited."""
+    """Expired, homeless, or of somebody who ended."""
     dead = Q(expires_at__lte=now) | Q(node__state__in=("lost", "ended", "draining"))
     dead |= Q(workload__phase__in=ENDED_PHASES)
-    ids = set(Reservation.objects.filter(dead).values_list("workload_id", flat=True)) | _outvoted()
+    ids = set(Reservation.objects.filter(dead).values_list("workload_id", flat=True))
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     for workload in rows.filter(pk__in=ids).order_by("pk"):
-        Reservation.objects.filter(workload=workload).delete()
-        if workload.phase == Phase.RESERVED:
-            move(
-                workload,
-                expected=[Phase.RESERVED],
-                to=Phase.PENDING,
-                reason="PromiseDropped",
-                message="The room promised to it did not become free in time, or may no longer be its.",
-                actor=ACTOR,
-                now=now,
-            )
+        _drop(workload, "The room promised to it did not become free in time.", now)
     return len(ids)
 
 
-def _outvoted() -> set[uuid.UUID]:
-    promised = Reservation.objects.select_related("workload__project").order_by("pk")
-    edited: dict[tuple[str, int], datetime] = {}
-    for quota in Quota.objects.all():
-        kind, pk = ("project", quota.project_id) if quota.project_id else ("department", quota.department_id)
-        edited[kind, pk or 0] = max(quota.updated_at, edited.get((kind, pk or 0), quota.updated_at))
-    found = set()
-    for row in promised:
-        project = row.workload.project
-        for key in (("project", project.pk), ("department", project.department_id)):
-            if key in edited and edited[key] > row.since:
-                found.add(row.workload_id)
-    return found
+def _drop(workload: Workload, why: str, now: datetime) -> None:
+    Reservation.objects.filter(workload=workload).delete()
+    if workload.phase == Phase.RESERVED:
+        move(
+            workload,
+            expected=[Phase.RESERVED],
+            to=Phase.PENDING,
+            reason="PromiseDropped",
+            message=why,
+            actor=ACTOR,
+            now=now,
+        )
 
 
 def _keep(workload: Workload, now: datetime, specs: Specs) -> bool:
@@ -100,6 +89,10 @@ def _keep(workload: Workload, now: datetime, specs: Specs) -> bool:
     }
     meaning = specs.of(workload)
     if any(node.state != "ready" for node in nodes.values()) or not _is_free(rows, nodes, specs, workload):
+        return False
+    bound_by = passed_bound(workload, next(iter(nodes.values())).pool, asked_for(rows, meaning))
+    if bound_by:
+        _drop(workload, f"It may not start any more: {bound_by}", now)
         return False
     places = [
         Place(

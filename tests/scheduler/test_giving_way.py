@@ -5,6 +5,7 @@ import pytest
 
 from projects.models import Event, Phase
 from projects.services import workloads
+from scheduler.invariants import check
 from scheduler.models import Eviction, Reservation
 from tests.scheduler.stage import Stage
 
@@ -101,3 +102,53 @@ def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:
         stage.tick(2)
     assert waits == [5, 10, 20]
     assert low.preemptions == 3
+
+
+@pytest.mark.shows("RAI-31", "RAI-32")
+def test_a_moved_workload_starts_again_elsewhere_without_penalty(stage: Stage) -> None:
+    stage.cast.pool.node_placement = "spread"
+    stage.cast.pool.save()
+    one = [{"name": "worker", "replicas": 1, "gpu": 1}]
+    first, second = stage.submit("first", roles=one), stage.submit("second", roles=one)
+    stage.tick(2)
+    assert len({stage.pods(row)[0].node_id for row in (first, second)}) == 2
+    wide = stage.submit("wide", roles=[{"name": "worker", "replicas": 1, "gpu": 2}])
+    stage.tick(4)
+    assert [stage.phase(row) for row in (first, second, wide)] == [Phase.RUNNING] * 3
+    assert sorted(row.run for row in (first, second)) == [1, 2]
+    assert [row.preemptions for row in (first, second)] == [0, 0]
+    row = Eviction.objects.get()
+    assert (row.kind, row.beneficiary_id) == ("consolidate", wide.pk)
+    assert not Reservation.objects.exists()
+    assert [law for law in check(stage.clock.now()) if not law.ok and law.name != "one_leader"] == []
+
+
+def test_growth_is_taken_back_before_anybody_is_stopped(stage: Stage) -> None:
+    growing = [{"name": "worker", "min": 1, "max": 4, "gpu": 1}]
+    elastic = stage.submit("elastic", kind="elastic", roles=growing)
+    stage.tick(4)
+    assert len(stage.pods(elastic, "running")) >= 1
+    grown = len(stage.pods(elastic, "running"))
+    rival = stage.submit("rival", roles=[{"name": "worker", "replicas": 3, "gpu": 1}], priority=90)
+    stage.tick(5)
+    assert stage.phase(rival) == Phase.RUNNING
+    assert stage.phase(elastic) == Phase.RUNNING
+    assert elastic.run == 1
+    assert len(stage.pods(elastic, "running")) == 1
+    if grown > 1:
+        assert {row.kind for row in Eviction.objects.all()} == {"shrink"}
+        assert not Eviction.objects.filter(whole=True).exists()
+
+
+def test_a_promise_is_not_kept_against_a_limit_that_was_set_meanwhile(stage: Stage) -> None:
+    stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    high = stage.submit("high", roles=WHOLE, priority=90)
+    stage.tick(2)
+    assert stage.phase(high) == Phase.RESERVED
+    stage.cast.vision.quotas.update(gpu_milli=3000, limit_gpu_milli=3000, version=2)
+    stage.clock.advance(31)
+    stage.tick(2)
+    assert stage.phase(high) == Phase.PENDING
+    assert high.reason == "ProjectLimit"
