@@ -47,6 +47,7 @@ def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, .
                 winner=winner,
                 refused=refused,
                 lost_gpu_seconds=sum(lump.lost for lump in lumps),
+                earns_backoff=taker.rules[id(lumps[-1])] != "turn",
             )
         )
     return (*found, *_moves(taker, outcome, standings, refused))

@@ -30,6 +30,14 @@ class Move(NamedTuple):
     starts_now: bool
 
 
+class Kept(NamedTuple):
+    """Nodes that only the one they are kept for may use, and work that ends before it can start."""
+
+    name: str
+    nodes: frozenset[int]
+    until: int
+
+
 class Trial:
     """Moves tried for one workload. Unless kept, they leave only a reason behind."""
 
@@ -95,6 +103,7 @@ class Board:
         self.elastic: list[Gang] = []  # those that may ever grow
         self.promised: list[Gang] = []  # those with a place from an earlier cycle
         self.ailing: list[Gang] = []  # those of which something stands, but not as it should
+        self.kept: Kept | None = None
         self.line: dict[str, tuple[Turn, ...]] = {}  # who stood in line, in that order, and by what key
         self.served = served  # workloads given something in this cycle, in any pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle

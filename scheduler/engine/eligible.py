@@ -27,6 +27,11 @@ def over_bounds(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | No
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
             return reason, _numbers(account, account.allocated, account.cap, kind, asked)
+    return over_firm_quota(gang, asked)
+
+
+def over_firm_quota(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    """Where non-preemptible work would stand above quota, which no taking could cure."""
     if gang.firm:
         for account in gang.account.path:
             kind = over(account.firm, account.quota, asked)

@@ -222,10 +222,6 @@ class Shrink(Reclaim):
         held = [max(due, now) for due, now in zip(project.entitled, project.allocated, strict=True)]
         self.most = [min(cap, most) for cap, most in zip(project.cap, held, strict=True)]
 
-    def may_evict(self) -> bool:
-        """Whether the newcomer is entitled to what it asks for."""
-        return True
-
     def ceiling(self, account: Account) -> Sequence[int]:
         return self.most if account is self.gang.account and not self.entitled else account.cap
 

@@ -6,12 +6,12 @@ from berth.core.amounts import RESOURCES
 from scheduler.engine.audit import evictions
 from scheduler.engine.board import Board, Numbers, Trial
 from scheduler.engine.bounds import reach
-from scheduler.engine.eligible import over_bounds, over_share, pending
+from scheduler.engine.eligible import over_bounds, over_firm_quota, over_share, pending
 from scheduler.engine.gang import Gang, Way, amounts_of, ways
 from scheduler.engine.laws import Law
 from scheduler.engine.ledger import Account
 from scheduler.engine.order import Line
-from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.plan import Reason
 from scheduler.engine.proposals import by_nodes, by_prefix
 from scheduler.engine.reasons import NEVER
 from scheduler.engine.resettle import Outcome, resettle
@@ -70,6 +70,9 @@ def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
     gang = law.gang
     if not law.may_evict():
         return over_share(gang, law.asked)
+    firm = over_firm_quota(gang, law.asked)
+    if firm is not None:
+        return firm
     bound = over_bounds(gang, law.asked)
     if bound is not None and bound[0] not in law.relieves:
         return bound
@@ -95,10 +98,13 @@ def _try_ways(
         budget = _Budget(min(MOST_PROPOSALS, law.most_trials))
         for taker in _proposals(board, law, way, budget):
             outcome = resettle(taker, trial.start, law.most_moves)
+            if outcome is not None and not outcome.lost and not outcome.moved:
+                trial.pass_over()  # it fits as it is: for allocate to do
+                board.rewind(trial.start)
+                return None
             if outcome is not None:
                 trial.waits = bool(outcome.lost) and over_bounds_before
-                kind = law.kind if outcome.lost or outcome.moved else Kind.START
-                trial.keep(kind, _message(law, outcome), evictions(taker, outcome, before))
+                trial.keep(law.kind, _message(law, outcome), evictions(taker, outcome, before))
                 return None
         board.rewind(trial.start)
         found = found or _no_arrangement(law, budget)
@@ -109,8 +115,14 @@ def _no_arrangement(law: Law, budget: "_Budget") -> tuple[Reason, Numbers]:
     """In sum it would have done, but not in any arrangement that was tried."""
     if budget.left <= 0:
         return Reason.OUT_OF_TRIALS, {"trials": budget.given}
-    return Reason.NOTHING_TO_TAKE, {"resource": RESOURCES[law.kinds[0]], "asked": law.asked[law.kinds[0]],
-                                    "takeable": None, "missing": None}  # fmt: skip
+    kind = law.kinds[0] if law.kinds else 0
+    numbers: Numbers = {
+        "resource": RESOURCES[kind],
+        "asked": law.asked[kind],
+        "takeable": None,
+        "missing": None,
+    }
+    return Reason.NOTHING_TO_TAKE, numbers
 
 
 class _Budget:

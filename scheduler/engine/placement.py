@@ -16,10 +16,21 @@ def find_room(
     board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> bool:
     """Put everything the way asks for on the board, or leave the board as it was."""
+    if board.kept is not None and not may_use_kept(board, gang):
+        within = (board.topology.everywhere if within is None else within) - board.kept.nodes
     if any(want.scopes for want in way):
         everywhere = board.topology.everywhere if within is None else frozenset(within)
         return _Scoped(board, gang, horizon).place(way, everywhere)
     return _anywhere(board, gang, way, horizon, within)
+
+
+def may_use_kept(board: Board, gang: Gang) -> bool:
+    """Whether it is the one that nodes are kept for, or will have ended before that one can start."""
+    kept, longest = board.kept, gang.workload.max_runtime
+    if kept is None or kept.name == gang.name:
+        return True
+    started = gang.workload.started if gang.stands else None
+    return longest is not None and (board.now if started is None else started) + longest <= kept.until
 
 
 def _anywhere(board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None) -> bool:

@@ -103,6 +103,7 @@ class Eviction:
     winner: tuple[Standing, ...] = ()
     refused: tuple[str, ...] = ()  # alternatives tried before, as sentences
     lost_gpu_seconds: int = 0
+    earns_backoff: bool = True  # False: it only gave up its turn, and may have its next one at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board import Board
 from scheduler.engine.demand import unmet
-from scheduler.engine.eligible import over_share
+from scheduler.engine.eligible import over_share, still_pending
+from scheduler.engine.gang import ways
 from scheduler.engine.ledger import KINDS, Account, amounts
 from scheduler.engine.order import asked_by
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, Refusal, ShareStep
-from scheduler.engine.reasons import blockers, dominance
+from scheduler.engine.reasons import blockers, dominance, why_no_room
 
 _BECAUSE = {
     "quota": "asked for within its quota",
@@ -54,17 +55,25 @@ def _refusals(boards: Sequence[Board]) -> tuple[Refusal, ...]:
 
 
 def _of_pool(board: Board) -> list[Refusal]:
+    for gang in board.waiting:
+        if gang.name not in board.refusals and still_pending(board, gang):
+            board.refuse(gang, *why_no_room(board, gang))
     lined = [name for name in board.line if name in board.refusals]
     names = lined + sorted(name for name in board.refusals if name not in board.line)
     found = []
     for position, name in enumerate((name for name in names if name not in board.served), 1):
         gang, reasons = board.gangs[name], dict(board.refusals[name])
+        if gang.stands and not gang.is_whole:
+            missing = sum(want.count for want in next(ways(gang)))
+            reasons.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
         beyond = over_share(gang, asked_by(gang)) if name in board.line else None
         if beyond is not None:
             reasons.setdefault(*beyond)
         key = tuple(line for turn in board.line.get(name, ()) for line in turn.sentences())
         key += (f"priority {gang.workload.priority}", f"submitted {gang.workload.submitted}", name)
-        found.append(Refusal(name, blockers(reasons), position, key, None, board.pool.name))
+        kept = board.kept
+        start = kept.until if kept is not None and kept.name == name else None
+        found.append(Refusal(name, blockers(reasons), position, key, start, board.pool.name))
     return found
 
 

@@ -22,13 +22,15 @@ class Turns:
         self._board, self._gang, self._kind = board, gang, kind
         settings = board.pool.fair_share
         decays = settings.half_life is not None or settings.window is not None
-        self.on = settings.time_based and decays and is_head(gang, pending(board, gang.choice))
+        self._waiting = pending(board, gang.choice) if settings.time_based and decays else []
+        self.on = bool(self._waiting) and is_head(gang, self._waiting)
 
     def owes(self, mine: Account, theirs: Account) -> bool:
         """Whether mine is the most starved of its siblings that want something, and theirs had its turn."""
         if not self.on:
             return False
-        wanting = [a for a in self._siblings(mine) if a.asked_for[self._kind] > 0 or a is mine]
+        able = {account for other in self._waiting for account in other.account.path}
+        wanting = [account for account in self._siblings(mine) if account in able or account is mine]
         starved = min(wanting, key=lambda a: (self._use(a), a.created, a.name))
         had, has = self._use(theirs), self._use(mine)
         return starved is mine and has < 1 < had and had - has > HYSTERESIS

@@ -2,12 +2,13 @@
 
 from collections.abc import Hashable
 
+from scheduler.engine.backfill import keep_nodes
 from scheduler.engine.board import Board, Numbers
 from scheduler.engine.eligible import over_bounds, pending
 from scheduler.engine.gang import Gang, amounts_of, ways
 from scheduler.engine.growing import grow
 from scheduler.engine.order import Line
-from scheduler.engine.placement import find_room
+from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.promises import keep_promises
 from scheduler.engine.reasons import why_no_room
@@ -22,12 +23,13 @@ def allocate(board: Board, choice: int) -> None:
 
 
 def _start_pending(board: Board, choice: int) -> None:
+    board.kept = None
     refused: dict[Hashable, tuple[Reason, Numbers]] = {}  # one answer for all who ask for the same
     for gang, asked, key in Line(pending(board, choice)):
         board.stood_in_line(gang, key)
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
             bound = over_bounds(gang, asked)
-            kind = shape(gang)
+            kind = (shape(gang), may_use_kept(board, gang))
             if bound is not None:
                 trial.refuse(*bound)
             elif kind in refused:
@@ -35,8 +37,23 @@ def _start_pending(board: Board, choice: int) -> None:
             elif _start(board, gang):
                 trial.keep(Kind.START)
             else:
-                refused[kind] = why_no_room(board, gang)
+                refused[kind] = _why(board, gang)
                 trial.refuse(*refused[kind])
+        if trial.kind is None and bound is None:
+            keep_nodes(board, gang, asked)
+
+
+def _why(board: Board, gang: Gang) -> tuple[Reason, Numbers]:
+    kept = board.kept
+    if kept is not None and not may_use_kept(board, gang):
+        board.kept = None
+        start = board.mark()
+        fits = _start(board, gang)
+        board.rewind(start)
+        board.kept = kept
+        if fits:
+            return Reason.BEHIND_RESERVATION, {"behind": kept.name, "until": kept.until}
+    return why_no_room(board, gang)
 
 
 def _start(board: Board, gang: Gang) -> bool:

@@ -110,7 +110,7 @@ class World:
             if not eviction.whole or workload.name in placed_again:
                 continue
             workload = replace(workload, started=None, stale_since=None, last_checkpoint=None)
-            if eviction.kind in COUNTED:
+            if eviction.kind in COUNTED and eviction.earns_backoff:
                 times = workload.preemptions + 1
                 until = self.now + backoff_seconds(times)
                 workload = replace(workload, preemptions=times, backoff_until=until)

@@ -1,0 +1,50 @@
+"""Here we keep nodes for who has waited longest, and say who may use them meanwhile."""
+
+from scheduler.engine.board import Board, Kept
+from scheduler.engine.eligible import over_share
+from scheduler.engine.gang import Gang, ways
+from scheduler.engine.placement import find_room
+from scheduler.engine.spots import Horizon
+
+MOST_MOMENTS = 64  # ends of running work that are looked at
+
+
+def keep_nodes(board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+    """For the first blocked workload that is within its share and has waited long enough."""
+    after = board.pool.reservation_after
+    if after is None or board.kept is not None or board.now - gang.workload.submitted < after:
+        return
+    if over_share(gang, asked) is None:
+        board.kept = _earliest(board, gang)
+
+
+def _earliest(board: Board, gang: Gang) -> Kept | None:
+    """The nodes it fits on first, as declared runtimes end one after the other."""
+    ending: dict[int, list[Gang]] = {}
+    for other in board.gangs.values():
+        end = ends_at(other, board.now)
+        if end is not None and other.stands:
+            ending.setdefault(max(end, board.now), []).append(other)
+    start = board.mark()
+    try:
+        for moment in sorted(ending)[:MOST_MOMENTS]:
+            for other in sorted(ending[moment], key=lambda other: other.name):
+                for part in other.parts:
+                    for pod in tuple(part.live.values()):
+                        board.drop(other, part, pod)
+            for way in ways(gang):
+                before = board.mark()
+                if find_room(board, gang, way, Horizon.LEAVING):
+                    nodes = frozenset(move.node for move in board.moves(before))
+                    return Kept(gang.name, nodes, moment)
+    finally:
+        board.rewind(start)
+    return None
+
+
+def ends_at(gang: Gang, now: int) -> int | None:
+    """When it will have ended at the latest, had it started by now; None: not declared."""
+    workload = gang.workload
+    if workload.max_runtime is None:
+        return None
+    return (workload.started if workload.started is not None and gang.stands else now) + workload.max_runtime
