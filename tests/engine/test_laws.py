@@ -23,6 +23,7 @@ from tests.engine.reference.fair_share import Claimant, fair_shares
 from tests.engine.reference.laws import broken_laws
 from tests.engine.reference.laws_of_shares import capacity
 
+SHRINK = os.environ.get("BERTH_LAWS_SHRINK") != "no"  # smaller examples of what is wrong, for some minutes
 EXAMPLES = int(os.environ.get("BERTH_LAWS", "0"))
 Test = TypeVar("Test", bound=Callable[..., None])
 UNITS = {"gpu": MILLI, "cpu": 1, "memory_mib": 1}
@@ -35,7 +36,7 @@ def lawfully(examples: int) -> Callable[[Test], Test]:
         deadline=None,
         derandomize=not EXAMPLES,
         database=None,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink] if SHRINK else [Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
 
