@@ -30,7 +30,7 @@ def main(names: list[str]) -> None:
     print(f"{'shape':<52} {'ms':>9} {'best':>9} {'placed':>7} {'evicted':>7} {'waiting':>7}")
     rows = [row for name, make in chosen.items() for row in _measured(name, make)]
     RESULTS.mkdir(exist_ok=True)
-    answer = {"machine": _machine(), "commit": _commit(), "runs": RUNS, "shapes": rows}
+    answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
     if not names:
         (RESULTS / "decide.json").write_text(json.dumps(answer, indent=1) + "\n")
 
@@ -60,11 +60,11 @@ def _measured(name: str, make: Callable[[], Snapshot]) -> Iterator[dict[str, obj
     yield row
 
 
-def _machine() -> str:
+def machine() -> str:
     return f"{platform.processor() or platform.machine()}, Python {platform.python_version()}"
 
 
-def _commit() -> str:
+def commit() -> str:
     found = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )

@@ -79,7 +79,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as place, database(Path(place)) as env:
         token = run(PREPARE, env)
         print(
-            f"{'handler':<8} {'clients':>7} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} {'CPU ms each':>12}"
+            f"{'handler':<8} {'clients':>7} {'per second':>11} {'p50 ms':>8} {'p99 ms':>8} "
+            f"{'CPU ms each':>12}"
         )
         for handler in asked.handler:
             with server(handler, env) as (address, process):

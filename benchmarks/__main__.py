@@ -1,0 +1,20 @@
+"""Here we run every measured scenario, one after the other: `make bench`."""
+import subprocess
+import sys
+from pathlib import Path
+
+ALL = ("decide", "rest_submit", "whole_system")
+
+
+def main() -> int:
+    ended = 0
+    for name in ALL:
+        print(f"\n== {name}", flush=True)
+        ended |= subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}"], cwd=Path(__file__).parents[1], check=False
+        ).returncode
+    return ended
+
+
+if __name__ == "__main__":
+    sys.exit(main())

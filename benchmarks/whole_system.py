@@ -1,0 +1,107 @@
+"""Here we measure everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
+
+From the command to the first page, on an empty home and on the second start; memory at rest (each
+process's proportional share, so that shared pages count once); and how long it takes from sending a
+submission over REST until the scheduler has seen its process run (pool up, one workload at a time).
+"""
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
+
+from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
+from berth.client import Client  # noqa: E402
+from berth.client.config import Settings  # noqa: E402
+from tests.journeys.installation import Installation, Visitor, until  # noqa: E402
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workloads", type=int, default=100)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as place:
+        berth = Installation(Path(place) / "home")
+        try:
+            rows = [first_page(berth, "first start"), at_rest(berth)]
+            rows.append(submissions(berth, asked.workloads))
+            berth.end()
+            rows.append(first_page(berth, "second start"))
+        finally:
+            berth.clear()
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    answer = {"machine": machine(), "commit": commit(), "rows": rows}
+    (RESULTS / "whole_system.json").write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def first_page(berth: Installation, what: str) -> Row:
+    began = time.perf_counter()
+    visitor = Visitor(berth.start("--demo"))
+    until(lambda: visitor.get("/login")[0] == 200)
+    return {"what": what, "seconds_to_first_page": round(time.perf_counter() - began, 2)}
+
+
+def at_rest(berth: Installation) -> Row:
+    until(lambda: len(berth.children()) == 4)
+    time.sleep(10)  # what it does at the start is done
+    sizes = {pid: share_of(pid) for pid in berth.left()}
+    return {"what": "memory at rest", "processes": len(sizes), "mib": round(sum(sizes.values()) / 1024)}
+
+
+def share_of(pid: int) -> int:
+    """KiB that this process answers for."""
+    try:
+        told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^Pss:\s+(\d+)", told, re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
+def submissions(berth: Installation, count: int) -> Row:
+    address = f"http://127.0.0.1:{berth.port}"
+    password = (berth.home / "admin-password").read_text().strip()
+    with Client(Settings(address, "", "")) as stranger:
+        token = stranger.sign_in("admin", password)
+    with Client(Settings(address, token, "vision")) as client:
+        for number in range(3):  # the pool grows for the first
+            latency(client, f"warm-{number}")
+        seconds = sorted(latency(client, f"w-{number}") for number in range(count))
+    return {
+        "what": "submit to running",
+        "workloads": count,
+        "p50_ms": round(statistics.median(seconds) * 1000),
+        "p99_ms": round(seconds[int(len(seconds) * 0.99)] * 1000),
+    }
+
+
+def latency(client: Client, name: str) -> float:
+    """By the clock of this machine: before the request leaves, until the event that says it runs."""
+    began = time.time()
+    submitted = client.workloads.submit(
+        {"name": name, "project": "vision", "command": "sleep 0.5", "roles": [{"replicas": 1, "gpu": 1}]}
+    )
+
+    def running() -> datetime | None:
+        told = client.workloads.events(submitted.id)
+        return next((event.at for event in told if event.kind == "running"), None)
+
+    at = until(running)
+    until(lambda: client.workloads.get(submitted.id).has_ended)
+    return at.timestamp() - began
+
+
+if __name__ == "__main__":
+    main()
