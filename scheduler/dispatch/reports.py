@@ -21,6 +21,7 @@ from scheduler.post import Post, Runtimes
 log = logging.getLogger(__name__)
 
 GONE_NODES = ("lost", "ended")
+ALIVE = (Reported.STARTING, Reported.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ def take_in(now: datetime, post: Post) -> TakenIn:
     pods = list(Pod.objects.filter(state__in=LIVE_POD_STATES).select_related("node__pool").order_by("pk"))
     outside_transactions()
     reports, notes = _look(pods, post.runtimes)
+    notes += _end_left_behind(pods, reports, post)
     point("take_in.looked")
     changes = [change for pod in pods if (change := changed(pod, reports.get(pod.pk), now)) is not None]
     concerned = {change.pod.workload_id for change in changes} | set(told_to_stop())
@@ -125,6 +127,23 @@ def _look(pods: Collection[Pod], runtimes: Runtimes) -> tuple[dict[uuid.UUID, Po
             continue
         found.update({uuid.UUID(pod_id): report for pod_id, report in told.items()})
     return found, notes
+
+
+def _end_left_behind(
+    pods: Iterable[Pod], reports: Mapping[uuid.UUID, PodReport], post: Post
+) -> Iterable[str]:
+    """What still runs for a node that is gone: its devices are about to be given to somebody else."""
+    for pod in pods:
+        report = reports.get(pod.pk)
+        if pod.node.state not in GONE_NODES or report is None or report.state not in ALIVE:
+            continue
+        if not post.leads():
+            return
+        try:
+            post.runtimes(pod.node.pool).stop(str(pod.pk), 0)
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("pod %s of a node that is gone could not be stopped: %s", pod.pk, error)
+            yield f"Pod {pod.pk} of the node {pod.node.name}, which is gone, could not be stopped: {error}"
 
 
 def _write(changes: Iterable[Change], now: datetime) -> None:

@@ -1,6 +1,7 @@
 """Here runtimes and rows are compared the other way round: what a runtime keeps that no row asks for goes.
 
-A pod without a row is stopped. Of a pod that ended, only the log is kept, as long as its row.
+A pod without a row is stopped, and one whose row says that it ended. Of a pod that did end, only the log
+is kept, as long as its row.
 """
 
 import logging
@@ -18,6 +19,7 @@ from scheduler.post import Post
 
 log = logging.getLogger(__name__)
 
+ALIVE = (Reported.STARTING, Reported.RUNNING)
 SETTLED = timedelta(seconds=60)  # a pod's row may be younger than what we read of the runtime
 
 
@@ -56,7 +58,11 @@ def _sweep(runtime: Runtime, now: datetime, post: Post) -> Iterable[str]:
             else:
                 runtime.forget(pod_id)
         elif row[0] not in LIVE_POD_STATES and row[1] is not None and now - row[1] >= SETTLED:
-            runtime.forget(pod_id)
+            if runtime.look([pod_id])[pod_id].state in ALIVE:
+                runtime.stop(pod_id, 0)
+                yield f"Pod {pod_id} ran on although its row had ended, and was stopped."
+            else:
+                runtime.forget(pod_id)
 
 
 def _is_ours(pod_id: str) -> bool:

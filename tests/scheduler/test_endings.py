@@ -209,3 +209,25 @@ def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stag
 
 def _fields(order: object) -> dict[str, object]:
     return {name: getattr(order, name) for name in type(order).__slots__}  # type: ignore[attr-defined]
+
+
+def test_what_ran_on_a_node_that_is_gone_is_stopped_before_its_devices_are_given_away(stage: Stage) -> None:
+    workload = running(stage, roles=ONE)
+    pod = stage.pods(workload)[0]
+    terminate_node(acting=stage.cast.alice, node=pod.node)
+    stage.tick()
+    pod.refresh_from_db()
+    assert pod.state == "lost"
+    assert str(pod.pk) not in stage.runtime.running()
+
+
+def test_a_pod_that_outlived_its_row_is_stopped(stage: Stage) -> None:
+    workload = running(stage, roles=ONE)
+    pod = stage.pods(workload)[0]
+    stage.runtime.next("stop", RuntimeFailure("the disk is full"))
+    terminate_node(acting=stage.cast.alice, node=pod.node)
+    stage.tick()
+    assert str(pod.pk) in stage.runtime.running()
+    stage.clock.advance(120)
+    stage.tick()
+    assert str(pod.pk) not in stage.runtime.running()
