@@ -1,4 +1,6 @@
 """Here we read what one person may see; every tenant-scoped read goes through here."""
+from uuid import UUID
+
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
@@ -105,7 +107,7 @@ def find_project(acting: Acting, name: str) -> Project:
     return found
 
 
-def find_workload(acting: Acting, workload_id: object) -> Workload:
+def find_workload(acting: Acting, workload_id: UUID | str) -> Workload:
     found = workloads(acting).filter(pk=workload_id).first()
     if found is None:
         raise NotFound("There is no workload with that id.")

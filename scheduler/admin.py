@@ -62,7 +62,7 @@ class EvictionAdmin(ReadOnly):
     )
 
     @action(description="Download as CSV")
-    def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:  # type: ignore[override]
+    def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
         return as_csv(Request(request), queryset)
 
     @display(description="Kind", label=KINDS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import environ
 import pytest
 from django.conf import settings
+from pytest_django import DjangoDbBlocker
 
 from berth.db.embedded import Embedded, serving
 from tests.behaviours import refuse_unknown
@@ -45,6 +46,20 @@ def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_par
     from django.db import connections
 
     connections["default"].settings_dict.update(environ.Env.db_url_config(postgres))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Threads of tests may have left a connection open; with one the database cannot be dropped."""
+    yield
+    with django_db_blocker.unblock():
+        from django.db import connection
+
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 @pytest.fixture

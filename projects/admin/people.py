@@ -75,7 +75,7 @@ admin.site.unregister(Group)  # Berth's roles are memberships
 
 
 @admin.register(User)
-class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg, misc]
+class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
     """Django's own, each change of it audited."""
 
     form = UserChangeForm
@@ -95,7 +95,7 @@ class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg, misc]
     def save_model(
         self, request: HttpRequest, obj: User, form: "forms.ModelForm[User]", change: bool
     ) -> None:
-        before = User.objects.filter(pk=obj.pk).values().first() or {}
+        before: dict[str, Any] = {**(User.objects.filter(pk=obj.pk).values().first() or {})}
         super().save_model(request, obj, form, change)
         told_of = [name for name in form.changed_data if "password" not in name]
         audit.write_down(

@@ -97,8 +97,8 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         if self.instance.pk:
             values = quotas.values_of(self.instance)
-            self.initial |= {key: values[key] for key in ("gpu", "cpu", "memory_mib")}
-            self.initial |= {f"limit_{key}": amount for key, amount in values["limit"].items()}
+            self.initial.update({key: values[key] for key in ("gpu", "cpu", "memory_mib")})
+            self.initial.update({f"limit_{key}": amount for key, amount in values["limit"].items()})
 
     def values(self) -> dict[str, Any]:
         said = self.cleaned_data

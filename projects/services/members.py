@@ -1,4 +1,6 @@
 """Here people get their roles, and new people get in."""
+from typing import Any
+
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -19,7 +21,7 @@ def grant(*, acting: Acting, user: User, role: str, scope: Department | Project 
     """Gives the person this role in the scope, instead of the one held there before."""
     _check(role, scope)
     require(acting, Action.ADMINISTER if scope is None else Action.GRANT, scope)
-    place = {
+    place: dict[str, Any] = {
         "department": scope if isinstance(scope, Department) else None,
         "project": scope if isinstance(scope, Project) else None,
     }

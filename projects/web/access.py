@@ -27,7 +27,7 @@ class GrantForm(forms.Form):
     role = forms.ChoiceField(label="Role", choices=Role.choices)
 
     def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
-        super().__init__(*args, auto_id="grant_%s", **kwargs)
+        super().__init__(*args, **{"auto_id": "grant_%s", **kwargs})
         choice = self.fields["scope"]
         assert isinstance(choice, forms.ChoiceField)
         choice.choices = scopes

@@ -68,7 +68,7 @@ class Guarded(ModelAdmin):
 class ReadOnly(Guarded):
     """What Berth itself writes: looked at, searched, exported, never changed."""
 
-    actions = ("download",)
+    actions: tuple[str, ...] = ("download",)
     columns: Sequence[str] = ()  # of the export; empty: every column
 
     def has_add_permission(self, request: HttpRequest) -> bool:

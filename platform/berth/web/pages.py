@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
@@ -21,7 +21,7 @@ class Request(HttpRequest):
     htmx: HtmxDetails
 
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponse | StreamingHttpResponse]
 ENDED_SESSION = (
     "Your session has ended. Sign in in another tab, then try again: what you typed is still here."
 )
@@ -31,7 +31,7 @@ def signed_in(view: View) -> View:
     """Sends strangers to the login page, and back afterwards; nothing personal is kept in caches."""
 
     @wraps(view)
-    def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+    def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:
         if not request.user.is_authenticated:
             if request.htmx:
                 return HttpResponse(ENDED_SESSION, status=401, content_type="text/plain; charset=utf-8")
