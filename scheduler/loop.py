@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
-from berth.db.lease import Held, LeadershipLost
+from berth.db.lease import Held, LeadershipLost, fenced
 from pools.models import NodePool
 from scheduler.checkpoints import EVERY, note_checkpoints
 from scheduler.commit.promises import see_to_promises
@@ -22,6 +22,7 @@ from scheduler.cycles import Memory, Ran, run_cycle, write_down
 from scheduler.demand import tell_empty_drains, tell_pools, work_to_lose
 from scheduler.dispatch import TakenIn, start_pods, stop_pods, take_in
 from scheduler.dispatch.drains import evict_from_overdue_drains
+from scheduler.dispatch.leftovers import clear_leftovers
 from scheduler.dispatch.limits import Quiet, end_overdue
 from scheduler.dispatch.sweep import sweep
 from scheduler.post import Post
@@ -78,7 +79,7 @@ class Loop:
             self._try("checkpoints", lambda: note_checkpoints(self.post), notes)
         drained = self._try("drains", lambda: evict_from_overdue_drains(now, self.post), notes)
         told = self._write_down(notes)
-        self._try("drained nodes", lambda: tell_empty_drains(now), notes)
+        self._try("drained nodes", self._fenced(lambda: tell_empty_drains(now)), notes)
         grown = self._reconcile(now, notes)
         self._housekeeping(now)
         self._ran, self._notes = self._ran[-1:], []
@@ -103,7 +104,8 @@ class Loop:
     def _reconcile(self, now: datetime, notes: list[str]) -> bool:
         if self._ran:
             newest = self._ran[-1]
-            self._try("demand", lambda: tell_pools(newest.seen, newest.plan.demand), notes)
+            tell = self._fenced(lambda: tell_pools(newest.seen, newest.plan.demand))
+            self._try("demand", tell, notes)
         lost = self._try("work to lose", lambda: work_to_lose(now), notes) or {}
         did = False
         for pool in NodePool.objects.order_by("name"):
@@ -121,7 +123,17 @@ class Loop:
             notes: list[str] = []
             for note in self._try("sweep", lambda: sweep(now, self.post), notes) or ():
                 log.warning(note)
-            self._try("old cycles", lambda: drop_old(now), notes)
+            self._try("leftovers", lambda: clear_leftovers(self.post), notes)
+            self._try("old cycles", self._fenced(lambda: drop_old(now)), notes)
+
+    def _fenced(self, step: Callable[[], Did]) -> Callable[[], Did]:
+        """For a step that knows of no lead: what it writes is written only while we have it."""
+
+        def writing() -> Did:
+            with fenced(self.post.held):
+                return step()
+
+        return writing
 
     def _try(self, what: str, step: Callable[[], Did], notes: list[str]) -> Did | None:
         """One broken row or machine stops its own step, not the loop."""

@@ -1,5 +1,6 @@
 """Here we keep tenants and what they ask for."""
 from projects.models.history import Audit, Event
+from projects.models.leftovers import Leftover
 from projects.models.people import ApiToken, Membership, Role
 from projects.models.tenants import Department, Project, Quota
 from projects.models.workloads import Phase, Pod, PodState, RoleNode, Workload, WorkloadKind
@@ -9,6 +10,7 @@ __all__ = [
     "Audit",
     "Department",
     "Event",
+    "Leftover",
     "Membership",
     "Phase",
     "Pod",

@@ -18,7 +18,7 @@ from projects.acting import Acting
 from projects.engine import lifecycle
 from projects.models import Phase, Project, RoleNode, Workload
 from projects.selectors import projects as visible
-from projects.services import announce, audit, events
+from projects.services import announce, audit, events, leftovers
 from projects.services.moves import move
 
 ASKED_MOST = 10**9  # milli-GPU of one gang
@@ -130,7 +130,7 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
 
 
 def delete(*, acting: Acting, workload: Workload) -> None:
-    """Removes an ended workload; its events and evictions stay in the history."""
+    """Removes an ended workload with its logs and files; its events and evictions stay in the history."""
     require(acting, Action.OPERATE, workload)
     with transaction.atomic():
         locked = _locked(workload)
@@ -139,6 +139,7 @@ def delete(*, acting: Acting, workload: Workload) -> None:
         events.record("deleted", locked, f"Deleted by {acting.name}.", actor=acting.name)
         _audit(acting, "delete", locked)
         announce.workload_changed(locked)
+        leftovers.remember(locked)
         locked.delete()
 
 
