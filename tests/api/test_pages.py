@@ -1,5 +1,6 @@
 """Here we show that pages stay true while rows come and go, and that long lists cost no more statements."""
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from pools.models import Node
+from pools.models import Node, NodePool
 from projects.models import Pod, Project, Quota, Workload
 from projects.services import workloads
+from scheduler.models import Eviction
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
@@ -70,6 +72,24 @@ def many_projects(cast: Cast, count: int) -> None:
         Quota.objects.create(project=project, pool=cast.pool, gpu_milli=1000)
 
 
+def many_nodes(cast: Cast, count: int) -> None:
+    for number in range(count):
+        pool = NodePool.objects.create(name=f"pool{count}-{number}", nodes_max=1)
+        Node.objects.create(
+            pool=pool, name=f"n{count}-{number}", ordinal=0, state="ready", instance_id="i", gpus=2,
+            cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+        )  # fmt: skip
+
+
+def many_evictions(cast: Cast, count: int) -> None:
+    row = {
+        "kind": "reclaim", "pool_id": cast.pool.pk, "pool_name": "local", "workload_name": "w",
+        "project_id": cast.vision.pk, "project_name": "vision", "department_id": cast.research.pk,
+        "department_name": "research", "rule": "A borrower gives back.",
+    }  # fmt: skip
+    Eviction.objects.bulk_create(Eviction(workload_id=uuid.uuid4(), **row) for _ in range(count))
+
+
 LISTS: dict[str, tuple[str, Callable[[Cast, int], None]]] = {
     "workloads": ("workloads", many_workloads),
     "pods": ("pods", many_workloads),
@@ -79,6 +99,9 @@ LISTS: dict[str, tuple[str, Callable[[Cast, int], None]]] = {
     "members": ("members", many_projects),
     "audit": ("audit", many_projects),
     "departments": ("departments", many_projects),
+    "nodes": ("nodes", many_nodes),
+    "node pools": ("node-pools", many_nodes),
+    "evictions": ("evictions", many_evictions),
 }
 
 
@@ -95,3 +118,15 @@ def test_a_hundred_rows_take_no_more_statements_than_ten(cast: Cast, bob: Caller
             assert bob.get(path, limit=500).status_code == 200
         counts.append(len(captured))
     assert counts[0] == counts[1] <= 10
+
+
+def test_a_submission_takes_few_statements_however_many_workloads_there_are(cast: Cast, dave: Caller) -> None:
+    counts = []
+    dave.get("whoami")  # a token's first use is written down
+    for number in (5, 50):
+        many_workloads(cast, number)
+        with CaptureQueriesContext(connection) as captured:
+            body = training(f"new-{number}", project="vision")
+            assert dave.post("workloads", body, Idempotency_Key=f"k{number}").status_code == 201
+        counts.append(len(captured))
+    assert counts[0] == counts[1] <= 22

@@ -58,6 +58,7 @@ def understood(exc: Exception) -> BerthError:
     if isinstance(exc, SuspiciousOperation):
         return errors.Malformed()
     if isinstance(exc, IntegrityError):
+        logger.warning("the database refused a change", exc_info=exc)
         return errors.Conflict(
             "Somebody else changed the same thing at this moment. Read it again and retry."
         )
