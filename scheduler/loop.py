@@ -17,7 +17,7 @@ from berth.core.clock import Clock
 from berth.db.lease import Held, LeadershipLost, fenced
 from pools.models import NodePool
 from scheduler.checkpoints import EVERY, note_checkpoints
-from scheduler.commit.promises import see_to_promises
+from scheduler.commit.promises import drop_dead_promises
 from scheduler.cycles import Memory, Ran, run_cycle, write_down
 from scheduler.demand import tell_empty_drains, tell_pools, work_to_lose
 from scheduler.dispatch import TakenIn, start_pods, stop_pods, take_in
@@ -61,8 +61,7 @@ class Loop:
         taken = self._try("taking in", lambda: take_in(now, self.post), notes) or TakenIn()
         notes += taken.notes
         self.post.handed.unsay_starts(taken.unknown)
-        promises = self._try("promises", lambda: see_to_promises(now, self.post), notes)
-        moved = bool(promises and any(promises))
+        moved = bool(self._try("promises", lambda: drop_dead_promises(now, self.post), notes))
         decided = False
         if trigger != POD or taken.ended or moved:  # that pods run now frees nothing
             decided = self._cycle(now, trigger, notes)

@@ -1,13 +1,15 @@
 """Here somebody gives way: pods are told to stop, and the audit says for whom, by which rule."""
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any
 
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services import announce, events
 from scheduler import backoff
 from scheduler.commit.bind import ACTOR
+from scheduler.commit.ground import CAN_STOP, Key
+from scheduler.commit.promises import unpromise
 from scheduler.commit.scene import Scene, shift
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Standing
 from scheduler.engine.plan import Eviction as Decided
@@ -26,40 +28,39 @@ PUNISHED = (Kind.RECLAIM, Kind.PREEMPT)  # they count as preemptions and earn a 
 
 def evict(bundle: Bundle, scene: Scene) -> int:
     """Returns how many workloads gave way."""
-    stopped = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
+    leaving = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
     moved_on = {step.workload for step in bundle.steps if isinstance(step, Place)}
     for decided in bundle.evictions:
         workload = scene.ground.workloads[decided.workload]
-        steps = [
-            stopped.pop((decided.workload, *pod))
-            for pod in decided.pods
-            if (decided.workload, *pod) in stopped
-        ]
-        stop_pods([scene.seen.pods[s.workload, s.role, s.index] for s in steps], REASONS[decided.kind], scene)
-        gpu_milli = sum(step.milli * len(step.devices) for step in steps)
-        _write_down(decided, bundle, workload, gpu_milli, scene)
-        if decided.whole:
+        keys = [key for pod in decided.pods if (key := (decided.workload, *pod)) in leaving]
+        steps = [leaving.pop(key) for key in keys]
+        _write_down(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), scene)
+        _let_go(keys, REASONS[decided.kind], _told(decided), scene)
+        if decided.whole and workload.phase in (Phase.STARTING, Phase.RUNNING):
             send_back(workload, decided.kind, _told(decided), scene, moves_on=decided.workload in moved_on)
         else:
-            events.record(
-                REASONS[decided.kind].lower(),
-                workload,
-                _told(decided),
-                actor=ACTOR,
-                data={"pods": len(steps)},
-            )
+            kind = REASONS[decided.kind].lower()
+            events.record(kind, workload, _told(decided), actor=ACTOR, data={"pods": len(steps)})
             announce.workload_changed(workload)
-    stop_pods([scene.seen.pods[key] for key in stopped], REASONS.get(bundle.kind, "Stopped"), scene)
+    _let_go(leaving, REASONS.get(bundle.kind, "Stopped"), bundle.message, scene)
     return len(bundle.evictions)
 
 
-def stop_pods(ids: Collection[uuid.UUID], reason: str, scene: Scene) -> None:
-    if ids:
-        Pod.objects.filter(pk__in=ids, state__in=(PodState.STARTING, PodState.RUNNING)).update(
+def _let_go(keys: Iterable[Key], reason: str, message: str, scene: Scene) -> None:
+    """Pods are told to stop; what was only promised is promised no more, all of the workload's together."""
+    pods: list[uuid.UUID] = []
+    for key in keys:
+        pod = scene.ground.standing(scene.seen, key)
+        if pod is not None:
+            pods.append(pod)
+        else:
+            unpromise(scene.ground.workloads[key[0]], reason, message, scene.now, cycle=scene.cycle)
+    if pods:
+        Pod.objects.filter(pk__in=pods, state__in=CAN_STOP).update(
             state=PodState.STOPPING, stop_reason=reason, since=scene.now
         )
-        for pk in ids:
-            scene.ground.pods[pk].state = PodState.STOPPING
+    for pk in pods:
+        scene.ground.pods[pk].state = PodState.STOPPING
 
 
 def send_back(workload: Workload, kind: Kind, message: str, scene: Scene, *, moves_on: bool) -> None:

@@ -14,13 +14,16 @@ from berth.core.amounts import MILLI
 from pools.models import Node
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
-from scheduler.models import DeviceClaim
+from scheduler.models import DeviceClaim, Reservation
 from scheduler.observe import Seen
 
 CAN_STOP = (PodState.STARTING, PodState.RUNNING)
 CAN_BE_PLACED = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
 CAN_HOLD = ("ready",)
 CAN_BE_PROMISED = ("ready", "booting", "requested")
+
+
+Key = tuple[str, str, int]  # workload, role, index
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,15 @@ class Ground:
     workloads: Mapping[str, Workload]
     found: Mapping[str, tuple[str, int]]  # phase and version of each as it was found, before this commit
     pods: Mapping[uuid.UUID, Pod]
+    promised: frozenset[Key]
     nodes: Mapping[str, Node]
     claimed: dict[tuple[int, int], int]  # thousandths by (node, device); grows with every bundle taken
     changed_queues: frozenset[str]
+
+    def standing(self, seen: Seen, key: Key) -> uuid.UUID | None:
+        """The replica's pod, if it can still be told to stop."""
+        pod = self.pods.get(seen.pods.get(key, uuid.UUID(int=0)))
+        return pod.pk if pod is not None and pod.state in CAN_STOP else None
 
 
 def locked(seen: Seen, bundles: Iterable[Bundle]) -> Ground:
@@ -55,6 +64,7 @@ def locked(seen: Seen, bundles: Iterable[Bundle]) -> Ground:
         workloads=workloads,
         found={name: (row.phase, row.version) for name, row in workloads.items()},
         pods={pod.pk: pod for pod in pods},
+        promised=_promised(by_pk),
         nodes={node.name: node for node in nodes},
         claimed=_claims(places),
         changed_queues=_changed_queues(seen),
@@ -103,8 +113,8 @@ def _workload_trouble(name: str, seen: Seen, ground: Ground) -> str:
 
 
 def _evict_trouble(step: Evict, seen: Seen, ground: Ground) -> str:
-    pod = ground.pods.get(_pod(seen, step) or uuid.UUID(int=0))
-    if pod is None or pod.state not in CAN_STOP:
+    key = (step.workload, step.role, step.index)
+    if ground.standing(seen, key) is None and key not in ground.promised:
         return f"{step.workload} no longer runs {step.role} {step.index}"
     return ""
 
@@ -130,6 +140,11 @@ def _workloads(bundle: Bundle) -> set[str]:
 
 def _pod(seen: Seen, step: Evict) -> uuid.UUID | None:
     return seen.pods.get((step.workload, step.role, step.index))
+
+
+def _promised(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
+    rows = Reservation.objects.filter(workload_id__in=names).values_list("workload_id", "role", "index")
+    return frozenset((names[pk], role, index) for pk, role, index in rows)
 
 
 def _claims(nodes: Iterable[int]) -> dict[tuple[int, int], int]:

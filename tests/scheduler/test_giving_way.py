@@ -152,3 +152,20 @@ def test_a_promise_is_not_kept_against_a_limit_that_was_set_meanwhile(stage: Sta
     stage.tick(2)
     assert stage.phase(high) == Phase.PENDING
     assert high.reason == "ProjectLimit"
+
+
+def test_a_promise_itself_can_be_taken_by_somebody_more_urgent(stage: Stage) -> None:
+    stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    middle = stage.submit("middle", roles=WHOLE, priority=50)
+    stage.tick()
+    assert stage.phase(middle) == Phase.RESERVED
+    urgent = stage.submit("urgent", roles=WHOLE, priority=95)
+    stage.tick(2)
+    stage.clock.advance(31)
+    stage.tick(3)
+    assert stage.phase(urgent) == Phase.RUNNING
+    assert stage.phase(middle) == Phase.PENDING
+    assert not Reservation.objects.exists()
+    assert not stage.loop._ran[-1].outcome.stale
