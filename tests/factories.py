@@ -7,8 +7,10 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from berth.db.models import Lease
 from pools.models import Node, NodePool, ScalingEvent
 from projects.models import Department, Event, Phase, Pod, PodState, Project, Quota, Workload
+from scheduler.invariants import NAME
 from scheduler.models import Allocation, Cycle, DeviceClaim, Eviction, QueueStanding
 
 counter = itertools.count(1)
@@ -191,3 +193,10 @@ def standing(
 
 def scaling(of: NodePool, kind: str, reason: str, *, at: datetime, **columns: Any) -> ScalingEvent:
     return ScalingEvent.objects.create(pool=of, kind=kind, reason=reason, at=at, **columns)
+
+
+def scheduler_leads() -> Lease:
+    """As if one were running, and would for a while."""
+    now = timezone.now()
+    values = {"holder": "host:1", "epoch": 1, "renewed_at": now, "expires_at": now + timedelta(hours=1)}
+    return Lease.objects.update_or_create(name=NAME, defaults=values)[0]

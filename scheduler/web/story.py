@@ -1,12 +1,10 @@
 """Here we gather what a workload's page tells: its pods, why it waits, who gave way, what happened."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import yaml
-from django.utils.dateparse import parse_datetime
 from pydantic import BaseModel
 
 from berth.core.spec import GroupSpec, RoleSpec, WorkloadSpec
@@ -14,6 +12,7 @@ from berth.web.numbers import duration, memory, spoken, thousandths
 from projects.acting import Acting
 from projects.models import Event, Pod, Workload
 from projects.selectors import events, pods
+from scheduler.explain import WAITING, Explanation, explain
 from scheduler.models import Allocation
 from scheduler.selectors import evictions
 from scheduler.web.evictions import Told, told
@@ -67,14 +66,12 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why it waits, as the last cycle that looked at it said."""
+    """Why it waits, as the last cycle that looked at it said, and how its queues stand."""
 
     obstacles: list[Obstacle]
-    position: int | None
+    told: Explanation
     pool: str
-    key: list[str]
-    expected_start: datetime | None
-    told_at: datetime | None
+    queues: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +84,23 @@ class Placed:
         return self.held.gpu_milli_total if self.held else 0
 
 
-def waiting(workload: Workload) -> Waiting | None:
-    if workload.phase not in ("pending", "reserved"):
+def waiting(acting: Acting, workload: Workload) -> Waiting | None:
+    if workload.phase not in WAITING:
         return None
-    said = workload.explanation if isinstance(workload.explanation, dict) else {}
-    starts = said.get("expected_start")
+    told = explain(acting, workload)
     return Waiting(
-        obstacles=[
-            Obstacle(
-                str(each.get("reason", "")), str(each.get("message", "")), numbers(each.get("numbers") or {})
-            )
-            for each in said.get("blockers") or []
-        ],
-        position=said.get("position"),
-        pool=str(said.get("pool") or ""),
-        key=[str(each) for each in said.get("key") or []],
-        expected_start=parse_datetime(starts) if isinstance(starts, str) else None,
-        told_at=workload.explained_at,
+        obstacles=obstacles(told.blockers),
+        told=told,
+        pool=str((workload.explanation or {}).get("pool") or ""),
+        queues=[told.queue["project"], told.queue["department"]],
     )
+
+
+def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
+    return [
+        Obstacle(str(each["reason"]), str(each["message"]), numbers(each.get("numbers") or {}))
+        for each in blockers
+    ]
 
 
 def numbers(given: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -174,7 +170,7 @@ def _in_order(value: Any, model: type[BaseModel]) -> Any:
     if not isinstance(value, dict):
         return value
     known = [key for key in model.model_fields if key in value]
-    parts = {"roles": RoleSpec, "groups": GroupSpec}
+    parts: dict[str, type[BaseModel]] = {"roles": RoleSpec, "groups": GroupSpec}
     return {
         key: [_in_order(each, parts[key]) for each in value[key]] if key in parts else value[key]
         for key in [*known, *(key for key in value if key not in known)]

@@ -18,7 +18,8 @@ from projects.acting import Acting
 from projects.models import Workload
 from projects.selectors import projects, workloads
 from projects.services.workloads import submit
-from scheduler.web.story import written
+from scheduler.web.story import Obstacle, obstacles, written
+from scheduler.what_if import Foreseen, dry_run
 
 MOST_TEXT = 256 * 1024
 EXAMPLE = """\
@@ -44,7 +45,11 @@ class Answer:
 
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
-    foreseen: Any = None
+    foreseen: Foreseen | None = None
+
+    @property
+    def obstacles(self) -> list[Obstacle]:
+        return obstacles(self.foreseen.blockers) if self.foreseen else []
 
 
 @signed_in
@@ -57,8 +62,6 @@ def index(request: Request) -> HttpResponse:
     try:
         document = read(text)
         if request.POST.get("step") == "try":
-            from scheduler.what_if import dry_run
-
             answer.foreseen = dry_run(acting=request.acting, document=document)
         else:
             workload = submit(acting=request.acting, document=document)

@@ -27,7 +27,7 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
     return {
         "workload": workload,
         "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
-        "waiting": story.waiting(workload),
+        "waiting": story.waiting(acting, workload),
         "pods": now,
         "earlier": earlier,
         "events": story.happened(acting, workload),

@@ -55,6 +55,7 @@ def reader(
             context.add_cookies(
                 [{"name": settings.SESSION_COOKIE_NAME, "value": session_of(user), "url": address}]
             )
+        context.set_default_timeout(10_000)
         page = context.new_page()
         page.on(
             "console", lambda message: message.type == "error" and faults.append(f"console: {message.text}")

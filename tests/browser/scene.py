@@ -4,15 +4,19 @@ import itertools
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 
 from pools.models import Node, NodePool
 from projects.acting import Acting
 from projects.models import Department, Membership, Phase, Project, Workload
 from projects.services import members, quotas, tenants
+from scheduler.models import Eviction
 from tests import factories as make
 
 PASSWORD = "correct horse battery"
+# In the form that a server reads; the tests' own settings hash in a form of theirs.
+STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
 SCALE_UP = "1 more nodes would serve it; the pool can grow."
 
 
@@ -23,6 +27,7 @@ class Scene:
     projects: dict[str, Project] = field(default_factory=dict)
     departments: dict[str, Department] = field(default_factory=dict)
     pools: dict[str, NodePool] = field(default_factory=dict)
+    eviction: Eviction | None = None  # the one that a person would ask about
     slots: "itertools.chain[tuple[Node, int]]" = field(default_factory=itertools.chain)
 
 
@@ -35,6 +40,7 @@ def people_only() -> Scene:
 
 def busy() -> Scene:
     scene = people_only()
+    make.scheduler_leads()
     _tenants(scene)
     _machines(scene)
     _quotas(scene)
@@ -64,7 +70,7 @@ def _tenants(scene: Scene) -> None:
         ("grace", "member", scene.projects["ads"]),
         ("hiro", "member", scene.projects["speech"]),
     ):
-        person = User.objects.create_user(name, f"{name}@example.org", PASSWORD)
+        person = User.objects.create(username=name, email=f"{name}@example.org", password=STORED)
         scene.people[name] = person
         members.grant(acting=ada, user=person, role=role, scope=scope)
     Membership.objects.create(user=scene.people["ada"], role="platform_admin")
@@ -346,7 +352,7 @@ def _history(scene: Scene) -> None:
         lost_gpu_seconds=0,
         rule="Growth beyond the gang's minimum goes first: 2 replicas.",
     )
-    make.eviction(
+    scene.eviction = make.eviction(
         victim,
         scene.workloads["ctr-nightly"],
         train,

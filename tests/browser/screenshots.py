@@ -61,7 +61,8 @@ def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
             shoot(browser, address, scene.people["ada"], folder, f"{name}-empty", PATHS[name]({}), only)
         call_command("flush", verbosity=0, interactive=False)
         scene = busy()
-        names: Mapping[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
+        names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
+        names |= {"eviction": scene.eviction.pk}
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)
@@ -115,7 +116,7 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "node-pools": lambda _: "/node-pools",
     "node-pool": lambda _: "/node-pools/train",
     "evictions": lambda _: "/evictions",
-    "eviction": lambda _: "/evictions/3",
+    "eviction": lambda ids: f"/evictions/{ids['eviction']}",
     "activity": lambda _: "/activity",
     "access": lambda _: "/access",
 }

@@ -10,13 +10,15 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from django.conf import settings
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 30.0
 
 
 @contextlib.contextmanager
 def serving(database_url: str, home: Path) -> Iterator[str]:
-    """The address of a server on this database, for as long as the block runs."""
+    """The address of a server on this database, with this process's key, for as long as the block runs."""
     with socket.create_server(("127.0.0.1", 0)) as listening, (home / "web.log").open("wb") as log:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         command = [
@@ -36,6 +38,7 @@ def serving(database_url: str, home: Path) -> Iterator[str]:
         environment = {
             **os.environ,
             "DATABASE_URL": database_url,
+            "BERTH_SECRET_KEY": settings.SECRET_KEY,
             "BERTH_HOME": str(home),
             "PYTHONPATH": f"{ROOT}:{ROOT}/platform",
             "DJANGO_SETTINGS_MODULE": "berth.settings",

@@ -9,12 +9,14 @@ from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.db.models import Lease
 from berth.web.bars import Bar, stacked
 from berth.web.pages import Request, page, signed_in
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Phase
 from projects.selectors import workloads
+from scheduler.invariants import NAME as SCHEDULER
 from scheduler.selectors import evictions
 from scheduler.web.capacity import total_gpus
 from scheduler.web.devices import legend, node_maps
@@ -55,6 +57,7 @@ def index(request: Request) -> HttpResponse:
             acting, evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS]
         ),
         "evicted_today": evictions(acting).filter(at__gte=timezone.now() - DAY).count(),
+        "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=timezone.now()).exists(),
         "failing": [each for each in shown if each.last_error],
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")

@@ -119,8 +119,6 @@ def sort_head(context: Context, key: str, title: str, classes: str = "") -> dict
 
 
 @register.filter
-def number_text(value: object) -> str:
-    """A number among a blocker's numbers, as text."""
-    if value is None:
-        return "∞"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def bound(value: float | str | None, without: str) -> str:
+    """An amount that counts whole units already, or what stands for none."""
+    return without if value is None or value == "" else f"{value:,g}"

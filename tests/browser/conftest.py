@@ -1,0 +1,56 @@
+"""Here a server and a browser are kept for all tests of this folder; rows are made anew for each."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from playwright.sync_api import Browser
+
+from tests.browser.chromium import PROGRAM, Faults, Page, chromium, reader
+from tests.browser.scene import Scene, busy
+from tests.browser.site import serving
+
+Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+            if not Path(PROGRAM).exists():
+                item.add_marker(pytest.mark.skip(reason=f"there is no {PROGRAM} here"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        # The driver keeps a loop on this thread; rows are made between its calls, not during them.
+        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+        yield found
+
+
+@pytest.fixture
+def scene(transactional_db: None) -> Scene:
+    return busy()
+
+
+@pytest.fixture(scope="session")
+def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One server for all tests, on the tests' database: rows go and come under it."""
+    url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+    with serving(url, tmp_path_factory.mktemp("web")) as found:
+        yield found
+
+
+@pytest.fixture
+def opened(browser: Browser, address: str, scene: Scene) -> Open:
+    """A page of a person of the scene: `with opened("dave") as (page, faults)`."""
+
+    def by(name: str | None, **options: Any) -> AbstractContextManager[tuple[Page, Faults]]:
+        return reader(browser, address, scene.people[name] if name else None, **options)
+
+    return by

@@ -1,0 +1,217 @@
+"""Claims about what people do here: submit, watch, find out why, divide GPUs, see changes live."""
+
+import re
+
+from playwright.sync_api import expect
+
+from projects.acting import Acting
+from projects.models import Quota, Workload
+from projects.services import quotas, workloads
+from tests import factories as make
+from tests.browser.conftest import Open
+from tests.browser.scene import PASSWORD, Scene
+
+DOCUMENT = """\
+name: from-here
+project: vision
+pools: [train]
+command: sleep 1
+roles:
+  - {name: worker, replicas: 2, gpu: 1}
+"""
+
+
+def acting(scene: Scene, name: str) -> Acting:
+    return Acting.person(scene.people[name])
+
+
+def test_signing_in_leads_to_where_one_wanted_to_go(opened: Open) -> None:
+    with opened(None) as (page, faults):
+        page.goto("/quotas")
+        page.get_by_label("Username").fill("dave")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("correct username")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", name="Quotas", level=1)).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/login")
+        assert faults == []
+
+
+def test_a_document_with_faults_is_mended_and_submitted(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, _):
+        page.goto("/submit")
+        page.locator("#document").fill(DOCUMENT.replace("gpu: 1", "gpu: 1.5"))
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_text("1 thing to mend")).to_be_visible()
+        expect(page.get_by_text("roles[0].gpu")).to_be_visible()
+        expect(page.locator("#document")).to_have_value(re.compile("1.5"))
+        page.locator("#document").fill(DOCUMENT)
+        page.get_by_role("button", name="What would happen?").click()
+        expect(page.get_by_role("heading", name="It would start, and others would give way")).to_be_visible()
+        expect(page.locator("#answer")).to_contain_text("vision/segment-eval")
+        assert not Workload.objects.filter(name="from-here").exists()
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_role("heading", name="from-here")).to_be_visible()
+        assert Workload.objects.get(name="from-here").submitted_by == scene.people["dave"]
+
+
+def test_a_new_workload_appears_and_moves_without_a_reload(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        expect(page.locator(".live")).to_have_text("Live")
+        page.evaluate("window.stillTheSame = true")
+        document = {"name": "appears", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
+        made = workloads.submit(
+            acting=acting(scene, "dave"), project=scene.projects["vision"], document=document
+        )
+        row = page.get_by_role("row").filter(has=page.get_by_role("link", name="appears"))
+        expect(row).to_contain_text("Pending")
+        workloads.suspend(acting=acting(scene, "carol"), workload=made)
+        expect(row).to_contain_text("Suspended")
+        assert page.evaluate("window.stillTheSame")
+        assert faults == []
+
+
+def test_without_the_socket_the_page_asks_every_few_seconds(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, _):
+        page.route_web_socket("**/ws/live", lambda socket: socket.close())
+        page.goto("/workloads")
+        expect(page.locator(".live")).to_have_text("Updates every 5 s")
+        document = {"name": "polled", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
+        workloads.submit(acting=acting(scene, "dave"), project=scene.projects["vision"], document=document)
+        expect(page.get_by_role("link", name="polled")).to_be_visible(timeout=10_000)
+
+
+def test_filters_stand_in_the_address_and_survive_a_reload(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/workloads")
+        page.get_by_label("Project").select_option("vision")
+        page.get_by_role("link", name=re.compile("^Running")).click()
+        page.get_by_role("searchbox").fill("segment")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.wait_for_url(re.compile("state=running"))
+        for part in ("project=vision", "search=segment"):
+            assert part in page.url
+        assert "pool=" not in page.url, "what was not chosen is not said"
+        page.reload()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.go_back()
+        page.get_by_role("link", name="GPUs").click()
+        page.wait_for_url(re.compile("sort=-gpus"))
+        assert faults == []
+
+
+def test_who_was_evicted_finds_out_why_and_for_whom(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/")
+        page.get_by_role("link", name="detr-long").first.click()
+        expect(page.get_by_role("region", name="Why it waits")).to_contain_text("No. 4 in line")
+        gave_way = page.get_by_role("region", name="Gave way")
+        expect(gave_way).to_contain_text("ctr-nightly")
+        gave_way.locator("tbody a").first.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("detr-long gave way for ctr-nightly")
+        expect(page.get_by_text("stays within its quota")).to_be_visible()
+        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
+        assert [cell.strip() for cell in row.get_by_role("cell").all_inner_texts()][:4] == [
+            "8",
+            "12",
+            "16",
+            "12",
+        ]
+        assert faults == []
+
+
+def test_cancelling_asks_first_and_escape_keeps_it(opened: Open, scene: Scene) -> None:
+    waiting = scene.workloads["ablation-7"]
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{waiting.pk}")
+        page.get_by_role("link", name="Cancel").click()
+        expect(page.get_by_role("dialog")).to_contain_text("Cancel ablation-7?")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        waiting.refresh_from_db()
+        assert waiting.phase == "pending"
+        page.get_by_role("link", name="Cancel").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        expect(page.get_by_text("ablation-7 is being cancelled.")).to_be_visible()
+        expect(page.locator("h1")).to_contain_text("Cancelled")
+        assert faults == []
+
+
+def test_a_quota_is_edited_in_its_row_by_keyboard(opened: Open, scene: Scene) -> None:
+    with opened("bert") as (page, _):
+        page.goto("/quotas?pool=train")
+        page.get_by_role("link", name="Edit the quota of speech").focus()
+        page.keyboard.press("Enter")
+        page.locator("#quota_gpu").fill("30")
+        page.locator("#quota_limit_gpu").fill("10")
+        page.keyboard.press("Enter")
+        expect(page.locator("#quota_gpu_error")).to_contain_text("at most 10")
+        expect(page.locator("#quota_gpu")).to_be_focused()
+        page.locator("#quota_gpu").fill("9")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("The quota of speech on train is set.")).to_be_visible()
+        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="speech"))
+        expect(row.get_by_role("cell").nth(0)).to_have_text("9")
+        assert Quota.objects.get(project=scene.projects["speech"]).gpu_milli == 9000
+
+
+def test_two_admins_edit_one_quota_and_neither_change_is_lost(opened: Open, scene: Scene) -> None:
+    vision, train = scene.projects["vision"], scene.pools["train"]
+    with opened("bert") as (page, _):
+        page.goto("/quotas?pool=train")
+        page.get_by_role("link", name="Edit the quota of vision").click()
+        page.locator("#quota_gpu").fill("7")
+        quotas.set_quota(acting=acting(scene, "ada"), owner=vision, pool=train, values={"weight": 5})
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("Somebody was faster.")).to_be_visible()
+        expect(page.get_by_role("alert")).to_contain_text("ada changed this")
+        expect(page.locator("#quota_weight")).to_have_value("5")
+        expect(page.locator("#quota_gpu")).to_have_value("7.0")
+        page.get_by_role("button", name="Save mine").click()
+        expect(page.get_by_text("The quota of vision on train is set.")).to_be_visible()
+    quota = Quota.objects.get(project=vision, pool=train)
+    assert (quota.gpu_milli, quota.weight_gpu) == (7000, 5.0)
+
+
+def test_markup_in_messages_stays_text_in_the_browser(opened: Open, scene: Scene) -> None:
+    markup = '<img src=x onerror="window.broken = 1"><b>bold</b>'
+    waiting = scene.workloads["ablation-7"]
+    Workload.objects.filter(pk=waiting.pk).update(message=markup)
+    make.event(waiting, "noted", markup)
+    with opened("dave") as (page, faults):
+        for path in ("/workloads", f"/workloads/{waiting.pk}"):
+            page.goto(path)
+            expect(page.get_by_text("<b>bold</b>").first).to_be_visible()
+            assert page.evaluate("window.broken") is None
+        assert faults == []
+
+
+def test_a_tokens_secret_is_shown_and_then_gone(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/access")
+        page.get_by_role("link", name="Issue a token").click()
+        page.get_by_label("Name").fill("laptop")
+        page.get_by_role("button", name="Issue").click()
+        secret = page.locator("#secret").inner_text()
+        assert secret.startswith("berth_")
+        page.get_by_role("link", name="I have kept it").click()
+        expect(page.get_by_role("cell", name=re.compile("^berth_"))).to_be_visible()
+        assert secret not in page.content()
+        assert faults == []
+
+
+def test_a_node_is_drained_from_the_pools_page(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/node-pools/train")
+        node = page.get_by_role("article", name="Node train-1")
+        expect(node).to_contain_text("segment-eval")
+        node.get_by_role("link", name="Drain train-1").click()
+        page.get_by_role("dialog").get_by_label("Why").fill("new driver")
+        page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        expect(page.get_by_text("train-1 is being drained.")).to_be_visible()
+        expect(node).to_contain_text("Draining")
+        assert faults == []

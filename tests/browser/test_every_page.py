@@ -1,0 +1,96 @@
+"""Claims about every page in a real browser: no error, nothing from elsewhere, little script."""
+
+import pytest
+
+from tests.browser.chromium import NARROW
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+
+MOST_SCRIPT_BYTES = 200_000
+PATHS = (
+    "/", "/workloads", "/submit", "/quotas?pool=train", "/node-pools", "/node-pools/train", "/evictions",
+    "/activity", "/access",
+)  # fmt: skip
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea')]
+    .filter(each => each.checkVisibility())
+    .filter(each => !(each.innerText || each.ariaLabel || each.labels?.length || each.title))
+    .map(each => each.outerHTML)"""
+DOUBLED = """[...document.querySelectorAll('[id]')].map(each => each.id)
+    .filter((id, index, all) => all.indexOf(id) !== index)"""
+
+
+def all_paths(scene: Scene) -> list[str]:
+    some = [
+        f"/workloads/{scene.workloads[name].pk}" for name in ("diffusion-xl", "asr-pretrain", "detr-long")
+    ]
+    assert scene.eviction is not None
+    return [*PATHS, *some, f"/evictions/{scene.eviction.pk}"]
+
+
+@pytest.mark.parametrize("name", ["ada", "dave"])
+def test_every_page_loads_without_an_error_and_only_from_here(name: str, opened: Open, scene: Scene) -> None:
+    with opened(name) as (page, faults):
+        script: dict[str, int] = {}
+        page.on("response", lambda r: r.url.endswith(".js") and script.update({r.url: len(r.body())}))
+        for path in all_paths(scene):
+            script.clear()
+            answer = page.goto(path, wait_until="networkidle")
+            assert answer is not None
+            assert answer.status == 200 or (name, path) == (
+                "dave",
+                f"/workloads/{scene.workloads['asr-pretrain'].pk}",
+            )
+            assert sum(script.values()) < MOST_SCRIPT_BYTES, path
+            assert "/login" not in page.url
+            assert page.locator("main").count() == 1
+            assert page.locator("h1").count() == 1, path
+            assert page.evaluate(UNNAMED) == [], path
+            assert page.evaluate(DOUBLED) == [], path
+        assert [fault for fault in faults if "404" not in fault] == []
+
+
+def test_nothing_hangs_over_on_a_phone_and_the_menu_opens(opened: Open, scene: Scene) -> None:
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        for path in all_paths(scene):
+            page.goto(path)
+            assert page.evaluate(OVERFLOW) <= 0, path
+        assert not page.get_by_role("link", name="Quotas").is_visible()
+        page.get_by_role("button", name="Menu").click()
+        page.get_by_role("navigation", name="Main").get_by_role("link", name="Quotas").click()
+        page.wait_for_url("**/quotas")
+        assert faults == []
+
+
+def test_times_are_in_the_readers_zone(opened: Open, scene: Scene) -> None:
+    with opened("ada", timezone_id="Asia/Tokyo") as (page, _):
+        page.goto(all_paths(scene)[-1])
+        shown = page.locator("time[data-style=full]").first
+        moment = shown.get_attribute("datetime")
+        expected = page.evaluate(
+            "m => new Date(m).toLocaleString('en-GB', {timeZone: 'Asia/Tokyo', hour: '2-digit'})", moment
+        )
+        assert expected in shown.inner_text()
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(opened: Open) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with opened("ada", color_scheme="dark") as (page, faults):
+        page.goto("/workloads")
+        dark = page.evaluate(ground)
+        page.get_by_role("button", name="Switch between light and dark").click()
+        light = page.evaluate(ground)
+        assert dark != light
+        page.reload()
+        assert page.evaluate(ground) == light, "the choice is kept"
+        assert faults == []
+
+
+def test_the_first_tab_stop_skips_to_the_content(opened: Open) -> None:
+    with opened("ada") as (page, _):
+        page.goto("/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.closest('main') !== null")
