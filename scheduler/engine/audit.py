@@ -1,5 +1,7 @@
 """Here we write down who gave way to whom, by which rule, and how the queues stood before and after."""
 
+from collections.abc import Sequence
+
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
@@ -29,7 +31,7 @@ def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, .
     refused = tuple(b.message for b in blockers(taker.board.refusals.get(gang.name, {})))
     by_gang: dict[str, list[Lump]] = {}
     for lump in outcome.lost:
-        if any(taker.board.is_fresh(pod) for _, pod in lump.pods):
+        if all(taker.board.is_fresh(pod) for _, pod in lump.pods):
             continue  # it was only going to start
         by_gang.setdefault(lump.gang.name, []).append(lump)
     found = []
@@ -41,7 +43,7 @@ def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, .
                 workload=name,
                 beneficiary=gang.name,
                 rule=_rule(taker, lumps[-1], before),
-                pods=tuple((pod.role, pod.index) for lump in lumps for _, pod in lump.pods),
+                pods=_pods(taker, lumps),
                 whole=whole,
                 victim=standings.path(lumps[0].gang.account),
                 winner=winner,
@@ -51,6 +53,12 @@ def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, .
             )
         )
     return (*found, *_moves(taker, outcome, standings, refused))
+
+
+def _pods(taker: Taker, lumps: Sequence[Lump]) -> tuple[tuple[str, int], ...]:
+    """What really stood; the rest was only going to start."""
+    held = [pod for lump in lumps for _, pod in lump.pods]
+    return tuple((pod.role, pod.index) for pod in held if not taker.board.is_fresh(pod))
 
 
 def _moves(

@@ -64,7 +64,7 @@ def _sides(taker: Taker) -> dict[Account, _Sum]:
             parting = law.parting(account)
             found = sides.setdefault(parting[1] if parting else account, _Sum())
             for gang in gangs:
-                if not gang.firm and gang.stands:
+                if law.may_take_from(gang) and gang.stands:
                     _add(found, gang, law.takes_gangs and not taker.is_safe(gang), law.kinds)
     return sides
 

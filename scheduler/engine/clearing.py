@@ -28,8 +28,8 @@ class Costs:
         self.taker, self.part = taker, part
         self.board = taker.board
         self._offers: dict[str, tuple[Account, list[Offer]]] = {}
-        for i, ready in enumerate(self.board.nodes.ready):
-            if ready and i not in banned and (part.mask is None or part.mask[i]):
+        for i in sorted(taker.nodes_in_reach()):
+            if self.board.nodes.ready[i] and i not in banned and (part.mask is None or part.mask[i]):
                 self._look_at(i)
         for _, offers in self._offers.values():
             heapify(offers)

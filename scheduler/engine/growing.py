@@ -44,8 +44,9 @@ def grow(board: Board, choice: int) -> None:
             ):
                 continue
             if _grown(board, step):
+                grown = {want.part for want in step.way}
                 for following in steps(step.gang):
-                    if following.role == step.role:
+                    if grown & {want.part for want in following.way}:
                         heappush(line, (following.order, following))
             elif len(step.way) == 1 and not step.way[0].scopes and step.way[0].part.on is None:
                 hopeless.add((step.way[0].part.request, step.way[0].part.mask))

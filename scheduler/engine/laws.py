@@ -40,6 +40,10 @@ class Law:
         """Whether anything of this project could be taken at all, as the board stands."""
         raise NotImplementedError
 
+    def may_take_from(self, gang: Gang) -> bool:
+        """Whether this gang could give way at all, its queue apart."""
+        return not gang.firm and gang is not self.gang
+
     def rule(self, lump: Lump) -> str | None:
         """The rule by which this lump may be taken now; None: it may not."""
         raise NotImplementedError
@@ -199,9 +203,12 @@ class Preempt(Law):
     def may_look_at(self, account: Account) -> bool:
         return account is self.gang.account
 
+    def may_take_from(self, gang: Gang) -> bool:
+        return super().may_take_from(gang) and gang.workload.priority < self.gang.workload.priority
+
     def rule(self, lump: Lump) -> str | None:
         same = lump.gang.account is self.gang.account
-        return "priority" if same and lump.gang.workload.priority < self.gang.workload.priority else None
+        return "priority" if same and self.may_take_from(lump.gang) else None
 
     def _min_runtime(self, account: Account) -> int:
         found = (step.queue.preempt_min_runtime for step in account.path)

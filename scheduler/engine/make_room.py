@@ -1,6 +1,6 @@
 """Here we make others give way for one newcomer: bound, propose, simulate, judge."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.audit import evictions
@@ -10,7 +10,7 @@ from scheduler.engine.eligible import over_bounds, over_firm_quota, over_share, 
 from scheduler.engine.gang import Gang, Way, amounts_of, ways
 from scheduler.engine.laws import Law
 from scheduler.engine.ledger import Account
-from scheduler.engine.order import Line
+from scheduler.engine.order import Line, in_project
 from scheduler.engine.plan import Reason
 from scheduler.engine.proposals import by_nodes, by_prefix
 from scheduler.engine.reasons import NEVER
@@ -24,28 +24,61 @@ MakeLaw = Callable[[Board, Gang, tuple[int, int, int]], Law]
 
 
 def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
-    """Try the law for everybody who still waits, in order. Those who ask for the same share one answer."""
-    refused: dict[object, tuple[Reason, Numbers]] = {}
-    line = Line(pending(board, choice))
-    for gang, asked, key in line:
-        board.stood_in_line(gang, key)
-        if NEVER & board.refusals.get(gang.name, {}).keys():
-            continue
-        kind = (gang.account, gang.workload.priority, gang.firm, shape(gang), _delay_left(board, gang) > 0)
-        with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
-            if kind in refused:
-                trial.refuse(*refused[kind])
-                continue
-            law = make_law(board, gang, asked)
-            obstacle = _obstacle(board, law) or _try_ways(trial, law, make_law, ways(gang))
-            if obstacle is not None:
-                refused[kind] = obstacle
-                trial.refuse(*obstacle)
-                if law.silent and obstacle[0] is Reason.NOTHING_TO_TAKE:
-                    trial.pass_over()
-        if trial.kind is not None:
-            refused.clear()
-            line.reorder()
+    """Try the law for everybody who still waits, in order.
+
+    Of those in a project who ask for the same, the first speaks for all; when it is served, the order is
+    looked at again and the next one speaks.
+    """
+    alike = _alike(board, choice)
+    served = True
+    while served:
+        served = False
+        for gang, asked, key in Line(same[-1] for same in alike.values()):
+            board.stood_in_line(gang, key)
+            same = alike[_kind(board, gang)]
+            obstacle = _attempt(board, gang, asked, make_law)
+            if obstacle is None:
+                same.pop()
+                served = True
+            else:
+                _refuse(board, same, obstacle)
+                same.clear()
+            if not same:
+                del alike[_kind(board, gang)]
+            if served:
+                break
+
+
+def _alike(board: Board, choice: int) -> dict[Hashable, list[Gang]]:
+    """Who waits, by project and by what is asked, the next one last."""
+    alike: dict[Hashable, list[Gang]] = {}
+    for gang in sorted(pending(board, choice), key=in_project, reverse=True):
+        if not NEVER & board.refusals.get(gang.name, {}).keys():
+            alike.setdefault(_kind(board, gang), []).append(gang)
+    return alike
+
+
+def _kind(board: Board, gang: Gang) -> Hashable:
+    return gang.account, gang.workload.priority, gang.firm, shape(gang), _delay_left(board, gang) > 0
+
+
+def _attempt(
+    board: Board, gang: Gang, asked: tuple[int, int, int], make_law: MakeLaw
+) -> tuple[Reason, Numbers] | None:
+    """None: it was served, or nobody has to make room for it."""
+    with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
+        law = make_law(board, gang, asked)
+        obstacle = _obstacle(board, law) or _try_ways(trial, law, make_law, ways(gang))
+        trial.pass_over()  # the refusal is written down for all who are alike
+    if obstacle is not None and law.silent and obstacle[0] is Reason.NOTHING_TO_TAKE:
+        return obstacle[0], {}
+    return obstacle
+
+
+def _refuse(board: Board, gangs: Sequence[Gang], obstacle: tuple[Reason, Numbers]) -> None:
+    reason, numbers = obstacle
+    for gang in gangs if numbers else ():
+        board.refuse(gang, reason, numbers)
 
 
 def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:

@@ -1,7 +1,7 @@
 """Here we say who goes next. Every order is total: ties end in a name."""
 
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from scheduler.engine.gang import Gang, amounts_of, ways
@@ -67,8 +67,6 @@ class _Project:
         self.line.pop()
         return bool(self.line)
 
-    def reorder(self) -> None: ...
-
 
 class _Level:
     """The queues below one parent, as a heap by turn."""
@@ -96,13 +94,6 @@ class _Level:
             heappop(self.heap)
         return bool(self.heap)
 
-    def reorder(self) -> None:
-        members = [member for _, member in self.heap]
-        self.heap = []
-        for member in members:
-            member.reorder()
-            heappush(self.heap, (member.turn(), member))
-
 
 class Line:
     """Everybody who waits, each handed out once. What happens to one changes who comes after."""
@@ -115,20 +106,13 @@ class Line:
         for account, line in by_project.items():
             line.sort(key=lambda entry: in_project(entry[0]), reverse=True)
             members.setdefault(account.parent, []).append(_Project(account, line))
-        self._top, self._stale = _Level(None, _gather(members)), False
+        self._top = _Level(None, _gather(members))
 
     def __iter__(self) -> Iterator[tuple[Gang, Asked, tuple[Turn, ...]]]:
         while self._top.heap:
             gang, asked = self._top.head()
             yield gang, asked, self._key()
             self._top.pop()
-            if self._stale:
-                self._top.reorder()
-                self._stale = False
-
-    def reorder(self) -> None:
-        """Queues other than the last one served have changed too."""
-        self._stale = True
 
     def _key(self) -> tuple[Turn, ...]:
         keys = []

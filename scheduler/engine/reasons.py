@@ -80,8 +80,24 @@ def _speak(key: str, value: object, numbers: Numbers) -> object:
     return value
 
 
+class Speaker:
+    """Says the same thing once, however many wait for the same reason."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}
+
+    def blockers(self, found: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
+        return tuple(self._say(reason, found[reason]) for reason in sorted(found, key=_RANK.__getitem__))
+
+    def _say(self, reason: Reason, numbers: Numbers) -> Blocker:
+        key = reason, id(numbers)
+        if key not in self._said:
+            self._said[key] = numbers, blocker(reason, numbers)  # keeps the numbers, and so their identity
+        return self._said[key][1]
+
+
 def blockers(found: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
-    return tuple(blocker(reason, found[reason]) for reason in sorted(found, key=_RANK.__getitem__))
+    return Speaker().blockers(found)
 
 
 def why_no_room(board: Board, gang: Gang) -> tuple[Reason, Numbers]:

@@ -10,7 +10,7 @@ from scheduler.engine.gang import ways
 from scheduler.engine.ledger import KINDS, Account, amounts
 from scheduler.engine.order import asked_by
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, Refusal, ShareStep
-from scheduler.engine.reasons import blockers, dominance, why_no_room
+from scheduler.engine.reasons import Speaker, dominance, why_no_room
 
 _BECAUSE = {
     "quota": "asked for within its quota",
@@ -60,7 +60,7 @@ def _of_pool(board: Board) -> list[Refusal]:
             board.refuse(gang, *why_no_room(board, gang))
     lined = [name for name in board.line if name in board.refusals]
     names = lined + sorted(name for name in board.refusals if name not in board.line)
-    found = []
+    found, speaker = [], Speaker()
     for position, name in enumerate((name for name in names if name not in board.served), 1):
         gang, reasons = board.gangs[name], dict(board.refusals[name])
         if gang.stands and not gang.is_whole:
@@ -73,7 +73,7 @@ def _of_pool(board: Board) -> list[Refusal]:
         key += (f"priority {gang.workload.priority}", f"submitted {gang.workload.submitted}", name)
         kept = board.kept
         start = kept.until if kept is not None and kept.name == name else None
-        found.append(Refusal(name, blockers(reasons), position, key, start, board.pool.name))
+        found.append(Refusal(name, speaker.blockers(reasons), position, key, start, board.pool.name))
     return found
 
 

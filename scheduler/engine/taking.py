@@ -37,7 +37,7 @@ class Taker:
 
     def lumps_of(self, gang: Gang) -> Iterator[Lump]:
         law = self.law
-        if gang.firm or not self._may_look_at(gang.account) or not self._at_hand(gang):
+        if not self._may_look_at(gang.account) or not law.may_take_from(gang) or not self._at_hand(gang):
             return
         if law.takes_growth and gang.may_grow:
             yield from growth(self.board, gang)
@@ -60,6 +60,19 @@ class Taker:
                                     yield single(self.board, gang, part, pod)
                     else:
                         yield from self.lumps_of(gang)
+
+    def nodes_in_reach(self) -> set[int]:
+        """Nodes on which something stands that could be taken."""
+        index = self.board.nodes.index
+        return {
+            index[pod.node]
+            for account, gangs in self.board.by_project.items()
+            if self._may_look_at(account)
+            for gang in gangs
+            if self.law.may_take_from(gang)
+            for part in gang.parts
+            for pod in part.live.values()
+        }
 
     def ordered(self, lumps: Iterable[Lump]) -> list[Lump]:
         """Those the law allows to be taken now, who gives way first in front."""
