@@ -44,7 +44,10 @@ def is_platform_admin(acting: Acting) -> bool:
         return True
     if not user.is_active:
         return False
-    return user.is_superuser or Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN).exists()
+    if "platform_admin" not in acting.known:
+        held = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
+        acting.known["platform_admin"] = user.is_superuser or held.exists()
+    return acting.known["platform_admin"]
 
 
 def visible_departments(acting: Acting) -> QuerySet[Department]:

@@ -1,5 +1,5 @@
 """Here we say who acts: a person with the scopes of the token used, or a part of Berth itself."""
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ class Acting:
     name: str
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
+    known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # asked once per request
 
     @classmethod
     def person(
