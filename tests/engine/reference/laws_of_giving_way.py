@@ -119,6 +119,20 @@ def nobody_is_taken_below_quota(snapshot: Snapshot, plan: Plan) -> Broken:
                     yield f"{queue} is left with {have} of {kind}, quota {most}, last lump {lump}"
 
 
+def only_the_entitled_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
+    """Its project ends within quota or fair share. (Where history counts, a turn may be owed.)"""
+    modes = {pool.name: pool.fair_share for pool in snapshot.pools}
+    due = {(r.pool, r.queue): (r.quota, r.share) for r in plan.queues}
+    for bundle, _, after in clusters_along(snapshot, plan):
+        winner = after.workloads[bundle.workload]
+        if modes[bundle.pool].time_based or not any(e.kind is Kind.RECLAIM for e in bundle.evictions):
+            continue
+        held = after.allocated(bundle.pool, winner.project)
+        for kind, most, share, have in zip(RESOURCES, *due[bundle.pool, winner.project], held, strict=True):
+            if kind in _asked_kinds(winner) and most is not None and have > max(most, share):
+                yield f"{winner.name} reclaims, {winner.project} holds {have} of {kind}: {most}, {share}"
+
+
 def minimum_runtimes_are_respected(snapshot: Snapshot, plan: Plan) -> Broken:
     queues = {queue.name: queue for queue in snapshot.queues}
     pools = {pool.name: pool for pool in snapshot.pools}
@@ -190,6 +204,7 @@ LAWS = (
     priority_rules_inside_a_project_only,
     nobody_inside_quota_pays,
     nobody_is_taken_below_quota,
+    only_the_entitled_reclaim,
     minimum_runtimes_are_respected,
     preemption_delay_is_respected,
     growth_gives_way_before_gangs,
