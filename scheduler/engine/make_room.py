@@ -35,7 +35,8 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
         served = False
         for gang, asked, key in Line(same[-1] for same in alike.values()):
             board.stood_in_line(gang, key)
-            same = alike[_kind(board, gang)]
+            kind = _kind(board, gang)
+            same = alike[kind]
             obstacle = _attempt(board, gang, asked, make_law)
             if obstacle is None:
                 same.pop()
@@ -44,7 +45,7 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
                 _refuse(board, same, obstacle)
                 same.clear()
             if not same:
-                del alike[_kind(board, gang)]
+                del alike[kind]
             if served:
                 break
 
