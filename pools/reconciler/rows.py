@@ -27,7 +27,9 @@ class Pass:
 
 
 def locked(pool_id: int) -> NodePool:
-    return NodePool.objects.select_for_update().get(pk=pool_id)
+    """Against other changes of the row; who only refers to it (a node's history does) need not wait, and so
+    cannot wait for us while we wait for the node."""
+    return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
 
 def living(pool_id: int) -> list[Node]:

@@ -97,7 +97,7 @@ def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
 def _changing(acting: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
     """The row under its lock; what differs at the end is stored, counted as a version and told."""
     with transaction.atomic():
-        locked = NodePool.objects.select_for_update().get(pk=pool.pk)
+        locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:
             raise PreconditionFailed(f"The pool {locked.name} is at version {locked.version} by now.")
         before = values_of(locked)

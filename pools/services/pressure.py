@@ -39,7 +39,7 @@ def report_pressure(
     if not _matters(pool, pressure, at):
         return False
     with transaction.atomic():
-        return _store(NodePool.objects.select_for_update().get(pk=pool_id), pressure, at)
+        return _store(NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, at)
 
 
 def autoscale(pool: NodePool, at: datetime) -> bool:
