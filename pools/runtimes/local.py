@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -201,7 +202,7 @@ class LocalRuntime:
             saved = (self._workspaces / _checked(workspace) / CHECKPOINT).stat().st_mtime
         except FileNotFoundError:
             return None
-        return datetime.fromtimestamp(saved, UTC)
+        return datetime.fromtimestamp(min(max(saved, 0.0), time.time()), UTC)  # pods may claim any time
 
     # --- meeting and waking
 

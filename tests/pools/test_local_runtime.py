@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,7 @@ def test_a_child_may_use_the_whole_grace_though_its_shell_is_gone(stage: LocalSt
 
 STARTER = """
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import order
@@ -275,3 +277,19 @@ def test_many_pods_end_and_none_is_forgotten_by_itself(stage: LocalStage) -> Non
     for name in names:
         stage.runtime.forget(name)
     assert stage.runtime.known() == ()
+
+
+@pytest.mark.parametrize(("claimed", "counts_as"), [(10.0**13, "now"), (-(10.0**13), "1970")])
+def test_a_pod_cannot_claim_to_have_saved_its_work_at_a_time_that_is_none(
+    stage: LocalStage, claimed: float, counts_as: str
+) -> None:
+    saved = stage.root / "workspaces" / "w-1" / ".berth-checkpoint"
+    saved.parent.mkdir(parents=True)
+    saved.touch()
+    os.utime(saved, (claimed, claimed))
+    told = stage.runtime.checkpointed_at("w-1")
+    assert told is not None
+    if counts_as == "now":
+        assert abs((datetime.now(UTC) - told).total_seconds()) < 60
+    else:
+        assert told.year == int(counts_as)
