@@ -1,0 +1,35 @@
+"""Here we show that what cycles saw is kept for a while, and never takes more than its room."""
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scheduler.models import Cycle
+from scheduler.snapshots import CYCLES_KEPT, SCENARIOS_KEPT, drop_old
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def cycle(age: timedelta, size: int = 100) -> int:
+    return Cycle.objects.create(at=NOON - age, epoch=1, trigger="tick", scenario=b"x" * size).pk
+
+
+def with_scenario() -> set[int]:
+    return set(Cycle.objects.filter(scenario__isnull=False).values_list("pk", flat=True))
+
+
+@pytest.mark.django_db
+def test_old_scenarios_go_before_their_cycles() -> None:
+    cycle(CYCLES_KEPT + timedelta(hours=1))
+    bare = cycle(SCENARIOS_KEPT + timedelta(hours=1))
+    young = cycle(timedelta(hours=1))
+    drop_old(NOON)
+    assert set(Cycle.objects.values_list("pk", flat=True)) == {bare, young}
+    assert with_scenario() == {young}
+
+
+@pytest.mark.django_db
+def test_of_too_many_scenarios_the_newest_stay() -> None:
+    made = [cycle(timedelta(minutes=30 - i)) for i in range(5)]
+    assert drop_old(NOON, most_bytes=250) == 3
+    assert with_scenario() == set(made[-2:])
+    assert Cycle.objects.count() == 5
