@@ -1,4 +1,7 @@
-"""Here the laws that must hold at every moment are checked on the live rows, in a handful of queries."""
+"""Here the laws that must hold at every moment are checked on the live rows, in a handful of queries.
+
+They start from what is live, not from all that ever was: somebody may ask every few seconds.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,16 +31,22 @@ OVERSOLD_NODES = """
 """
 LIVE = "('starting', 'running', 'stopping')"
 UNMATCHED = f"""
-    SELECT pod.id, pod.state FROM projects_pod AS pod
-      LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id AND held.released_at IS NULL
-     WHERE (pod.state IN {LIVE}) <> (held.id IS NOT NULL) ORDER BY 1
+    SELECT coalesce(pod.id, held.pod_id), coalesce(pod.state, 'no longer live') FROM
+           (SELECT id, state FROM projects_pod WHERE state IN {LIVE}) AS pod
+      FULL JOIN (SELECT pod_id FROM scheduler_allocation WHERE released_at IS NULL) AS held
+        ON held.pod_id = pod.id
+     WHERE pod.id IS NULL OR held.pod_id IS NULL ORDER BY 1
 """  # noqa: S608
 UNCLAIMED = """
     SELECT held.pod_id, cardinality(held.devices), count(claim.id) FROM scheduler_allocation AS held
       LEFT JOIN scheduler_deviceclaim AS claim ON claim.allocation_id = held.id
        AND claim.device = ANY(held.devices) AND claim.milli = held.gpu_milli
-     GROUP BY held.id
-    HAVING count(claim.id) <> CASE WHEN held.released_at IS NULL THEN cardinality(held.devices) ELSE 0 END
+     WHERE held.released_at IS NULL
+     GROUP BY held.id HAVING count(claim.id) <> cardinality(held.devices)
+     UNION ALL
+    SELECT held.pod_id, 0, count(*) FROM scheduler_deviceclaim AS claim
+      JOIN scheduler_allocation AS held ON held.id = claim.allocation_id
+     WHERE held.released_at IS NOT NULL GROUP BY held.id
      ORDER BY 1
 """
 HOMELESS = f"""
@@ -71,11 +80,13 @@ BEYOND_LIMITS = """
     HAVING sum(held.gpu_milli::bigint * cardinality(held.devices)) > quota.limit_gpu_milli ORDER BY 1, 2
 """
 NAMED_WRONG = """
-    SELECT name, gpu_milli_now FROM projects_workload AS workload
-     WHERE gpu_milli_now <> coalesce((
-        SELECT sum(held.gpu_milli::bigint * cardinality(held.devices)) FROM scheduler_allocation AS held
-          JOIN projects_pod AS pod ON pod.id = held.pod_id
-         WHERE pod.workload_id = workload.id AND held.released_at IS NULL), 0) ORDER BY 1
+    SELECT workload.name, workload.gpu_milli_now FROM projects_workload AS workload
+      LEFT JOIN (
+        SELECT pod.workload_id, sum(held.gpu_milli::bigint * cardinality(held.devices)) AS milli
+          FROM scheduler_allocation AS held JOIN projects_pod AS pod ON pod.id = held.pod_id
+         WHERE held.released_at IS NULL GROUP BY 1
+      ) AS holds ON holds.workload_id = workload.id
+     WHERE workload.gpu_milli_now <> coalesce(holds.milli, 0) ORDER BY 1
 """
 
 

@@ -4,11 +4,11 @@ from django.db import connection
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
-from projects.models import Phase, Workload
+from projects.models import Phase, Pod, Workload
 from scheduler.explain import explain
 from scheduler.health import health
 from scheduler.invariants import check
-from scheduler.models import DeviceClaim
+from scheduler.models import Allocation, DeviceClaim
 from scheduler.what_if import dry_run
 from tests.cast import training
 from tests.scheduler.stage import Stage
@@ -64,6 +64,18 @@ def test_the_laws_hold_on_a_working_cluster_and_a_breach_is_named(stage: Stage) 
     assert told["last_cycle"]["applied"] == 1
     DeviceClaim.objects.all().delete()
     assert [law.name for law in check(timezone.now()) if not law.ok] == ["claims_match_allocations"]
+
+
+def test_a_pod_that_ended_and_still_holds_something_is_named(stage: Stage) -> None:
+    workload = stage.submit()
+    stage.tick(2)
+    Pod.objects.filter(workload=workload).update(state="succeeded", ended_at=timezone.now())
+    broken = {law.name: law.detail for law in check(timezone.now()) if not law.ok}
+    assert list(broken) == ["allocations_match_live_pods"]
+    assert str(stage.pods(workload)[0].pk) in broken["allocations_match_live_pods"]
+    Allocation.objects.update(released_at=timezone.now())
+    broken = {law.name: law.detail for law in check(timezone.now()) if not law.ok}
+    assert list(broken) == ["claims_match_allocations", "holdings_are_counted_right"]
 
 
 def test_the_database_refuses_to_sell_a_device_twice(stage: Stage) -> None:
