@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, shown
-from projects.access import Action, is_platform_admin, require
+from projects.access import Action, may, require
 from projects.acting import SCOPES, Acting
 from projects.models import ApiToken
 from projects.services import audit
@@ -31,7 +31,7 @@ def issue(
 ) -> tuple[ApiToken, str]:
     """The token and its secret, which is shown this once. A token never may more than who issues it."""
     owner = user or acting.user
-    if owner is None or (owner != acting.user and not is_platform_admin(acting)):
+    if owner is None or (owner != acting.user and not may(acting, Action.ADMINISTER)):
         raise Forbidden("A token can be issued for yourself only.")
     _check(name, scopes, expires_at)
     beyond = sorted(set(scopes) - acting.scopes)

@@ -5,7 +5,7 @@ from berth.core.errors import Forbidden, NotFound
 from projects import selectors
 from projects.access import Action, may, require
 from projects.acting import Acting
-from projects.services import workloads
+from projects.services import tokens, workloads
 from tests.cast import Cast, training
 
 PLATFORM = {"alice"}
@@ -62,6 +62,17 @@ def test_a_narrow_token_may_less_than_its_person(cast: Cast) -> None:
     assert may(reader, Action.VIEW, cast.vision)
     with pytest.raises(Forbidden, match="write"):
         workloads.submit(acting=reader, project=cast.vision, document=training())
+
+
+def test_only_an_admins_full_token_makes_tokens_for_others(cast: Cast) -> None:
+    assert cast.alice.user is not None
+    dave = cast.dave.user
+    narrow = Acting.person(cast.alice.user, frozenset({"read", "write"}))
+    for acting in (narrow, cast.bob):
+        with pytest.raises(Forbidden, match="for yourself only"):
+            tokens.issue(acting=acting, name="ci", scopes=["read"], expires_at=None, user=dave)
+    token, _ = tokens.issue(acting=cast.alice, name="ci", scopes=["read"], expires_at=None, user=dave)
+    assert token.user == dave
 
 
 def test_a_person_who_was_switched_off_may_nothing(cast: Cast) -> None:
