@@ -1,0 +1,73 @@
+"""Here we show where replicas go: nodes, devices, racks, and gangs that need an arrangement."""
+
+import pytest
+
+from scheduler.engine.model import Group, Node, Pool, Strategy, TopologyConstraint
+from scheduler.engine.plan import Reason
+from tests.engine.world import World, bundle_of, placed, reasons, request, role, steps
+
+
+def one_project(**nodes: int) -> World:
+    return World(**nodes).department("d", None).project("a", "d", None)
+
+
+def test_binpack_fills_the_tightest_node() -> None:
+    assert placed(one_project(wide=8, tight=2).queued("w", "a", gpus=2).decide()) == {"w": ["tight"]}
+
+
+def test_spread_takes_the_emptiest_node() -> None:
+    world = World(pool=Pool("default", node_strategy=Strategy.SPREAD), n1=4, n2=4).department("d", None)
+    world.project("a", "d", None).running("there", "a", "n1")
+    assert placed(world.queued("w", "a").decide()) == {"w": ["n2"]}
+
+
+def test_a_fraction_opens_no_second_device_while_one_has_room() -> None:
+    plan = one_project(n1=2, n2=2).queued("x", "a", gpus=0.5).queued("y", "a", gpus=0.5).decide()
+    assert [step.devices for step in steps(plan)] == [(0,), (0,)] and placed(plan)["x"] == placed(plan)["y"]
+
+
+def test_a_fraction_of_each_of_two_devices_leaves_both_shared() -> None:
+    world = one_project(n=2).queued("two", "a", roles=(role(ask=request(0.5, devices=2)),)).queued("one", "a")
+    plan = world.decide()
+    assert bundle_of(plan, "two").steps[0].devices == (0, 1)
+    assert Reason.FRAGMENTED in reasons(plan, "one")  # whole and shared never meet on a device
+
+
+def test_a_memory_request_is_a_share_of_the_device_it_lands_on() -> None:
+    world = World().node("n", 1, gpu_memory_mib=8000).department("d", None).project("a", "d", None)
+    (step,) = steps(world.queued("w", "a", roles=(role(ask=request(gpu_memory=2001)),)).decide())
+    assert step.milli == 251
+
+
+def test_roles_that_do_not_fit_in_the_first_arrangement_are_rearranged() -> None:
+    roles = (role("three", 2, ask=request(3)), role("two", 3, ask=request(2)))
+    plan = one_project(n1=6, n2=6).queued("puzzle", "a", roles=roles).decide()
+    assert len(placed(plan)["puzzle"]) == 5
+
+
+def racks() -> World:
+    world = World(pool=Pool("default", topology=("rack",)))
+    for name, rack, gpus in (("n1", "r1", 2), ("n2", "r1", 2), ("n3", "r2", 3)):
+        world.nodes.append(Node(name, "default", gpus, labels={"rack": rack}, cpu=8000, memory_mib=8000))
+    return world.department("d", None).project("a", "d", None)
+
+
+@pytest.mark.shows("RAI-53")
+def test_a_required_rack_holds_the_whole_gang_or_none_of_it() -> None:
+    inside = TopologyConstraint(required="rack")
+    four = racks().queued("four", "a", replicas=4, topology=inside).decide()
+    assert placed(four)["four"] == ["n1", "n1", "n2", "n2"]
+    five = racks().queued("five", "a", replicas=5, topology=inside).decide()
+    assert not five.bundles and reasons(five, "five")[0] is Reason.TOPOLOGY
+
+
+def test_a_preferred_rack_is_left_when_it_is_too_small() -> None:
+    plan = racks().queued("five", "a", replicas=5, topology=TopologyConstraint(preferred="rack")).decide()
+    assert len(placed(plan)["five"]) == 5
+
+
+@pytest.mark.shows("RAI-16", "RAI-18")
+def test_one_of_two_groups_will_do_where_one_is_needed() -> None:
+    big, small = role("big", ask=request(8)), role("small", ask=request(1))
+    tree = Group("w", (Group("g1", (big,), 1), Group("g2", (small,), 1)), need=1)
+    assert [step.role for step in steps(one_project(n=4).queued("w", "a", tree=tree).decide())] == ["small"]
