@@ -8,6 +8,7 @@ from typing import Any
 
 from berth.db.lease import fenced
 from scheduler.commit import Outcome, commit
+from scheduler.dispatch.meeting import meeting_places
 from scheduler.engine.cycle import decide
 from scheduler.engine.plan import Bundle, Evict, Plan
 from scheduler.explanations import Explanations
@@ -60,7 +61,7 @@ def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
         bundles=len(plan.bundles),
         trials=plan.trials,
     )
-    outcome = commit(seen, plan, post.held, record)
+    outcome = commit(seen, plan, post.held, record, meeting_places(seen, plan, post))
     record.commit_ms = (time.perf_counter() - decided) * 1000
     return Ran(seen, plan, outcome, record)
 

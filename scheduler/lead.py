@@ -30,7 +30,7 @@ BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 QUIET_SECONDS = 0.05  # after an act, for what it set going to call again before the slower part begins
 SETTLE_SECONDS = 1.0  # the slower part is never put off for longer
 QUIET = "quiet"
-BURST_SECONDS = 0.01  # so that submissions that come together are decided together
+BURST_SECONDS = 0.005  # so that submissions that come together are decided together
 PAUSE_FIRST, PAUSE_LONGEST = 0.1, 2.0  # while the database is away
 
 

@@ -1,9 +1,8 @@
 """Here the bundles of one plan go in, those that no longer hold stay out, and the cycle is written down."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
@@ -11,7 +10,7 @@ from berth.db.lease import Held, fenced
 from scheduler.commit import ground as judging
 from scheduler.commit.evict import evict
 from scheduler.commit.places import place
-from scheduler.commit.scene import Scene
+from scheduler.commit.scene import NOWHERE, Meeting, Scene
 from scheduler.engine.plan import Bundle, Plan
 from scheduler.holdings import recount
 from scheduler.models import Cycle
@@ -33,27 +32,39 @@ class Outcome:
         self.evictions += other.evictions
 
 
-def commit(seen: Seen, plan: Plan, held: Held, record: Cycle) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class View:
+    """What every attempt at the same plan shares."""
+
+    seen: Seen
+    cycle: int | None
+    meeting: Mapping[str, Meeting]
+
+
+def commit(
+    seen: Seen, plan: Plan, held: Held, record: Cycle, meeting: Mapping[str, Meeting] = NOWHERE
+) -> Outcome:
     """One transaction, in which `held` leads to the end. A bundle that the database refuses is dropped.
 
-    The cycle's row comes first: allocations and evictions name it.
+    The cycle's row comes first: allocations and evictions name it. `meeting`: where the ranks of those who
+    start will meet, by workload; who is not there agrees on a place before its first pod starts.
     """
     outcome = Outcome()
     if plan.bundles:
         with fenced(held):
             record.save(force_insert=True)
-            _apply(plan.bundles, seen, record.pk, outcome)
+            _apply(plan.bundles, View(seen, record.pk, meeting), outcome)
             point("commit.before_end")
         point("commit.done")
     return outcome
 
 
-def _apply(bundles: Sequence[Bundle], seen: Seen, cycle: int | None, outcome: Outcome) -> None:
+def _apply(bundles: Sequence[Bundle], view: View, outcome: Outcome) -> None:
     """All of them; where that fails, each half by itself, until the one that cannot be is found."""
     attempt = Outcome()
     try:
         with transaction.atomic():
-            _write(bundles, seen, cycle, attempt)
+            _write(bundles, view, attempt)
     except (OperationalError, InterfaceError):
         raise
     except (DatabaseError, KeyError, AssertionError) as error:
@@ -62,15 +73,15 @@ def _apply(bundles: Sequence[Bundle], seen: Seen, cycle: int | None, outcome: Ou
             outcome.stale.append((bundles[0], str(error).splitlines()[0] if str(error) else repr(error)))
             return
         middle = len(bundles) // 2
-        _apply(bundles[:middle], seen, cycle, outcome)
-        _apply(bundles[middle:], seen, cycle, outcome)
+        _apply(bundles[:middle], view, outcome)
+        _apply(bundles[middle:], view, outcome)
     else:
         outcome.take_in(attempt)
 
 
-def _write(bundles: Sequence[Bundle], seen: Seen, cycle: int | None, outcome: Outcome) -> None:
-    now: datetime = seen.at
-    scene = Scene(seen, judging.locked(seen, bundles), now, cycle)
+def _write(bundles: Sequence[Bundle], view: View, outcome: Outcome) -> None:
+    seen = view.seen
+    scene = Scene(seen, judging.locked(seen, bundles), seen.at, view.cycle, view.meeting)
     point("commit.locked")
     for bundle in bundles:
         trouble = judging.outdated(bundle, seen, scene.ground)

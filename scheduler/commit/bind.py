@@ -26,6 +26,7 @@ class Start:
     nodes: Mapping[str, Node]
     now: datetime
     cycle: int | None
+    meeting: Mapping[str, str | int] | None = None
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ def _begin_run(given: Start, kind: str, message: str) -> None:
     columns: dict[str, Any] = {
         "run": workload.run + 1,
         "pool_id": pool.pk,
-        "rendezvous": None,
+        "rendezvous": None if given.meeting is None else dict(given.meeting),
         "started_at": None,
         "exit_code": None,
         "stale_since": None,

@@ -25,7 +25,8 @@ def place(bundle: Bundle, scene: Scene) -> None:
             _promise(name, places, _promised_until(bundle, scene), scene)
         else:
             workload, meaning = scene.ground.workloads[name], scene.seen.workloads[name].meaning
-            given = Start(workload, meaning, places, scene.ground.nodes, scene.now, scene.cycle)
+            meeting = scene.meeting.get(name)
+            given = Start(workload, meaning, places, scene.ground.nodes, scene.now, scene.cycle, meeting)
             start(given, scene.bound, str(bundle.kind), bundle.message if name == bundle.workload else "")
 
 

@@ -1,8 +1,9 @@
 """Here we hold what every write of one commit needs, and keep the locked rows in hand true."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from projects.models import Workload
@@ -11,6 +12,9 @@ from scheduler.commit.bind import ACTOR, Bound
 from scheduler.commit.ground import Ground
 from scheduler.observe import Seen
 
+Meeting = Mapping[str, str | int]  # address and port
+NOWHERE: Mapping[str, Meeting] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -18,6 +22,7 @@ class Scene:
     ground: Ground
     now: datetime
     cycle: int | None
+    meeting: Mapping[str, Meeting] = field(default_factory=dict)
     bound: Bound = field(default_factory=Bound)
 
 

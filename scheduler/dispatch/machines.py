@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from berth.db.lease import fenced
 from pools.runtimes.base import RuntimeFailure
-from projects.models import Phase, Pod, PodState, Workload
+from projects.models import Phase, Pod, PodState
+from scheduler.dispatch.meeting import agree_where_to_meet
 from scheduler.dispatch.orders import order_for
 from scheduler.points import outside_transactions, point
 from scheduler.post import Post
@@ -24,7 +24,7 @@ def start_pods(now: datetime, post: Post) -> list[str]:
     if not waiting:
         return []
     notes: list[str] = []
-    _agree_where_to_meet(waiting, post)
+    agree_where_to_meet(waiting, post)
     worlds = _worlds(waiting)
     for pod in waiting:
         if not post.leads():
@@ -93,34 +93,6 @@ def _worlds(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
         if pod.run == runs[pod.workload_id]:
             worlds[pod.workload_id].append(pod)
     return worlds
-
-
-def _agree_where_to_meet(pods: Iterable[Pod], post: Post) -> None:
-    """The ranks of one run meet at one address, agreed on before the first of them starts."""
-    places: dict[uuid.UUID, dict[str, str | int]] = {}
-    lacking = [pod for pod in pods if pod.workload.rendezvous is None]
-    for pod in lacking:
-        if pod.workload_id in places:
-            continue
-        try:
-            address, port = post.runtimes(pod.node.pool).rendezvous()
-        except (RuntimeFailure, LookupError, OSError) as error:
-            log.warning("no place to meet for %s: %s", pod.workload_id, error)
-            continue
-        places[pod.workload_id] = {"address": address, "port": port}
-    if not places:
-        return
-    with fenced(post.held):
-        rows = (
-            Workload.objects.select_for_update().filter(pk__in=places, rendezvous__isnull=True).order_by("pk")
-        )
-        for workload in rows:
-            workload.rendezvous = places[workload.pk]
-        Workload.objects.bulk_update(rows, ["rendezvous"])
-    point("dispatch.met")
-    agreed = dict(Workload.objects.filter(pk__in=places).values_list("pk", "rendezvous"))
-    for pod in lacking:
-        pod.workload.rendezvous = agreed.get(pod.workload_id)
 
 
 def _due(handed: dict[uuid.UUID, datetime], pk: uuid.UUID, now: datetime) -> bool:

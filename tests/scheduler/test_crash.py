@@ -16,7 +16,7 @@ from tests.scheduler.stage import Stage
 POINTS = (
     "take_in.looked", "take_in.written", "take_in.before_end", "take_in.done", "promises.before_end",
     "promises.done", "cycle.observed", "cycle.decided", "commit.locked", "commit.evicted", "commit.placed",
-    "commit.bound", "commit.before_end", "commit.done", "dispatch.met", "dispatch.before_start",
+    "commit.bound", "commit.before_end", "commit.done", "dispatch.before_start",
     "dispatch.started", "dispatch.before_stop", "dispatch.stopped", "cycle.before_end", "cycle.done",
 )
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]

@@ -231,3 +231,16 @@ def test_a_pod_that_outlived_its_row_is_stopped(stage: Stage) -> None:
     stage.clock.advance(120)
     stage.tick()
     assert str(pod.pk) not in stage.runtime.running()
+
+
+def test_ranks_that_have_no_place_to_meet_yet_agree_on_one_before_they_start(stage: Stage) -> None:
+    workload = stage.submit()
+    stage.loop.act()
+    Workload.objects.filter(pk=workload.pk).update(rendezvous=None)
+    stage.loop = stage.new_loop()
+    stage.runtime.lose_everything()
+    stage.tick()
+    orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(workload)]
+    met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders if order}
+    workload.refresh_from_db()
+    assert met == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
