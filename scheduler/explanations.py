@@ -12,6 +12,7 @@ from django.db import connection
 
 from projects.models import Phase, Workload
 from projects.services import announce
+from scheduler.discretion import discreet
 from scheduler.engine.plan import Refusal
 from scheduler.observe import Seen
 
@@ -63,7 +64,8 @@ class Explanations:
 
 
 def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
-    first = refusal.blockers[0]
+    reasons = [discreet(found, refusal.workload) for found in refusal.blockers]
+    first = reasons[0]
     starts = refusal.expected_start
     return (
         pk,
@@ -76,7 +78,7 @@ def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
             "blockers": [
                 {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)}
-                for b in refusal.blockers
+                for b in reasons
             ],
         },
     )

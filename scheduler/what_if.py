@@ -13,6 +13,7 @@ from projects.access import visible_projects
 from projects.acting import Acting
 from projects.models import Workload
 from projects.services.workloads import prepared
+from scheduler.discretion import discreet
 from scheduler.engine.cycle import decide
 from scheduler.engine.intake import seconds_of, workload_from_spec
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan
@@ -79,7 +80,7 @@ def _foreseen(plan: Plan, workload: Workload, seen: Seen, acting: Acting) -> For
         workload={**shown, "gpus": workload.gpu_milli_min / MILLI},
         decisions=[_decision(bundle, workload.handle) for bundle in mine],
         evictions=[_eviction(gone, bundle, visible) for bundle in mine for gone in bundle.evictions],
-        blockers=[asdict(blocker) for blocker in refusal.blockers] if refusal else [],
+        blockers=[asdict(discreet(found, workload.handle)) for found in refusal.blockers] if refusal else [],
         position=refusal.position if refusal else None,
     )
 

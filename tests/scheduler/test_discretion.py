@@ -13,7 +13,7 @@ def told_behind(stage: Stage, other: str) -> str:
     """What the row of vision/train-1 says when it has to wait behind the other."""
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
-    refusal = Refusal("vision/train-1", "local", reasons, 1, ("submitted",))
+    refusal = Refusal("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
     Explanations().write(observe(stage.clock.now(), Specs()), [refusal], None)
     workload.refresh_from_db()
     assert workload.reason == "BehindReservation"
