@@ -52,7 +52,8 @@ MUTATIONS = (
     Mutation(
         "reclaim takes below quota",
         "laws.py",
-        "elif held > theirs.quota[kind] and self.stays_in_quota[mine]:\n                yield kind, theirs.quota[kind]",
+        "elif held > theirs.quota[kind] and self.stays_in_quota[mine]:\n"
+        "                yield kind, theirs.quota[kind]",
         "elif self.stays_in_quota[mine]:\n                yield kind, 0",
     ),
     Mutation(
