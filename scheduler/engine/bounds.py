@@ -1,6 +1,5 @@
 """Here we ask, before anything is tried: if everything that may be taken went, would it do? Sums only."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -19,6 +18,7 @@ class _Sum:
 
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
     guarded: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but for its minimum runtime
+    firm: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but is non-preemptible
     biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # lump
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every lump is a multiple of it
 
@@ -27,23 +27,27 @@ def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
     """Why it would not do even then, with the numbers; None: it might."""
     law = taker.law
     free = _free(taker.board)
-    takeable, guarded = [0, 0, 0], [0, 0, 0]
+    takeable, guarded, firm = [0, 0, 0], [0, 0, 0], [0, 0, 0]
     if not law.moves_only:
         for side, found in _sides(taker).items():
             for kind in law.kinds:
                 takeable[kind] += _most(law, side, kind, found)
                 guarded[kind] += found.guarded[kind]
+                firm[kind] += found.firm[kind]
     for kind in law.kinds:
         missing = law.asked[kind] - free[kind] - takeable[kind]
         if missing > 0:
-            reason = Reason.VICTIMS_PROTECTED if guarded[kind] >= missing else Reason.NOTHING_TO_TAKE
+            held_back = guarded[kind] + firm[kind]
+            reason = Reason.VICTIMS_PROTECTED if held_back >= missing else Reason.NOTHING_TO_TAKE
             return reason, {
                 "resource": RESOURCES[kind],
                 "asked": law.asked[kind],
                 "free": free[kind],
                 "takeable": takeable[kind],
                 "missing": missing,
-                "protected": guarded[kind],
+                "protected": held_back,
+                "by_runtime": guarded[kind],
+                "non_preemptible": firm[kind],
             }
     return None
 
@@ -64,13 +68,15 @@ def _sides(taker: Taker) -> dict[Account, _Sum]:
             parting = law.parting(account)
             found = sides.setdefault(parting[1] if parting else account, _Sum())
             for gang in gangs:
-                if law.may_take_from(gang) and gang.stands:
-                    _add(found, gang, law.takes_gangs and not taker.is_safe(gang), law.kinds)
+                if law.would_take_from(gang) and gang.stands:
+                    _add(found, gang, taker)
     return sides
 
 
-def _add(found: _Sum, gang: Gang, whole: bool, kinds: Sequence[int]) -> None:
-    for kind in kinds:
+def _add(found: _Sum, gang: Gang, taker: Taker) -> None:
+    law = taker.law
+    whole = law.takes_gangs and not taker.is_safe(gang)
+    for kind in law.kinds:
         held = spare = 0
         for part in gang.parts:
             amount = part.amounts[kind]
@@ -78,9 +84,12 @@ def _add(found: _Sum, gang: Gang, whole: bool, kinds: Sequence[int]) -> None:
                 held += amount * len(part.live)
                 spare += amount * max(0, min(part.count - part.role.min, len(part.live)))
                 found.grain[kind] = gcd(found.grain[kind], amount)
+        if gang.firm:
+            found.firm[kind] += held if law.takes_gangs else 0
+            continue
         given = held if whole or not gang.simple else spare
         found.total[kind] += given
-        found.guarded[kind] += held - given
+        found.guarded[kind] += held - given if law.takes_gangs and law.is_safe(gang) else 0
         found.biggest[kind] = max(found.biggest[kind], given)
 
 

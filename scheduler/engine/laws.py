@@ -40,9 +40,13 @@ class Law:
         """Whether anything of this project could be taken at all, as the board stands."""
         raise NotImplementedError
 
+    def would_take_from(self, gang: Gang) -> bool:
+        """Whether this gang might give way, were nothing of its own in the way."""
+        return gang is not self.gang
+
     def may_take_from(self, gang: Gang) -> bool:
-        """Whether this gang could give way at all, its queue apart."""
-        return not gang.firm and gang is not self.gang
+        """Whether this gang could give way at all, its queue and its minimum runtime apart."""
+        return not gang.firm and self.would_take_from(gang)
 
     def rule(self, lump: Lump) -> str | None:
         """The rule by which this lump may be taken now; None: it may not."""
@@ -203,8 +207,8 @@ class Preempt(Law):
     def may_look_at(self, account: Account) -> bool:
         return account is self.gang.account
 
-    def may_take_from(self, gang: Gang) -> bool:
-        return super().may_take_from(gang) and gang.workload.priority < self.gang.workload.priority
+    def would_take_from(self, gang: Gang) -> bool:
+        return super().would_take_from(gang) and gang.workload.priority < self.gang.workload.priority
 
     def rule(self, lump: Lump) -> str | None:
         same = lump.gang.account is self.gang.account

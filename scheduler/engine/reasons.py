@@ -29,18 +29,17 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete.",
     Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: 0 of {nodes} nodes.",
     Reason.EXCEEDS_NODE_SHAPE: "No node could hold one replica of {role}, even empty.",
-    Reason.EXCEEDS_POOL_MAX: "It asks for {asked} of {resource}; the pool can never hold more than {most}.",
-    Reason.PROJECT_LIMIT: "{queue} may hold {bound} of {resource}: it holds {allocated}, {asked} asked.",
-    Reason.DEPARTMENT_LIMIT: "Department {queue} may hold {bound} of {resource}: "
-    "it holds {allocated}, {asked} asked.",
+    Reason.EXCEEDS_POOL_MAX: "It asks for {asked_of}; the pool can never hold more than {most}.",
+    Reason.PROJECT_LIMIT: "{queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
+    Reason.DEPARTMENT_LIMIT: "Department {queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible work must fit within the quota of {queue}: "
-    "{bound} of {resource}, {allocated} held, {asked} asked.",
+    "{bound_of}, {allocated} held, {asked} asked.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible work must fit within the quota of department {queue} too: "
-    "{bound} of {resource}, {allocated} held, {asked} asked.",
-    Reason.OVER_FAIR_SHARE: "{queue} would stand beyond quota and fair share ({share} of {resource}): "
+    "{bound_of}, {allocated} held, {asked} asked.",
+    Reason.OVER_FAIR_SHARE: "{queue} would stand beyond quota and fair share ({share_of}): "
     "{allocated} held, {asked} asked; it may only use what is free.",
-    Reason.WAITING_FOR_CAPACITY: "{asked} of {resource} asked, {free} free, {missing} missing.",
-    Reason.FRAGMENTED: "Enough is free, but not in one piece: {asked} of {resource} asked, {free} free, "
+    Reason.WAITING_FOR_CAPACITY: "{asked_of} asked, {free} free, {missing} missing.",
+    Reason.FRAGMENTED: "Enough is free, but not in one piece: {asked_of} asked, {free} free, "
     "the biggest free block of a node is {biggest_block}.",
     Reason.TOPOLOGY: "It would fit, but not inside one {level}.",
     Reason.WAITING_FOR_GANG: "{missing} of its replicas are missing.",
@@ -49,8 +48,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.IN_PREEMPTION_DELAY: "It may make others give way in {seconds} s.",
     Reason.BACKOFF: "It was stopped {preemptions} times and may start again in {seconds} s.",
     Reason.BEHIND_RESERVATION: "The free nodes are kept for {behind}, which has waited longer.",
-    Reason.NOTHING_TO_TAKE: "Fairness lets {takeable} of {resource} be taken; {missing} missing.",
-    Reason.VICTIMS_PROTECTED: "{protected} of {resource} could be taken once the minimum runtime is over.",
+    Reason.NOTHING_TO_TAKE: "Fairness lets {takeable_of} be taken; {missing} missing.",
+    Reason.VICTIMS_PROTECTED: "Fairness would let {protected_of} be taken, but {why}.",
     Reason.OUT_OF_TRIALS: "No arrangement was found in {trials} trials.",
 }
 
@@ -62,22 +61,42 @@ class _Spoken(dict[str, object]):
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     spoken = _Spoken({key: _speak(key, value, numbers) for key, value in numbers.items()})
+    for key in _COUNTED:
+        if key in numbers:
+            spoken[f"{key}_of"] = _with_unit(key, numbers)
+    if reason is Reason.VICTIMS_PROTECTED:
+        spoken["why"] = _protection(numbers)
     return Blocker(reason, SENTENCES[reason].format_map(spoken), dict(numbers))
 
 
 _COUNTED = ("asked", "allocated", "bound", "free", "missing", "share", "quota", "most", "takeable",
             "protected", "biggest_block")  # fmt: skip
+_UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mib": "MiB of memory"}
 
 
 def _speak(key: str, value: object, numbers: Numbers) -> object:
     """Milli-GPU as GPUs, milli-CPU as CPUs; everything else as it is."""
     if value is None:
         return "no bound" if key in ("bound", "quota") else "-"
-    if key == "resource":
-        return {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "MiB of memory"}.get(str(value), value)
     if key in _COUNTED and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
         return f"{value / MILLI:g}"
     return value
+
+
+def _with_unit(key: str, numbers: Numbers) -> str:
+    """1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
+    value, resource = numbers[key], str(numbers.get("resource"))
+    unit = _UNITS.get(resource, resource)
+    if value is None:
+        return f"any number of {unit}s"
+    many = "" if resource == "memory_mib" or value == MILLI or not value else "s"
+    return f"{_speak(key, value, numbers) if value else 'no'} {unit}{many}"
+
+
+def _protection(numbers: Numbers) -> str:
+    waits = "has not run its minimum runtime" if numbers.get("by_runtime") else ""
+    firm = "is not preemptible" if numbers.get("non_preemptible") else ""
+    return "what holds it " + " or ".join(part for part in (waits, firm) if part)
 
 
 class Speaker:

@@ -1,6 +1,7 @@
 """Here we turn the boards, when all actions are done, into the plan."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board import Board
@@ -70,11 +71,15 @@ def _of_pool(board: Board) -> list[Refusal]:
         if beyond is not None:
             reasons.setdefault(*beyond)
         key = tuple(line for turn in board.line.get(name, ()) for line in turn.sentences())
-        key += (f"priority {gang.workload.priority}", f"submitted {gang.workload.submitted}", name)
+        key += (f"priority {gang.workload.priority}", f"submitted {_utc(gang.workload.submitted)}", name)
         kept = board.kept
         start = kept.until if kept is not None and kept.name == name else None
         found.append(Refusal(name, speaker.blockers(reasons), position, key, start, board.pool.name))
     return found
+
+
+def _utc(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _queue(board: Board, account: Account) -> QueueReport:
