@@ -15,6 +15,9 @@ from projects.services import announce, audit
 
 T = TypeVar("T", Department, Project)
 EDITABLE = ("title", "rank", "reclaim_min_runtime", "preempt_min_runtime")
+# What decides between departments is the platform's to say: none lifts itself above others, nor says for
+# how long others may not take back what it has borrowed.
+OF_DEPARTMENT, OF_PROJECT = ("rank", "reclaim_min_runtime"), ("reclaim_min_runtime",)
 
 
 def create_department(*, acting: Acting, name: str, **values: Any) -> Department:
@@ -29,8 +32,7 @@ def create_department(*, acting: Acting, name: str, **values: Any) -> Department
 
 def edit_department(*, acting: Acting, department: Department, changes: Mapping[str, Any]) -> Department:
     require(acting, Action.EDIT, department)
-    if "rank" in changes:
-        require(acting, Action.ADMINISTER)  # a department must not lift itself above others
+    _check_decider(acting, department, changes, OF_DEPARTMENT)
     return _edit(acting, department, changes)
 
 
@@ -41,6 +43,7 @@ def delete_department(*, acting: Acting, department: Department) -> None:
 
 def create_project(*, acting: Acting, department: Department, name: str, **values: Any) -> Project:
     require(acting, Action.EDIT, department)
+    _check_decider(acting, Project(), values, OF_PROJECT)
     project = Project(department=department, name=name, **_known(values))
     with transaction.atomic():
         _save(project)
@@ -51,12 +54,20 @@ def create_project(*, acting: Acting, department: Department, name: str, **value
 
 def edit_project(*, acting: Acting, project: Project, changes: Mapping[str, Any]) -> Project:
     require(acting, Action.EDIT, project)
+    _check_decider(acting, project, changes, OF_PROJECT)
     return _edit(acting, project, changes)
 
 
 def delete_project(*, acting: Acting, project: Project) -> None:
     require(acting, Action.EDIT, project)
     _delete(acting, project, "It still has workloads: delete them first.")
+
+
+def _check_decider(
+    acting: Acting, held: Department | Project, values: Mapping[str, Any], fields: tuple[str, ...]
+) -> None:
+    if any(field in values and values[field] != getattr(held, field) for field in fields):
+        require(acting, Action.ADMINISTER)
 
 
 def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:

@@ -5,7 +5,7 @@ from berth.core.errors import Forbidden, NotFound
 from projects import selectors
 from projects.access import Action, may, require
 from projects.acting import Acting
-from projects.services import tokens, workloads
+from projects.services import tenants, tokens, workloads
 from tests.cast import Cast, training
 
 PLATFORM = {"alice"}
@@ -62,6 +62,20 @@ def test_a_narrow_token_may_less_than_its_person(cast: Cast) -> None:
     assert may(reader, Action.VIEW, cast.vision)
     with pytest.raises(Forbidden, match="write"):
         workloads.submit(acting=reader, project=cast.vision, document=training())
+
+
+def test_a_department_cannot_protect_what_it_borrowed_from_others(cast: Cast) -> None:
+    for_ever = {"reclaim_min_runtime": 2**31 - 1}
+    with pytest.raises(Forbidden):
+        tenants.edit_department(acting=cast.bob, department=cast.research, changes=for_ever)
+    with pytest.raises(Forbidden):
+        tenants.edit_project(acting=cast.bob, project=cast.vision, changes=for_ever)
+    with pytest.raises(Forbidden):
+        tenants.create_project(acting=cast.bob, department=cast.research, name="new", **for_ever)
+    same = {"title": "Eyes", "reclaim_min_runtime": cast.vision.reclaim_min_runtime}
+    assert tenants.edit_project(acting=cast.bob, project=cast.vision, changes=same).title == "Eyes"
+    edited = tenants.edit_project(acting=cast.alice, project=cast.vision, changes={"reclaim_min_runtime": 60})
+    assert edited.reclaim_min_runtime == 60
 
 
 def test_only_an_admins_full_token_makes_tokens_for_others(cast: Cast) -> None:
