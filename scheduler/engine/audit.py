@@ -66,6 +66,8 @@ def _moves(
 ) -> list[Eviction]:
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
+        if taker.board.is_fresh(pod):
+            continue  # it starts somewhere else instead
         by_gang.setdefault(gang.name, (gang, []))[1].append((pod.role, pod.index))
     return [
         Eviction(

@@ -239,12 +239,11 @@ class Board:
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
         taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
-        if taken_back:
-            self._unstart(taken_back)
-        waits = {move.gang.name for move in moves if not move.starts_now and id(move.pod) not in taken_back}
+        moves = self._start_otherwise(taken_back, moves) if taken_back else moves
+        waits = {move.gang.name for move in moves if not move.starts_now}
         if trial.waits:
             waits.add(gang.name)
-        steps = tuple(_step(move, waits) for move in moves if id(move.pod) not in taken_back)
+        steps = tuple(_step(move, waits) for move in moves)
         kind = Kind.RESERVE if trial.kind is Kind.START and waits else trial.kind
         bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
         self._write_down(bundle)
@@ -290,17 +289,24 @@ class Board:
         """Whether it was put here in this very cycle."""
         return id(pod) in self._fresh
 
-    def _unstart(self, pods: AbstractSet[int]) -> None:
-        """Somebody entitled needs the place of what was only going to start: it never does."""
-        gone = [self._fresh.pop(pod) for pod in pods]
-        keys = {(move.gang.name, move.pod.role, move.pod.index) for move in gone}
+    def _start_otherwise(self, taken_back: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
+        """Rewrite what this cycle was going to start: elsewhere, or not at all. The moves that are left."""
+        gone = [self._fresh.pop(pod) for pod in sorted(taken_back)]
+        keys = {_key(move) for move in gone}
+        instead = {_key(move): move for move in moves if move.placed and _key(move) in keys}
         self.served.difference_update(move.gang.name for move in gone if not move.gang.stands)
+        self._fresh.update((id(move.pod), move) for move in instead.values())
         bundles = []
         for bundle in self.bundles:
-            steps = tuple(step for step in bundle.steps if (step.workload, step.role, step.index) not in keys)
+            steps = tuple(
+                _moved_to(step, instead.get((step.workload, step.role, step.index)))
+                for step in bundle.steps
+                if (step.workload, step.role, step.index) not in keys - instead.keys()
+            )
             if steps:
-                bundles.append(bundle if len(steps) == len(bundle.steps) else replace(bundle, steps=steps))
+                bundles.append(replace(bundle, steps=steps))
         self.bundles = bundles
+        return [move for move in moves if id(move.pod) not in taken_back and _key(move) not in instead]
 
     def stood_in_line(self, gang: Gang, key: tuple[Turn, ...]) -> None:
         self.line.setdefault(gang.name, key)
@@ -317,3 +323,13 @@ def _step(move: Move, waits: AbstractSet[str]) -> Step:
     if move.placed:
         return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in waits)
     return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
+
+
+def _key(move: Move) -> tuple[str, str, int]:
+    return move.gang.name, move.pod.role, move.pod.index
+
+
+def _moved_to(step: Step, move: Move | None) -> Step:
+    if move is None or not isinstance(step, Place):
+        return step
+    return replace(step, node=move.pod.node, devices=move.pod.devices, milli=move.pod.milli)

@@ -11,7 +11,7 @@ from scheduler.engine.gang import Gang, Way, amounts_of, ways
 from scheduler.engine.laws import Law
 from scheduler.engine.ledger import Account
 from scheduler.engine.order import Line, in_project
-from scheduler.engine.plan import Reason
+from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.proposals import by_nodes, by_prefix
 from scheduler.engine.reasons import NEVER
 from scheduler.engine.resettle import Outcome, resettle
@@ -138,7 +138,8 @@ def _try_ways(
                 return None
             if outcome is not None:
                 trial.waits = bool(outcome.lost) and over_bounds_before
-                trial.keep(law.kind, _message(law, outcome), evictions(taker, outcome, before))
+                written = evictions(taker, outcome, before)
+                trial.keep(law.kind if written else Kind.START, _message(law, outcome), written)
                 return None
         board.rewind(trial.start)
         found = found or _no_arrangement(law, budget)

@@ -45,7 +45,8 @@ def resettle(taker: Taker, start: int, max_moves: int | None = None) -> Outcome 
                 stopped.add(lump.gang)
         else:
             outcome.moved.extend(moved)
-    if law.moves_only and (outcome.lost or (max_moves is not None and len(outcome.moved) > max_moves)):
+    moves = sum(not board.is_fresh(pod) for _, _, pod, _ in outcome.moved)
+    if law.moves_only and (outcome.lost or (max_moves is not None and moves > max_moves)):
         return None
     sides = {law.parting(lump.gang.account) for lump in outcome.lost}
     if not law.holds({side for side in sides if side is not None}):
@@ -63,9 +64,7 @@ def _restore(taker: Taker, lump: Lump, hopeless: set[object]) -> list[tuple[Gang
     for part, pod in lump.pods:
         spot = _old_place(board, part, pod)
         if spot is None:
-            if board.is_fresh(pod):
-                return None  # what has not started yet is not moved, it waits
-            kind = (part.request, part.mask)
+            kind = (part.request, part.mask, board.is_fresh(pod))
             spot = None if kind in hopeless else _elsewhere(board, gang, part, pod)
             if spot is None:
                 if part.on is None and gang.simple:
@@ -93,7 +92,8 @@ def _old_place(board: Board, part: Part, pod: Pod) -> Spot | None:
 
 def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
     within = None if gang.simple else board.topology.home(gang, part, board.nodes.index[pod.node])
-    return pick(board, part, Horizon.LEAVING, within)
+    # What was only going to start must still be able to start at once.
+    return pick(board, part, Horizon.NOW if board.is_fresh(pod) else Horizon.LEAVING, within)
 
 
 def _under_caps(taker: Taker) -> bool:
