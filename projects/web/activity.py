@@ -1,5 +1,6 @@
 """Here one reads who changed what: every change that people made, before and after."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
@@ -36,20 +37,31 @@ def index(request: Request) -> HttpResponse:
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:
-    """(what, before, after), for every value that the change touched."""
-    before, after = row.before or {}, row.after or {}
-    keys = list(dict.fromkeys([*after, *before]))
-    return [(key.replace("_", " "), _text(before, key), _text(after, key)) for key in keys]
+    """(what, before, after), for every value that the change touched; what says nothing is left out."""
+    before, after = _flat(row.before or {}), _flat(row.after or {})
+    made = all(value is None for value in before.values())
+    told = [
+        (key, "" if made else _text(before, key), _text(after, key))
+        for key in dict.fromkeys([*after, *before])
+    ]
+    return [(key, old, new) for key, old, new in told if old != new]
 
 
-def _text(values: dict[str, Any], key: str) -> str:
-    if key not in values:
-        return ""
-    value = values[key]
+def _flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """{"limit": {"gpu": 4}} as {"limit gpu": 4}."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{within} {key}".strip().replace("_", " ")
+        found |= _flat(value, name) if isinstance(value, dict) else {name: value}
+    return found
+
+
+def _text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
     if value is None:
-        return "none"
+        return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {'∞' if each is None else each}" for name, each in value.items())
+    if isinstance(value, float):
+        return f"{value:g}"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -119,6 +119,8 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "eviction": lambda ids: f"/evictions/{ids['eviction']}",
     "activity": lambda _: "/activity",
     "access": lambda _: "/access",
+    "admin-evictions": lambda _: "/admin/scheduler/eviction/",
+    "admin-eviction": lambda ids: f"/admin/scheduler/eviction/{ids['eviction']}/change/",
 }
 
 

@@ -50,6 +50,22 @@ def test_every_page_loads_without_an_error_and_only_from_here(name: str, opened:
         assert [fault for fault in faults if "404" not in fault] == []
 
 
+def test_the_admin_site_too_loads_from_here_only(opened: Open, scene: Scene) -> None:
+    assert scene.eviction is not None
+    with opened("ada") as (page, faults):
+        for path in (
+            "",
+            "scheduler/eviction/",
+            f"scheduler/eviction/{scene.eviction.pk}/change/",
+            "projects/quota/",
+        ):
+            answer = page.goto(f"/admin/{path}", wait_until="networkidle")
+            assert answer is not None
+            assert answer.status == 200
+            assert "/login" not in page.url
+        assert faults == []
+
+
 def test_nothing_hangs_over_on_a_phone_and_the_menu_opens(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         for path in all_paths(scene):

@@ -259,3 +259,15 @@ def test_evictions_leave_as_csv_under_the_same_filters(cast: Cast, sign_in, runn
     assert len(text.splitlines()) == 2
     assert "'=cmd()" in text
     assert Eviction.objects.count() == 2
+
+
+def test_activity_tells_only_what_a_change_touched(cast: Cast, sign_in) -> None:
+    from projects.services import quotas
+
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
+    quotas.set_quota(
+        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
+    )
+    (_, second), (_, first) = sign_in("carol").get("/activity").context["lines"]
+    assert ("gpu", "", "2") in first
+    assert second == [("gpu", "2", "4"), ("limit gpu", "", "8")]
