@@ -16,7 +16,8 @@ def keep_promises(board: Board, choice: int) -> None:
         promised = list(_promised(board, gang))
         if not promised:
             continue
-        late = [(part, pod) for part, pod in promised if not _is_free(board, pod)]
+        # A replica that moves has to stop where it was before it starts where it will be.
+        late = [(part, pod) for part, pod in promised if pod.index in part.used or not _is_free(board, pod)]
         if not late:
             board.start_promised(gang)
             continue
