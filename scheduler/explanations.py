@@ -77,8 +77,7 @@ def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
             "key": list(refusal.key),
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
             "blockers": [
-                {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)}
-                for b in reasons
+                {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)} for b in reasons
             ],
         },
     )

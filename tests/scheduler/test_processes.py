@@ -14,6 +14,7 @@ from berth.db.models import Lease
 from pools.models import NodePool
 from projects.models import Phase, Pod, Workload
 from projects.services import workloads
+from scheduler.lead import LEASE_SECONDS
 from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
 
@@ -90,6 +91,17 @@ def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:
     return workloads.submit(acting=cast.dave, project=cast.vision, document=document)
 
 
+def listening() -> int:
+    """How many schedulers stand by or lead: each listens on a connection of its own."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query = 'LISTEN \"berth_scheduler\"'"
+        )
+        found: int = cursor.fetchone()[0]
+        return found
+
+
 def phase(workload: Workload) -> str:
     workload.refresh_from_db()
     return workload.phase
@@ -130,9 +142,10 @@ def test_a_scheduler_told_to_end_hands_the_lead_on_at_once(cast: Cast, scheduler
     first = schedulers.start()
     until(lambda: schedulers.leader() is first)
     schedulers.start()
+    until(lambda: listening() == 2)
     first.terminate()
     assert first.wait(20) == 0
-    until(lambda: schedulers.leader() not in (None, first), seconds=8)
+    until(lambda: schedulers.leader() not in (None, first), seconds=LEASE_SECONDS / 2)
 
 
 def test_a_scheduler_outlives_the_loss_of_its_database_connections(
