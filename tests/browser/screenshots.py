@@ -78,6 +78,7 @@ def shoot(browser: object, address: str, user: object, folder: Path, name: str, 
             page.goto(path, wait_until="load")
             for step in STEPS.get(name, ()):
                 step(page)
+            page.evaluate("scrollTo(0, 0)")
             page.wait_for_timeout(350)
             page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
         for fault in faults:
