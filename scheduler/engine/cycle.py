@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from scheduler.engine.actions import ACTIONS
+from scheduler.engine.actions import ACTIONS, GENTLE
 from scheduler.engine.board import Board
 from scheduler.engine.layout import lay_out
 from scheduler.engine.model import Snapshot
@@ -19,14 +19,15 @@ def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
             for choice in choices:  # everybody's first pool before anybody's second
                 for board in boards:
                     action(board, choice)
-    if actions is None or "allocate" in actions:
-        _give_out_the_rest(boards, choices)
+    _give_out_the_rest(boards, choices, actions)
     return report(boards, notes)
 
 
-def _give_out_the_rest(boards: Sequence[Board], choices: range) -> None:
-    """Where somebody gave way, more may have come free than the newcomer took."""
-    for choice in choices:
-        for board in boards:
-            if board.upheavals:
-                ACTIONS["allocate"](board, choice)
+def _give_out_the_rest(boards: Sequence[Board], choices: range, actions: Sequence[str] | None) -> None:
+    """Where somebody gave way, more may be free than the newcomer took: the gentle actions once more."""
+    for name in GENTLE:
+        if actions is None or name in actions:
+            for choice in choices:
+                for board in boards:
+                    if board.upheavals:
+                        ACTIONS[name](board, choice)

@@ -271,7 +271,8 @@ class Consolidate(Law):
 
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         super().__init__(board, gang, asked)
-        self.entitled = over_share(gang, asked) is None
+        # At every level: nobody is moved for what a sibling of its department may take back at once.
+        self.entitled = all(within(a.allocated, a.entitled, asked) for a in gang.account.path)
         settings = board.pool.consolidation
         self.most_moves = settings.max_moves
         self.most_trials = NO_BOUND if settings.max_trials is None else settings.max_trials

@@ -103,7 +103,7 @@ def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
     """What no taking could cure."""
     gang = law.gang
     if not law.may_evict():
-        return over_share(gang, law.asked)
+        return over_share(gang, law.asked) or (Reason.NOTHING_TO_TAKE, {})
     firm = over_firm_quota(gang, law.asked)
     if firm is not None:
         return firm

@@ -79,7 +79,9 @@ def _restore(taker: Taker, lump: Lump, hopeless: set[object]) -> list[tuple[Gang
 
 def _old_place(board: Board, part: Part, pod: Pod) -> Spot | None:
     nodes, i = board.nodes, board.nodes.index[pod.node]
-    request = part.request
+    request, apart = part.request, part.role.spread_per_node
+    if part.on is not None and apart is not None and part.on.get(i, 0) >= apart:
+        return None
     if (
         nodes.cpu[i] >= request.limit_cpu
         and nodes.memory[i] >= request.limit_memory_mib

@@ -20,3 +20,4 @@ ACTIONS: Mapping[str, Action] = {
     "preempt": preempt,
     "stale_gangs": stale_gangs,
 }
+GENTLE = ("allocate", "shrink", "consolidate")  # nobody is stopped by these
