@@ -6,8 +6,10 @@ from itertools import count
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
+from berth.core.amounts import UNLIMITED, Amounts, Bounds
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload, tree_of
@@ -15,12 +17,13 @@ from berth.db.wake import wake
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.acting import Acting
-from projects.engine import lifecycle
-from projects.models import Phase, Project, RoleNode, Workload
+from projects.engine import admission, lifecycle
+from projects.models import Phase, Project, Quota, RoleNode, Workload
 from projects.selectors import projects as visible
 from projects.services import announce, audit, events, leftovers
 from projects.services.moves import move
 
+NO_QUOTA = Bounds(0, None, None)
 ASKED_MOST = 10**9  # milli-GPU of one gang
 
 
@@ -37,11 +40,14 @@ def submit(
     the name of a workload that is still live.
     """
     workload, spec = prepared(acting=acting, document=document, project=project, now=now)
+    tree = tree_of(spec)
     try:
         with transaction.atomic():
             workload.save(force_insert=True)
-            _store_tree(workload, tree_of(spec))
-            events.record("submitted", workload, f"Submitted by {acting.name}.", actor=acting.name)
+            _store_tree(workload, tree)
+            doubts = warnings(workload, tree)
+            said = " ".join([f"Submitted by {acting.name}.", *doubts])
+            events.record("submitted", workload, said, actor=acting.name, data={"warnings": doubts})
             announce.workload_changed(workload)
             wake("scheduler")
     except IntegrityError as error:
@@ -85,12 +91,34 @@ def prepared(
         message="Waiting for the next scheduling cycle.",
         since=at,
         submitted_at=at,
-        gpu_milli_min=_asked(tree),
+        gpu_milli_min=asked_by(tree).gpu,
     )
     if workload.gpu_milli_min > ASKED_MOST:
         raise Invalid([Problem("roles", "ask for too much", f"{workload.gpu_milli_min // 1000} GPUs",
                                f"at most {ASKED_MOST // 1000} GPUs in one gang")])
     return workload, spec
+
+
+def warnings(workload: Workload, tree: GroupShape) -> list[str]:
+    """Why it can hardly start as things stand; empty as soon as one of its pools raises no doubt."""
+    doubts = [_doubts(workload, asked_by(tree), pool) for pool in workload.pools]
+    return doubts[0] if all(doubts) else []
+
+
+def _doubts(workload: Workload, asked: Amounts, pool: str) -> list[str]:
+    project, department = workload.project, workload.project.department
+    related = Q(project__department=department) | Q(department=department)
+    quotas = Quota.objects.filter(related, pool__name=pool).select_related("project", "department")
+    held = {(quota.project_id, quota.department_id): held_of(quota) for quota in quotas}
+    own = held.get((project.pk, None), admission.Held(project.name, NO_QUOTA, UNLIMITED))
+    whole = held.get((None, department.pk), admission.Held(department.name, NO_QUOTA, UNLIMITED))
+    oversold = admission.oversold(whole, [one for (owner, _), one in held.items() if owner is not None])
+    return admission.submission_warnings(asked, workload.preemptible, [own, whole], bool(oversold))
+
+
+def held_of(quota: Quota) -> admission.Held:
+    limit = Bounds(quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
+    return admission.Held(quota.owner.name, Bounds(quota.gpu_milli, quota.cpu_milli, quota.memory_mib), limit)
 
 
 def cancel(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
@@ -249,11 +277,12 @@ def _check_runnable(spec: WorkloadSpec) -> None:
                                "a line for the shell, or a list of arguments") for name in idle])
 
 
-def _asked(node: GroupShape | RoleShape) -> int:
-    """Milli-GPU of the smallest gang."""
+def asked_by(node: GroupShape | RoleShape) -> Amounts:
+    """What the smallest gang asks for, resource by resource."""
     if isinstance(node, RoleShape):
-        return node.amounts.gpu * node.min
-    return sum(sorted(_asked(child) for child in node.children)[: node.need])
+        return node.amounts.times(node.min)
+    each = [asked_by(child) for child in node.children]
+    return Amounts(*(sum(sorted(column)[: node.need]) for column in zip(*each, strict=True)))
 
 
 def _store_tree(workload: Workload, tree: GroupShape) -> None:

@@ -50,7 +50,7 @@ def index(request: Request) -> HttpResponse:
     context = {
         "members": [(row, may(request.acting, _needed(row), row)) for row in sorted(rows, key=_place)],
         "tokens": tokens(request.acting).filter(revoked_at__isnull=True),
-        "may_grant": bool(grantable(request.acting)),
+        "may_grant": next(_grantable(request.acting), None) is not None,
         "may_add_people": may(request.acting, Action.ADMINISTER),
     }
     return page(request, "projects/access.html", context, inner="projects/access_members.html")
@@ -122,11 +122,13 @@ def grantable(acting: Acting) -> list[tuple[str, str]]:
 def _grantable(acting: Acting) -> Iterator[tuple[str, str]]:
     if may(acting, Action.ADMINISTER):
         yield PLATFORM, "The whole platform"
+    whole = set()
     for department in departments(acting):
         if may(acting, Action.GRANT, department):
+            whole.add(department.pk)
             yield f"department:{department.name}", f"{department.name} (department)"
     for project in projects(acting):
-        if may(acting, Action.GRANT, project):
+        if project.department_id in whole or may(acting, Action.GRANT, project):
             yield f"project:{project.name}", f"{project.department.name} / {project.name}"
 
 

@@ -1,6 +1,7 @@
-"""Here workloads come to the end of the time they were given: runtime, deadline, idleness.
+"""Here workloads come to the end of the time they were given: to start, runtime, deadline, idleness.
 
-A run longer than `max_runtime`, or beyond the `deadline`, is a failure and says so. An idle interactive
+A gang whose pods cannot be started (a full disk, say) fails rather than hold its devices for ever. A run
+longer than `max_runtime`, or beyond the `deadline`, is a failure and says so. An idle interactive
 session has simply ended. Idle means that no pod of it wrote to its log: that is what every runtime can
 tell. The clock of idleness starts anew when another scheduler takes over.
 """
@@ -22,6 +23,7 @@ from scheduler.post import Post
 
 log = logging.getLogger(__name__)
 
+START_TIMEOUT = timedelta(minutes=5)
 WAITING = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
 
@@ -35,7 +37,7 @@ class Quiet:
 
 def end_overdue(now: datetime, post: Post, quiet: Quiet) -> int:
     """Returns how many workloads were told to end."""
-    overdue = [*_too_long(now), *_too_late(now, post), *_idle(now, post, quiet)]
+    overdue = [*_never_started(now), *_too_long(now), *_too_late(now, post), *_idle(now, post, quiet)]
     if not overdue:
         return 0
     with fenced(post.held):
@@ -48,6 +50,13 @@ class Overdue:
     reason: str
     message: str
     leads_to: str = Phase.FAILED
+
+
+def _never_started(now: datetime) -> list[Overdue]:
+    starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
+    seconds = START_TIMEOUT.total_seconds()
+    text = f"Its pods did not start within {seconds:.0f} s; the scheduler's log says why."
+    return [Overdue(pk, "StartTimeout", text) for pk in starting.order_by("pk").values_list("pk", flat=True)]
 
 
 def _too_long(now: datetime) -> list[Overdue]:

@@ -4,7 +4,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, NotFound
 from projects.models import Event, Phase, RoleNode, Workload
-from projects.services import workloads
+from projects.services import quotas, workloads
 from projects.services.moves import move
 from tests.cast import Cast, training
 
@@ -118,3 +118,22 @@ def test_of_two_moves_from_one_state_only_one_happens(cast: Cast) -> None:
     ]
     assert moved == [True, False]
     assert Event.objects.filter(kind="starting").count() == 1
+
+
+@pytest.mark.shows("RAI-14")
+def test_whoever_submits_what_can_hardly_start_is_told_at_once(cast: Cast) -> None:
+    for owner, gpus in ((cast.research, 4), (cast.vision, 3), (cast.speech, 3)):
+        values = {"gpu": gpus, "limit": {"gpu": 6}}
+        quotas.set_quota(acting=cast.alice, owner=owner, pool=cast.pool, values=values)
+    four = [{"name": "worker", "replicas": 4, "gpu": 1}]
+    firm = workloads.submit(
+        acting=cast.dave, project=cast.vision, document=training("firm", preemptible=False, roles=four)
+    )
+    huge = workloads.submit(
+        acting=cast.dave, project=cast.vision, document=training("huge", roles=[{"replicas": 7, "gpu": 1}])
+    )
+    small = workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
+    said = {e.workload_id: e.data["warnings"] for e in Event.objects.filter(kind="submitted")}
+    assert ["quota of vision" in text or "add up" in text for text in said[firm.pk]] == [True, True]
+    assert ["limit of vision" in said[huge.pk][0], "limit of research" in said[huge.pk][1]] == [True, True]
+    assert said[small.pk] == []

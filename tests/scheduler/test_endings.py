@@ -6,7 +6,7 @@ from pools.runtimes.base import PodCause, RuntimeFailure
 from pools.services import drain_node, terminate_node
 from projects.models import Phase, Workload
 from projects.services import workloads
-from scheduler.models import Eviction
+from scheduler.models import DeviceClaim, Eviction
 from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
@@ -109,6 +109,17 @@ def test_a_run_longer_than_its_max_runtime_fails_and_says_so(stage: Stage) -> No
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
     assert workload.reason == "MaxRuntimeExceeded"
+
+
+def test_a_gang_that_cannot_be_started_gives_its_devices_back(stage: Stage) -> None:
+    stage.runtime.next("start", *[RuntimeFailure("no space left on device")] * 500)
+    workload = stage.submit()
+    stage.tick()
+    assert stage.phase(workload) == Phase.STARTING
+    stage.tick(6, seconds=100)
+    assert stage.phase(workload) == Phase.FAILED
+    assert workload.reason == "StartTimeout"
+    assert not DeviceClaim.objects.exists()
 
 
 def test_a_deadline_ends_what_waits_and_what_runs(stage: Stage) -> None:
