@@ -34,6 +34,9 @@ class Cycle(models.Model):
         ordering = ["-id"]
         indexes = [BrinIndex(fields=["at"], name="cycle_time")]
 
+    def __str__(self) -> str:
+        return f"Cycle {self.pk}"
+
 
 class Allocation(models.Model):
     """What one live pod holds of its node. Ends (`released_at`) when the pod's processes are gone."""
@@ -148,6 +151,10 @@ class Eviction(models.Model):
             models.Index(fields=["beneficiary_project_id", "-id"], name="eviction_for_project"),
             BrinIndex(fields=["at"], name="eviction_time"),
         ]
+
+    def __str__(self) -> str:
+        whom = f" for {self.beneficiary_name}" if self.beneficiary_name else ""
+        return f"{self.workload_name}: {self.kind}{whom}"
 
 
 class Usage(models.Model):
