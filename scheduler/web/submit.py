@@ -15,8 +15,8 @@ from berth.web.pages import Request, done, page, signed_in
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.acting import Acting
-from projects.models import Workload
-from projects.selectors import projects, workloads
+from projects.models import Membership, Workload
+from projects.selectors import departments, projects, workloads
 from projects.services.workloads import submit
 from scheduler.web.story import Obstacle, obstacles, written
 from scheduler.what_if import Foreseen, dry_run
@@ -106,7 +106,16 @@ def _first_text(request: Request) -> str:
 
 
 def open_projects(acting: Acting) -> list[str]:
-    return [project.name for project in projects(acting) if may(acting, Action.SUBMIT, project)]
+    """Names of the projects in which this person may submit; one question per department or own project."""
+    whole = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+    mine = set(
+        Membership.objects.filter(user=acting.user, project__isnull=False).values_list("project", flat=True)
+    )
+    return [
+        project.name
+        for project in projects(acting)
+        if project.department_id in whole or (project.pk in mine and may(acting, Action.SUBMIT, project))
+    ]
 
 
 def _page(request: Request, text: str, answer: Answer, *, status: int = 200) -> HttpResponse:

@@ -1,9 +1,11 @@
 """Claims about pages: who sees which, what a stranger gets, and that markup stays text."""
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
-from projects.models import Workload
+from projects.models import Project, Workload
 from scheduler.models import Eviction
 from tests import factories as make
 from tests.cast import Cast
@@ -271,3 +273,34 @@ def test_activity_tells_only_what_a_change_touched(cast: Cast, sign_in) -> None:
     (_, second), (_, first) = sign_in("carol").get("/activity").context["lines"]
     assert ("gpu", "", "2") in first
     assert second == [("gpu", "2", "4"), ("limit gpu", "", "8")]
+
+
+@pytest.mark.parametrize("name", ["alice", "bob", "dave"])
+@pytest.mark.parametrize("path", PAGES)
+def test_more_projects_cost_no_more_statements(
+    path: str, name: str, cast: Cast, sign_in, running: Workload
+) -> None:
+    client = sign_in(name)
+
+    def statements() -> int:
+        client.get(path)
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(path).status_code == 200
+        return len(captured)
+
+    make.eviction(running, running, cast.pool)
+    few = statements()
+    for number in range(20):
+        project = Project.objects.create(name=f"more-{number}", department=cast.research)
+        make.quota(project, cast.pool, 1)
+        make.workload(project, "waits", reason="OverFairShare")
+        make.eviction(running, running, cast.pool)
+    assert statements() <= few
+
+
+def test_many_idle_projects_are_counted_and_not_drawn(cast: Cast, sign_in, running: Workload) -> None:
+    Project.objects.bulk_create(Project(name=f"idle-{n}", department=cast.research) for n in range(60))
+    text = sign_in("alice").get("/").content.decode()
+    assert "61 idle projects" in text
+    assert "idle-7" not in text
+    assert "?project=vision" in text

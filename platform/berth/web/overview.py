@@ -21,10 +21,10 @@ from scheduler.selectors import evictions
 from scheduler.web.capacity import total_gpus
 from scheduler.web.devices import legend, node_maps
 from scheduler.web.evictions import told
-from scheduler.web.lines import lines
+from scheduler.web.lines import Line, lines
 
 DAY = timedelta(days=1)
-MOST_EVICTIONS, MOST_REASONS, MOST_DEVICES = 6, 8, 512
+MOST_EVICTIONS, MOST_REASONS, MOST_DEVICES, MOST_PROJECTS = 6, 8, 512, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def index(request: Request) -> HttpResponse:
         "pools": pools,
         "pool": pool,
         "capacity": capacity,
-        "queues": lines(acting, shown),
+        "queues": busiest(lines(acting, shown)),
         "counts": counts(acting, shown),
         "reasons": reasons(acting, shown),
         "maps": maps if small else [],
@@ -61,6 +61,16 @@ def index(request: Request) -> HttpResponse:
         "failing": [each for each in shown if each.last_error],
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
+
+
+def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:
+    """(department, projects to draw, how many idle ones are left out): all of them while they are few."""
+    few = sum(len(top.children) for top in tops) <= MOST_PROJECTS
+    found = []
+    for top in tops:
+        drawn = [line for line in top.children if few or line.allocated or line.waiting]
+        found.append((top, drawn, len(top.children) - len(drawn)))
+    return found
 
 
 def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
