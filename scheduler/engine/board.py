@@ -159,6 +159,9 @@ class Board:
             part.used.add(pod.index)
             if i >= 0:
                 self.nodes.leave(i, pod.devices, pod.milli, part.request)
+                for account in gang.account.path:
+                    for kind, amount in enumerate((gpus_of(pod), *part.amounts[1:])):
+                        account.leaving[kind] += amount
         elif i >= 0:
             self.nodes.take(i, pod.devices, pod.milli, part.request)
             self._charge(gang, part, pod, 1)

@@ -68,28 +68,31 @@ def _sides(taker: Taker) -> dict[Account, _Sum]:
             parting = law.parting(account)
             found = sides.setdefault(parting[1] if parting else account, _Sum())
             for gang in gangs:
-                if law.would_take_from(gang) and gang.stands:
+                if (gang.may_grow or law.takes_gangs) and law.would_take_from(gang) and gang.stands:
                     _add(found, gang, taker)
     return sides
 
 
 def _add(found: _Sum, gang: Gang, taker: Taker) -> None:
     law = taker.law
-    whole = law.takes_gangs and not taker.is_safe(gang)
     for kind in law.kinds:
         held = spare = 0
         for part in gang.parts:
             amount = part.amounts[kind]
             if amount:
-                held += amount * len(part.live)
-                spare += amount * max(0, min(part.count - part.role.min, len(part.live)))
-                found.grain[kind] = gcd(found.grain[kind], amount)
+                live = len(part.live)
+                held += amount * live
+                if gang.may_grow:
+                    spare += amount * max(0, min(part.count - part.role.min, live))
+                if found.grain[kind] != amount:
+                    found.grain[kind] = gcd(found.grain[kind], amount)
         if gang.firm:
             found.firm[kind] += held if law.takes_gangs else 0
             continue
-        given = held if whole or not gang.simple else spare
+        given = held if not gang.simple or (law.takes_gangs and not taker.is_safe(gang)) else spare
         found.total[kind] += given
-        found.guarded[kind] += held - given if law.takes_gangs and law.is_safe(gang) else 0
+        if given < held and law.takes_gangs and law.is_safe(gang):
+            found.guarded[kind] += held - given
         found.biggest[kind] = max(found.biggest[kind], given)
 
 

@@ -21,8 +21,9 @@ class Account:
     """One queue in one pool. Sums are kept up to date with every pod that comes or goes."""
 
     __slots__ = (
-        "allocated", "asked_for", "cap", "children", "created", "entitled", "entitlement", "firm", "limit",
-        "name", "parent", "parts", "path", "queue", "quota", "rank", "requested", "share",
+        "allocated", "asked_for", "cap", "children", "created", "entitled", "entitlement", "firm",
+        "leaving", "limit", "name", "parent", "parts", "path", "queue", "quota", "rank", "requested",
+        "share",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "Account | None", pool: str) -> None:
@@ -35,6 +36,7 @@ class Account:
         # Nothing may pass the cap; without leave to go beyond quota, the quota is a cap too.
         self.cap = self.limit if entitlement.over_quota else tuple(map(min, self.limit, self.quota))
         self.allocated, self.firm = [0, 0, 0], [0, 0, 0]  # firm: what may not be taken back
+        self.leaving = [0, 0, 0]  # held by pods that have not stopped yet, on top of what is allocated
         self.asked_for, self.share = [0, 0, 0], [0, 0, 0]  # asked for: by pending work, beyond what it has
         self.requested = [0, 0, 0]  # both, when the cycle began
         self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Part
+from scheduler.engine.ledger import KINDS
 from scheduler.engine.model import Pod, PodState
 from scheduler.engine.plan import Reason
 
@@ -18,13 +19,25 @@ def keep_promises(board: Board, choice: int) -> None:
             continue
         # A replica that moves has to stop where it was before it starts where it will be.
         late = [(part, pod) for part, pod in promised if pod.index in part.used or not _is_free(board, pod)]
-        if not late:
+        if not late and _within_caps(gang):
             board.start_promised(gang)
             continue
         nodes = {board.nodes.index[pod.node] for _, pod in late}
         booting = any(board.nodes.booting[i] for i in nodes)
+        late = late or promised  # a limit leaves no room until the others have stopped
         reason = Reason.WAITING_FOR_SCALE_UP if booting else Reason.WAITING_FOR_VICTIMS
         board.refuse(gang, reason, {"pods": len(late), "nodes": len(nodes)})
+
+
+def _within_caps(gang: Gang) -> bool:
+    """Limits hold while those who gave way have not stopped yet, too."""
+    asked = [any(part.amounts[kind] for part in gang.parts) for kind in KINDS]
+    return all(
+        not asked[kind] or not account.leaving[kind]
+        or account.allocated[kind] + account.leaving[kind] <= account.cap[kind]
+        for account in gang.account.path
+        for kind in KINDS
+    )  # fmt: skip
 
 
 def _promised(board: Board, gang: Gang) -> Iterator[tuple[Part, Pod]]:
