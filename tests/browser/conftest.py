@@ -1,6 +1,5 @@
 """Here a server and a browser are kept for all tests of this folder; rows are made anew for each."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,15 +20,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.xdist_group("browser"))
             if not Path(PROGRAM).exists():
                 item.add_marker(pytest.mark.skip(reason=f"there is no {PROGRAM} here"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
+    """Gone before the tests of another folder want a loop of their own."""
+    with chromium() as found, pytest.MonkeyPatch.context() as patched:
         # The driver keeps a loop on this thread; rows are made between its calls, not during them.
-        os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+        patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield found
 
 
