@@ -16,6 +16,7 @@ from tests.browser.site import serving
 Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
