@@ -1,33 +1,35 @@
 """Here we decide: look once, try moves on boards, answer with a plan."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from scheduler.engine.actions import ACTIONS, GENTLE
+from scheduler.engine.actions import ACTIONS, Action
 from scheduler.engine.board import Board
 from scheduler.engine.layout import lay_out
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.engine.report import report
 
+ROUNDS_MOST = 8  # a bound, not a goal: the second round mostly finds nothing more to do
+
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
     """Actions run in their own order, the gentlest first, whatever order they are named in."""
     boards, notes = lay_out(snapshot)
     choices = range(max((len(workload.pools) for workload in snapshot.workloads), default=1))
-    for name, action in ACTIONS.items():
-        if actions is None or name in actions:
-            for choice in choices:  # everybody's first pool before anybody's second
-                for board in boards:
-                    action(board, choice)
-    _give_out_the_rest(boards, choices, actions)
+    chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
+    _act(boards, chosen, choices)
+    for _ in range(ROUNDS_MOST):
+        # Where somebody gave way, more may be free than the newcomer took: the next plan must find nothing.
+        stirred = [board for board in boards if board.upheavals]
+        before = [len(board.bundles) for board in stirred]
+        _act(stirred, chosen, choices)
+        if before == [len(board.bundles) for board in stirred]:
+            break
     return report(boards, notes)
 
 
-def _give_out_the_rest(boards: Sequence[Board], choices: range, actions: Sequence[str] | None) -> None:
-    """Where somebody gave way, more may be free than the newcomer took: the gentle actions once more."""
-    for name in GENTLE:
-        if actions is None or name in actions:
-            for choice in choices:
-                for board in boards:
-                    if board.upheavals:
-                        ACTIONS[name](board, choice)
+def _act(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:
+    for action in chosen:
+        for choice in choices:  # everybody's first pool before anybody's second
+            for board in boards:
+                action(board, choice)

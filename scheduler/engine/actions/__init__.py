@@ -20,4 +20,3 @@ ACTIONS: Mapping[str, Action] = {
     "preempt": preempt,
     "stale_gangs": stale_gangs,
 }
-GENTLE = ("allocate", "shrink", "consolidate")  # nobody is stopped by these
