@@ -16,12 +16,10 @@ from tests.browser.site import serving
 Open = Callable[..., AbstractContextManager[tuple[Page, Faults]]]
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.xdist_group("browser"))
             if not Path(PROGRAM).exists():
                 item.add_marker(pytest.mark.skip(reason=f"there is no {PROGRAM} here"))
 

@@ -10,7 +10,7 @@ from berth.client import Client
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, Visitor, until
 
-pytestmark = [pytest.mark.xdist_group("up"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 DOCUMENTS = ROOT / "examples" / "main-job"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.journeys.command import sign_in
 from tests.journeys.installation import Installation, until
 
-pytestmark = [pytest.mark.xdist_group("up"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 # Saves its work when it is asked to end, as a trainer does.
 SAVES = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"

@@ -13,7 +13,7 @@ import pytest
 from tests.journeys.installation import Installation, Visitor, until
 
 TASK_PROCESSES = 5  # it, its guard, a worker, one that reads the queue, one that writes results
-pytestmark = [pytest.mark.xdist_group("up"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
