@@ -37,7 +37,7 @@ def evict(bundle: Bundle, scene: Scene) -> int:
         _write_down(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), scene)
         _let_go(keys, REASONS[decided.kind], _told(decided), scene)
         if decided.whole and workload.phase in (Phase.STARTING, Phase.RUNNING):
-            send_back(workload, decided.kind, _told(decided), scene, moves_on=decided.workload in moved_on)
+            send_back(workload, decided, scene, moves_on=decided.workload in moved_on)
         else:
             kind = REASONS[decided.kind].lower()
             events.record(kind, workload, _told(decided), actor=ACTOR, data={"pods": len(steps)})
@@ -63,20 +63,21 @@ def _let_go(keys: Iterable[Key], reason: str, message: str, scene: Scene) -> Non
         scene.ground.pods[pk].state = PodState.STOPPING
 
 
-def send_back(workload: Workload, kind: Kind, message: str, scene: Scene, *, moves_on: bool) -> None:
-    """On its way back to pending. Who is moved to another place at once has no backoff."""
+def send_back(workload: Workload, decided: Decided, scene: Scene, *, moves_on: bool) -> None:
+    """On its way back to pending. Who is moved at once, or only gave up its turn, has no backoff."""
     columns: dict[str, Any] = {}
-    if kind in PUNISHED and not moves_on:
-        times = workload.preemptions + 1
-        columns = {"preemptions": times, "backoff_until": backoff.until(scene.now, times)}
+    if decided.kind in PUNISHED and not moves_on:
+        columns = {"preemptions": workload.preemptions + 1}
+        if decided.earns_backoff:
+            columns["backoff_until"] = backoff.until(scene.now, columns["preemptions"])
     shift(
         workload,
         scene,
         expected=[Phase.STARTING, Phase.RUNNING],
         to=Phase.STOPPING,
         next_phase=Phase.PENDING,
-        reason=REASONS[kind],
-        message=message,
+        reason=REASONS[decided.kind],
+        message=_told(decided),
         **columns,
     )
 
