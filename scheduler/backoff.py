@@ -1,11 +1,10 @@
-"""Here we say how long somebody who gave way, or failed, waits before the next attempt."""
+"""Here we say until when somebody who gave way, or failed, holds back: the engine's rule, by the clock."""
 
 from datetime import datetime, timedelta
 
-FIRST = 5
-LONGEST = 300
+from scheduler.engine.backoff import backoff_seconds
 
 
 def until(now: datetime, times: int) -> datetime:
-    """Twice as long each time; `times` counts this one, from 1."""
-    return now + timedelta(seconds=min(LONGEST, FIRST * 2 ** min(times - 1, 16)))
+    """`times` counts this one, from 1."""
+    return now + timedelta(seconds=backoff_seconds(times))
