@@ -1,5 +1,6 @@
 """Here we run the PostgreSQL that comes with Berth, for those who bring no server of their own."""
 import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -177,9 +178,21 @@ def _account() -> tuple[int, int] | None:
     try:
         entry = pwd.getpwnam(ACCOUNT)
     except KeyError:
-        subprocess.run(["useradd", "--system", "--no-create-home", ACCOUNT], check=True, capture_output=True)
-        entry = pwd.getpwnam(ACCOUNT)
+        entry = _made_account()
     return entry.pw_uid, entry.pw_gid
+
+
+def _made_account() -> pwd.struct_passwd:
+    """One at a time: of two programs that add a user at once, the second may give it another number."""
+    with Path("/run/berth-account.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return pwd.getpwnam(ACCOUNT)
+        except KeyError:
+            subprocess.run(
+                ["useradd", "--system", "--no-create-home", ACCOUNT], check=True, capture_output=True
+            )
+            return pwd.getpwnam(ACCOUNT)
 
 
 def _own(directory: Path) -> None:
