@@ -1,13 +1,16 @@
 """Here we play every file under scenarios/ and hold it to what it expects.
 
-A file: `claim` (a sentence), `shows` (behaviours), `play` (cycles, until_stable, actions), `scenario`
-(without its `format`), `expect`:
+A file holds one story, or several with `---` between them and, if it likes, `common` in front: parts of a
+scenario that each story starts from. A story: `claim` (a sentence), `shows` (behaviours), `play` (cycles,
+until_stable, actions), `scenario` (without its `format`), `expect`:
   decisions  a list for each cycle of "kind workload [for workload]", in any order
-  workloads  what each has come to: phase, gpus, reason (the dominant one), reasons (among others), nodes
+  workloads  what each has come to: phase, gpus, reason (the dominant one), reasons (among others), nodes,
+             numbers (of a reason, by its token)
   shares     fair shares in GPUs, by queue
   wanted     nodes wanted, by pool
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,17 @@ KEYS = {"claim", "shows", "play", "scenario", "expect"}
 EXPECTED = {"decisions", "workloads", "shares", "wanted"}
 
 
-def _case(path: Path) -> Any:
-    story = yaml.safe_load(path.read_text(encoding="utf-8"))
-    marks = [pytest.mark.shows(*story["shows"])] if story.get("shows") else []
-    return pytest.param(story, id=path.stem, marks=marks)
+def _cases(path: Path) -> Iterator[Any]:
+    stories = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    common = stories.pop(0)["common"] if "common" in stories[0] else {}
+    for story in stories:
+        marks = [pytest.mark.shows(*story["shows"])] if story.get("shows") else []
+        name = path.stem if len(stories) == 1 else f"{path.stem}: {story['claim']}"
+        story["scenario"] = {**common, **story["scenario"]}
+        yield pytest.param(story, id=name, marks=marks)
 
 
-@pytest.mark.parametrize("story", [_case(path) for path in FILES])
+@pytest.mark.parametrize("story", [case for path in FILES for case in _cases(path)])
 def test_scenario(story: dict[str, Any]) -> None:
     expect = story["expect"]
     assert story.keys() <= KEYS
@@ -71,5 +78,10 @@ def _become(told: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         "nodes": sorted(pod["node"] for pod in pods),
         "devices": sorted([pod["node"], *pod["devices"]] for pod in pods),
         "pods": len(pods),
+        "numbers": {
+            blocker["reason"]: {key: blocker["numbers"].get(key) for key in asked}
+            for blocker in told["blockers"]
+            if (asked := wanted.get("numbers", {}).get(blocker["reason"]))
+        },
     }
     return {key: found[key] for key in wanted}
