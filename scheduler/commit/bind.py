@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from berth.core.amounts import MILLI
+from berth.core.words import amount, counted
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services.moves import move
@@ -68,10 +68,9 @@ def _ranks_so_far(workload: Workload, bound: Bound) -> dict[tuple[str, int], int
 
 def said(places: Sequence[Place]) -> str:
     nodes = sorted({step.node for step in places})
-    gpus = sum(step.milli * len(step.devices) for step in places) / MILLI
-    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
-    pods = "1 pod" if len(places) == 1 else f"{len(places)} pods"
-    return f"{pods} with {gpus:g} GPUs on {where}."
+    milli = sum(step.milli * len(step.devices) for step in places)
+    where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+    return f"{counted(len(places), 'pod')} with {amount('gpu', milli)} on {where}."
 
 
 def _begin_run(given: Start, kind: str, message: str) -> None:

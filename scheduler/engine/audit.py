@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.amounts import MILLI
+from berth.core.words import gpus
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import NO_BOUND, Account, amounts
@@ -15,8 +15,8 @@ from scheduler.engine.taking import Taker
 Held = dict[Account, tuple[int, ...]]
 
 RULES = {
-    "above_share": "{victim} held {held:g} GPUs, more than its quota and fair share of {share:g}",
-    "within_quota": "{winner} stays within its quota of {quota} GPUs, and {victim} was above its own",
+    "above_share": "{victim} held {held}, more than its quota and fair share of {share}",
+    "within_quota": "{winner} stays within its quota of {quota}, and {victim} was above its own",
     "priority": "in {victim}, priority {higher} goes before priority {lower}",
     "fulfilment": "growth in {victim} makes way for a gang's minimum",
     "consolidate": "moved, to make one free block of several",
@@ -107,9 +107,9 @@ def _rule(taker: Taker, lump: Lump, before: Held) -> str:
     return RULES[taker.rules[id(lump)]].format(
         victim=victim.name,
         winner=winner.name,
-        held=before[victim][0] / MILLI,
-        share=victim.entitled[0] / MILLI,
-        quota="any number" if winner.quota[0] >= NO_BOUND else f"{winner.quota[0] / MILLI:g}",
+        held=gpus(before[victim][0]),
+        share=gpus(victim.entitled[0]),
+        quota=gpus(None if winner.quota[0] >= NO_BOUND else winner.quota[0]),
         higher=taker.law.gang.workload.priority,
         lower=lump.gang.workload.priority,
     )

@@ -1,8 +1,9 @@
 """Here we say why a workload waits, in tokens, numbers and sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from berth.core.amounts import MILLI, RESOURCES
+from berth.core.words import amount, counted, times
 from scheduler.engine.board import Board, Numbers
 from scheduler.engine.fresh import could_add, fresh_nodes, holds_one, may_stand_on, most_capacity
 from scheduler.engine.gang import Gang, Part, Want, Way, amounts_of, ways
@@ -27,7 +28,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: "It can never run as it is: {why}.",
     Reason.SUSPENDED: "It was suspended by a person.",
     Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete.",
-    Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: 0 of {nodes} nodes.",
+    Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: none of {nodes_counted}.",
     Reason.EXCEEDS_NODE_SHAPE: "No node could hold one replica of {role}, even empty.",
     Reason.EXCEEDS_POOL_MAX: "It asks for {asked_of}; the pool can never hold more than {most}.",
     Reason.PROJECT_LIMIT: "{queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
@@ -42,15 +43,15 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.FRAGMENTED: "Enough is free, but not in one piece: {asked_of} asked, {free} free, "
     "the biggest free block of a node is {biggest_block}.",
     Reason.TOPOLOGY: "It would fit, but not inside one {level}.",
-    Reason.WAITING_FOR_GANG: "{missing} of its replicas are missing.",
+    Reason.WAITING_FOR_GANG: "{missing} of its replicas {are} missing.",
     Reason.WAITING_FOR_VICTIMS: "Its place is promised; what stands there has not stopped yet.",
-    Reason.WAITING_FOR_SCALE_UP: "{nodes} more nodes would serve it; the pool can grow.",
+    Reason.WAITING_FOR_SCALE_UP: "{nodes_more} would serve it; the pool can grow.",
     Reason.IN_PREEMPTION_DELAY: "It may make others give way in {seconds} s.",
-    Reason.BACKOFF: "It was stopped {preemptions} times and may start again in {seconds} s.",
+    Reason.BACKOFF: "It was stopped {stopped_times} and may start again in {seconds} s.",
     Reason.BEHIND_RESERVATION: "The free nodes are kept for {behind}, which has waited longer.",
     Reason.NOTHING_TO_TAKE: "Fairness lets {takeable_of} be taken; {missing} missing.",
     Reason.VICTIMS_PROTECTED: "Fairness would let {protected_of} be taken, but {why}.",
-    Reason.OUT_OF_TRIALS: "No arrangement was found in {trials} trials.",
+    Reason.OUT_OF_TRIALS: "No arrangement was found in {trials_counted}.",
 }
 
 
@@ -64,14 +65,12 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     for key in _COUNTED:
         if key in numbers:
             spoken[f"{key}_of"] = _with_unit(key, numbers)
-    if reason is Reason.VICTIMS_PROTECTED:
-        spoken["why"] = _protection(numbers)
+    spoken.update(_in_words(reason, numbers))
     return Blocker(reason, SENTENCES[reason].format_map(spoken), dict(numbers))
 
 
 _COUNTED = ("asked", "allocated", "bound", "free", "missing", "share", "quota", "most", "takeable",
             "protected", "biggest_block")  # fmt: skip
-_UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mib": "MiB of memory"}
 
 
 def _speak(key: str, value: object, numbers: Numbers) -> object:
@@ -85,12 +84,29 @@ def _speak(key: str, value: object, numbers: Numbers) -> object:
 
 def _with_unit(key: str, numbers: Numbers) -> str:
     """1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
-    value, resource = numbers[key], str(numbers.get("resource"))
-    unit = _UNITS.get(resource, resource)
-    if value is None:
-        return f"any number of {unit}s"
-    many = "" if resource == "memory_mib" or value == MILLI or not value else "s"
-    return f"{_speak(key, value, numbers) if value else 'no'} {unit}{many}"
+    value = numbers[key]
+    if value is not None and not isinstance(value, int):
+        return str(value)
+    return amount(str(numbers.get("resource", "gpu")), value)
+
+
+def _in_words(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
+    """What a sentence says otherwise of one than of many."""
+    for name, (key, phrase) in _PHRASES.items():
+        value = numbers.get(key)
+        if isinstance(value, int):
+            yield name, phrase(value)
+    if reason is Reason.VICTIMS_PROTECTED:
+        yield "why", _protection(numbers)
+
+
+_PHRASES: Mapping[str, tuple[str, Callable[[int], str]]] = {
+    "trials_counted": ("trials", lambda count: counted(count, "trial")),
+    "nodes_counted": ("nodes", lambda count: counted(count, "node")),
+    "nodes_more": ("nodes", lambda count: counted(count, "more node")),
+    "stopped_times": ("preemptions", times),
+    "are": ("missing", lambda count: "is" if count == 1 else "are"),
+}
 
 
 def _protection(numbers: Numbers) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from berth.core.amounts import MILLI
 from berth.core.spec import GroupSpec, RoleSpec, WorkloadSpec
-from berth.web.numbers import duration, memory, spoken, thousandths
+from berth.core.words import counted
+from berth.web.numbers import duration, memory, spoken
 from projects.acting import Acting
 from projects.models import Event, Pod, Workload
 from projects.selectors import events, pods
@@ -162,7 +164,7 @@ def _number(key: str, value: object, resource: str) -> str:
 def _amount(value: float, resource: str) -> str:
     if resource == "memory_mib":
         return memory(int(value))
-    return f"{thousandths(value)} {'cores' if resource == 'cpu' else 'GPUs'}"
+    return counted(value / MILLI, "core" if resource == "cpu" else "GPU")
 
 
 def _in_order(value: Any, model: type[BaseModel]) -> Any:

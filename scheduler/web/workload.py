@@ -1,14 +1,16 @@
 """Here is one workload's page: what it is, why it waits, where it runs, what it says, what happened."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
+from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.web.pages import Request, page, signed_in
 from projects.access import Action, may
-from projects.models import Workload
+from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.web.workloads import steps_for
 from scheduler.web import story
@@ -34,4 +36,11 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
         "gave_way": story.gave_way(acting, workload),
         "took": story.took(acting, workload),
         "spec": story.written(workload),
+        "holds_back": _holds_back(workload, timezone.now()),
     }
+
+
+def _holds_back(workload: Workload, now: datetime) -> datetime | None:
+    """Until when it may not start again; None once that is over."""
+    until = workload.backoff_until
+    return until if until is not None and until > now and workload.phase == Phase.PENDING else None

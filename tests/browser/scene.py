@@ -17,7 +17,7 @@ from tests import factories as make
 PASSWORD = "correct horse battery"
 # In the form that a server reads; the tests' own settings hash in a form of theirs.
 STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
-SCALE_UP = "1 more nodes would serve it; the pool can grow."
+SCALE_UP = "1 more node would serve it; the pool can grow."
 
 
 @dataclass
@@ -211,7 +211,7 @@ def _waiting(scene: Scene) -> None:
             "blockers": [
                 {
                     "reason": "WaitingForScaleUp",
-                    "message": "1 more nodes would serve it; the pool can grow.",
+                    "message": "1 more node would serve it; the pool can grow.",
                     "numbers": {"nodes": 1},
                 },
                 {
@@ -319,7 +319,7 @@ def _history(scene: Scene) -> None:
             "blockers": [
                 {
                     "reason": "Backoff",
-                    "message": "It was stopped 1 times and may start again in 120 s.",
+                    "message": "It was stopped once and may start again in 120 s.",
                     "numbers": {"seconds": 120, "preemptions": 1},
                 }
             ],

@@ -110,7 +110,7 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     for part in (
         "vision/train is pending: OverFairShare\n",
         "OverFairShare: Beyond.\n  asked 4 GPUs, fair share 2 GPUs\n",
-        "Fragmented: In pieces.\n  largest free block 1 GPUs\n", "Position 2 in local\n  within quota: no\n",
+        "Fragmented: In pieces.\n  largest free block 1 GPU\n", "Position 2 in local\n  within quota: no\n",
         "reclaim: gave way to ads/rank, 4 GPUs, 1m of GPU time lost\n    research held 8 GPUs\n",
         "research: 8 GPUs before, 4 after; quota 4, fair share 4\n",
     ):  # fmt: skip

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from berth.cli.text import number, plain, safe
+from berth.core.words import amount
 
-UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "MiB"}
 MILLI = 1000
 NAMES = {
     "queue": "queue", "asked": "asked", "allocated": "held", "bound": "may hold", "quota": "quota",
@@ -59,8 +59,7 @@ def both_sides(numbers: Mapping[str, Any]) -> Iterator[str]:
 def _spoken(name: str, value: Any, resource: str) -> str:
     if name not in AMOUNTS or not isinstance(value, int | float):
         return plain(value)
-    scaled = value if resource == "memory_mib" else value / MILLI
-    return f"{number(scaled)} {UNITS.get(resource, resource)}"
+    return amount("gpu" if name == "biggest_block" else resource, int(value))
 
 
 def _gpus(amounts: Any, scale: int = 1) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from berth.core.words import counted
 from scheduler.engine.scenario.refusal import ScenarioError
 from scheduler.engine.scenario.simulate import simulate
 
@@ -35,7 +36,7 @@ def as_text(answer: Mapping[str, Any]) -> str:
         table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(answer["nodes"])),
     ]
     wanted = {pool: demand["nodes_wanted"] for pool, demand in answer["demand"].items()}
-    parts += [f"{pool} wants {count} more nodes" for pool, count in wanted.items() if count]
+    parts += [f"{pool} wants {counted(count, 'more node')}" for pool, count in wanted.items() if count]
     return "\n\n".join(part for part in parts if part)
 
 

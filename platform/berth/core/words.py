@@ -1,0 +1,35 @@
+"""Here we put numbers before nouns: the one place that knows when a word takes its plural."""
+
+from berth.core.amounts import MILLI
+
+_UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mib": "MiB of memory"}
+_MIB = "memory_mib"
+
+
+def counted(number: float, one: str, many: str = "") -> str:
+    """1 node, 2 nodes, 0 nodes, 2.5 GPUs."""
+    return f"{figure(number)} {one if number == 1 else many or one + 's'}"
+
+
+def times(number: int) -> str:
+    """once, twice, 3 times."""
+    return {1: "once", 2: "twice"}.get(number) or counted(number, "time")
+
+
+def amount(resource: str, value: int | None) -> str:
+    """Of the engine's units: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory; None is any number."""
+    unit = _UNITS.get(resource, resource)
+    if value is None:
+        return "any amount of memory" if resource == _MIB else f"any number of {unit}s"
+    if not value:
+        return f"no {unit}"
+    return f"{figure(value)} {unit}" if resource == _MIB else counted(value / MILLI, unit)
+
+
+def gpus(milli: int | None) -> str:
+    return amount("gpu", milli)
+
+
+def figure(number: float) -> str:
+    """8 and not 8.0; thousandths where there are any."""
+    return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"

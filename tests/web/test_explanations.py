@@ -1,0 +1,17 @@
+"""Here we show that pages tell of the present what is present, and nothing that is over."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from tests import factories as make
+from tests.cast import Cast
+
+
+@pytest.mark.parametrize(("minutes", "shown"), [(5, True), (-5, False)])
+def test_who_holds_back_no_more_is_not_said_to(minutes: int, shown: bool, cast: Cast, sign_in) -> None:
+    until = timezone.now() + timedelta(minutes=minutes)
+    workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert ("Holds back" in page) is shown
