@@ -98,7 +98,7 @@ class Board:
         self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
         self.ledger = Ledger(pool, queues)
         self.gangs: dict[str, Gang] = {}
-        self.by_project: dict[Account, list[Gang]] = {}
+        self.by_project: dict[Account, dict[str, Gang]] = {}  # of those gangs something stands
         self.waiting: list[Gang] = []  # below their minimum when laid out, and free to start
         self.elastic: list[Gang] = []  # those that may ever grow
         self.promised: list[Gang] = []  # those with a place from an earlier cycle
@@ -127,14 +127,14 @@ class Board:
         parts = {id(role): self._part(role) for role in roles_of(workload.tree)}
         gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
         self.gangs[gang.name] = gang
-        self.by_project.setdefault(gang.account, []).append(gang)
-        by_role = {part.role.name: part for part in gang.parts}
-        for pod in pods:
-            self._stand(gang, by_role[pod.role], pod)
+        if pods:
+            by_role = {part.role.name: part for part in gang.parts}
+            for pod in pods:
+                self._stand(gang, by_role[pod.role], pod)
+            if any(pod.state is PodState.RESERVED for pod in pods):
+                self.promised.append(gang)
         if gang.may_grow:
             self.elastic.append(gang)
-        if any(pod.state is PodState.RESERVED for part in gang.parts for pod in part.live.values()):
-            self.promised.append(gang)
         return gang
 
     def _part(self, role: Role) -> Part:
@@ -166,10 +166,7 @@ class Board:
             self.nodes.take(i, pod.devices, pod.milli, part.request)
             self._charge(gang, part, pod, 1)
             if pod.state in ALIVE:
-                part.live[pod.index] = pod
-                self.on_node[i][id(pod)] = Move(gang, part, pod, i, True, True)
-                if part.on is not None:
-                    part.on[i] = part.on.get(i, 0) + 1
+                self._line_up(Move(gang, part, pod, i, True, True))
             else:
                 part.used.add(pod.index)
 
@@ -221,8 +218,15 @@ class Board:
         gang, part, pod, i = move[:4]
         self.nodes.take(i, pod.devices, pod.milli, part.request)
         self._charge(gang, part, pod, 1)
+        self._line_up(move)
+
+    def _line_up(self, move: Move) -> None:
+        gang, part, pod, i = move[:4]
         part.live[pod.index] = pod
         self.on_node[i][id(pod)] = move
+        if not gang.standing:
+            self.by_project.setdefault(gang.account, {})[gang.name] = gang
+        gang.standing += 1
         if part.on is not None:
             part.on[i] = part.on.get(i, 0) + 1
 
@@ -232,6 +236,9 @@ class Board:
         self._charge(gang, part, pod, -1)
         del part.live[pod.index]
         del self.on_node[i][id(pod)]
+        gang.standing -= 1
+        if not gang.standing:
+            del self.by_project[gang.account][gang.name]
         if part.on is not None:
             part.on[i] -= 1
 

@@ -67,8 +67,8 @@ def _sides(taker: Taker) -> dict[Account, _Sum]:
         if law.may_look_at(account):
             parting = law.parting(account)
             found = sides.setdefault(parting[1] if parting else account, _Sum())
-            for gang in gangs:
-                if (gang.may_grow or law.takes_gangs) and law.would_take_from(gang) and gang.stands:
+            for gang in gangs.values():
+                if (gang.may_grow or law.takes_gangs) and law.would_take_from(gang):
                     _add(found, gang, taker)
     return sides
 

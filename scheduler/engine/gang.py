@@ -81,29 +81,52 @@ Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
 class Gang:
     """A workload on the board of one pool."""
 
-    __slots__ = ("account", "choice", "firm", "may_grow", "name", "parts", "root", "simple", "workload")
+    __slots__ = (
+        "_asked", "_root", "account", "choice", "firm", "may_grow", "name", "parts", "simple", "standing",
+        "workload",
+    )  # fmt: skip
 
     def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
         self.choice = choice  # which of the workload's pools this is
         self.firm = not workload.preemptible
         self.parts = tuple(parts.values())
-        self.root = _section(workload.tree, parts)
-        self.simple = _is_simple(self.root)
+        self.standing = 0  # how many of its pods stand
+        self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in self.parts)
+        self._root: Section | None = None
+        self._asked: tuple[int, int, int] | None = None
+
+    @property
+    def root(self) -> Section:
+        """The tree of its groups; most gangs never need to have it drawn."""
+        if self._root is None:
+            self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
+        return self._root
 
     @property
     def is_whole(self) -> bool:
-        return self.root.is_whole
+        if not self.simple:
+            return self.root.is_whole
+        return all(part.is_whole for part in self.parts)
 
     @property
     def stands(self) -> bool:
-        return any(part.live for part in self.parts)
+        return self.standing > 0
+
+    @property
+    def asked(self) -> tuple[int, int, int]:
+        """What it lacks of its minimum, by its most natural way."""
+        if self.standing:
+            return amounts_of(next(ways(self)))
+        if self._asked is None:
+            self._asked = amounts_of(next(ways(self)))
+        return self._asked
 
     @property
     def is_leaving(self) -> bool:
         """Nothing of it runs, and some of it has not stopped yet."""
-        return not self.stands and any(
+        return not self.standing and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )
 
@@ -126,15 +149,12 @@ def _section(group: Group, parts: dict[int, Part]) -> Section:
     return Section(group.need, children, group.topology)
 
 
-def _is_simple(section: Section) -> bool:
+def _is_simple(group: Group) -> bool:
     """Every child must run and no constraint binds them: one way, no scopes."""
-    return (
-        section.topology is None
-        and section.need >= len(section.children)
-        and all(
-            child.role.topology is None if isinstance(child, Part) else _is_simple(child)
-            for child in section.children
-        )
+    if group.topology is not None or group.need < len(group.children):
+        return False
+    return all(
+        child.topology is None if isinstance(child, Role) else _is_simple(child) for child in group.children
     )
 
 

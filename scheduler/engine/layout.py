@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.engine.board import Board, Numbers
-from scheduler.engine.gang import Gang, amounts_of, roles_of, ways
+from scheduler.engine.gang import Gang, roles_of
 from scheduler.engine.ledger import KINDS, within
 from scheduler.engine.model import Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Reason
@@ -52,12 +52,13 @@ class _Layout:
                 self.promised[promise.workload].append(promise)
 
     def lay(self, workload: Workload) -> None:
-        if workload.name in self.finished:
+        if workload.pods and workload.name in self.finished:
             return
         if workload.project not in self.queues:
             self.notes.append(f"{workload.name}: there is no project {workload.project}")
             return
-        by_pool = self._pods_by_pool(workload)
+        standing = workload.pods or workload.name in self.promised
+        by_pool = self._pods_by_pool(workload) if standing else {}
         homes = list(by_pool) or list(workload.pools)
         for pool in homes:
             board = self.boards.get(pool)
@@ -73,7 +74,7 @@ class _Layout:
             pods = (*pods, *self._promises(workload))
         by_pool: dict[str, list[Pod]] = {}
         completed = []
-        roles = {role.name for role in roles_of(workload.tree)} if pods else set()
+        roles = {role.name for role in roles_of(workload.tree)}
         for pod in pods:
             if pod.role not in roles:
                 self.notes.append(f"{workload.name}: there is no role {pod.role}")
@@ -100,12 +101,12 @@ class _Layout:
         reason = self._kept_back(gang)
         if reason is None or reason[0] is Reason.BACKOFF:
             _count_request(gang)
-        if gang.stands and (
-            gang.may_grow or not gang.is_whole or any(part.count > part.role.max for part in gang.parts)
-        ):
-            board.ailing.append(gang)
-        if gang.stands and gang.is_whole:
-            return
+        if gang.standing:
+            whole = gang.is_whole
+            if gang.may_grow or not whole or any(part.count > part.role.max for part in gang.parts):
+                board.ailing.append(gang)
+            if whole:
+                return
         if reason is None:
             board.waiting.append(gang)
         else:
@@ -117,10 +118,11 @@ class _Layout:
             return Reason.MISCONFIGURED, {"why": workload.misconfigured}
         if workload.suspended:
             return Reason.SUSPENDED, {}
-        unmet = [name for name in workload.waits_for if name in self.known and name not in self.finished]
-        if unmet:
-            return Reason.DEPENDENCY_NOT_MET, {"waits_for": ", ".join(unmet), "count": len(unmet)}
-        if gang.is_leaving:
+        if workload.waits_for:
+            unmet = [name for name in workload.waits_for if name in self.known and name not in self.finished]
+            if unmet:
+                return Reason.DEPENDENCY_NOT_MET, {"waits_for": ", ".join(unmet), "count": len(unmet)}
+        if workload.pods and gang.is_leaving:
             return Reason.BACKOFF, {"why": "its own pods have not stopped yet", "until": None}
         if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.stands:
             return Reason.BACKOFF, {
@@ -133,8 +135,9 @@ class _Layout:
 
 def _is_finished(workload: Workload) -> bool:
     """Everything its minimum asks for has ended well."""
-    if any(pod.state is not PodState.COMPLETED for pod in workload.pods):
-        return False
+    for pod in workload.pods:
+        if pod.state is not PodState.COMPLETED:
+            return False
     done: dict[str, int] = defaultdict(int)
     for pod in workload.pods:
         done[pod.role] += 1
@@ -151,7 +154,7 @@ def _count_request(gang: Gang) -> None:
                 more[kind] += missing * part.amounts[kind]
     if not any(more):
         return
-    if not gang.stands and not _could_ever_start(gang):
+    if not gang.standing and not _could_ever_start(gang):
         return
     for account in gang.account.path:
         for kind in KINDS:
@@ -159,7 +162,7 @@ def _count_request(gang: Gang) -> None:
 
 
 def _could_ever_start(gang: Gang) -> bool:
-    asked, nothing = amounts_of(next(ways(gang))), (0, 0, 0)
+    asked, nothing = gang.asked, (0, 0, 0)
     return all(
         within(nothing, account.cap, asked) and (not gang.firm or within(nothing, account.quota, asked))
         for account in gang.account.path

@@ -49,11 +49,30 @@ class Nodes:
         self.gpu = [node.gpus * MILLI for node in self.nodes]
         self.whole = [node.gpus for node in self.nodes]  # devices nobody holds any of
         self.leaving: dict[int, Leaving] = {}
-        self.shared: set[int] = set()  # ready nodes with a device that is partly free
-        self.by_whole: list[list[int]] = [[] for _ in range(max(self.whole, default=0) + 1)]
-        for i, count in enumerate(self.whole):
-            if self.ready[i]:
-                self.by_whole[count].append(i)
+        self._by_whole: list[list[int]] | None = None
+        self._shared: set[int] = set()
+
+    @property
+    def by_whole(self) -> list[list[int]]:
+        """Ready nodes by how many whole devices are free; kept up to date from the first question on."""
+        if self._by_whole is None:
+            self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
+            for i, count in enumerate(self.whole):
+                if self.ready[i]:
+                    self._by_whole[count].append(i)
+                    self._note_shared(i)
+        return self._by_whole
+
+    @property
+    def shared(self) -> set[int]:
+        """Ready nodes with a device that is partly free."""
+        return self._shared if self.by_whole else set()
+
+    def _note_shared(self, i: int) -> None:
+        if any(0 < part < MILLI for part in self.devices[i]):
+            self._shared.add(i)
+        else:
+            self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
         """What the pool has to divide: nodes that work and nodes that are on their way."""
@@ -97,17 +116,14 @@ class Nodes:
             whole += (after >= MILLI) - (before >= MILLI)
         self.gpu[i] += milli * len(devices)
         self.whole[i] = whole
-        if not self.ready[i]:
+        if self._by_whole is None or not self.ready[i]:
             return
         if whole != was:
-            bucket = self.by_whole[was]
+            bucket = self._by_whole[was]
             del bucket[bisect_left(bucket, i)]
-            insort(self.by_whole[whole], i)
+            insort(self._by_whole[whole], i)
         if milli % MILLI:
-            if any(0 < part < MILLI for part in free):
-                self.shared.add(i)
-            else:
-                self.shared.discard(i)
+            self._note_shared(i)
 
     def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
         """A pod on this node is on its way out (or, with sign -1, was never asked to go)."""

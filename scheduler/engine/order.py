@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-from scheduler.engine.gang import Gang, amounts_of, ways
+from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import Account, within
 
 Asked = tuple[int, int, int]
@@ -101,7 +101,7 @@ class Line:
     def __init__(self, gangs: Iterable[Gang]) -> None:
         by_project: dict[Account, list[tuple[Gang, Asked]]] = {}
         for gang in gangs:
-            by_project.setdefault(gang.account, []).append((gang, asked_by(gang)))
+            by_project.setdefault(gang.account, []).append((gang, gang.asked))
         members: dict[Account | None, list[_Project | _Level]] = {}
         for account, line in by_project.items():
             line.sort(key=lambda entry: in_project(entry[0]), reverse=True)
@@ -130,8 +130,3 @@ def _gather(members: "dict[Account | None, list[_Project | _Level]]") -> "list[_
         level = _Level(deepest, members.pop(deepest))
         members.setdefault(deepest.parent, []).append(level)
     return members.get(None, [])
-
-
-def asked_by(gang: Gang) -> Asked:
-    """What the gang lacks of its minimum, by its most natural way."""
-    return amounts_of(next(ways(gang)))

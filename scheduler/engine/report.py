@@ -9,7 +9,6 @@ from scheduler.engine.demand import unmet
 from scheduler.engine.eligible import over_share, still_pending
 from scheduler.engine.gang import ways
 from scheduler.engine.ledger import KINDS, Account, amounts
-from scheduler.engine.order import asked_by
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, Refusal, ShareStep
 from scheduler.engine.reasons import Speaker, dominance, why_no_room
 
@@ -67,7 +66,7 @@ def _of_pool(board: Board) -> list[Refusal]:
         if gang.stands and not gang.is_whole:
             missing = sum(want.count for want in next(ways(gang)))
             reasons.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
-        beyond = over_share(gang, asked_by(gang)) if name in board.line else None
+        beyond = over_share(gang, gang.asked) if name in board.line else None
         if beyond is not None:
             reasons.setdefault(*beyond)
         key = tuple(line for turn in board.line.get(name, ()) for line in turn.sentences())

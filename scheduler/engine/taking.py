@@ -50,9 +50,7 @@ class Taker:
         """All that could be taken anywhere."""
         for account, gangs in self.board.by_project.items():
             if self._may_look_at(account):
-                for gang in gangs:
-                    if not gang.stands:
-                        continue
+                for gang in gangs.values():
                     if self.law.moves_only:
                         if not self.is_safe(gang):
                             for part in gang.parts:
@@ -68,7 +66,7 @@ class Taker:
             index[pod.node]
             for account, gangs in self.board.by_project.items()
             if self._may_look_at(account)
-            for gang in gangs
+            for gang in gangs.values()
             if self.law.may_take_from(gang)
             for part in gang.parts
             for pod in part.live.values()
