@@ -14,7 +14,8 @@ from scheduler.engine.nodes import Spot
 from scheduler.engine.spots import Horizon, on_node, takes
 from scheduler.engine.taking import Taker
 
-Offer = tuple[Key, int, Sequence[Lump]]  # what clearing costs, queues apart; the node; who goes
+# How the payer stands; what clearing costs, queues apart; the node; who goes.
+Offer = tuple[Key, Key, int, Sequence[Lump]]
 
 
 class Costs:
@@ -47,7 +48,11 @@ class Costs:
             if now > cost:
                 heapreplace(self._queues, (now, name))  # it has become dearer meanwhile
                 continue
-            _, i, lumps = heappop(offers)
+            standing, price, i, lumps = heappop(offers)
+            worse = self.taker.law.standing(lumps)
+            if worse > standing:
+                heappush(offers, (worse, price, i, lumps))
+                continue
             stale = not all(self.taker.still_there(lump) for lump in lumps)
             spot = None if stale else self._clear(i, lumps)
             if stale or spot is not None:
@@ -63,15 +68,17 @@ class Costs:
         payer = max((lump.gang.account for lump in found), key=self.taker.law.queue_key)
         if payer.name not in self._offers:
             self._offers[payer.name] = (payer, [])
-        heappush(self._offers[payer.name][1], (self.taker.law.cost(found), i, found))
+        law = self.taker.law
+        heappush(self._offers[payer.name][1], (law.standing(found), law.cost(found), i, found))
 
     def _cost(self, name: str) -> Key:
-        """The kind of queue, the workloads stopped, then which queue, then the rest."""
+        """How the payer stands, the workloads stopped, then which queue, then the rest."""
         payer, offers = self._offers[name]
         if not offers:
             return (float("inf"),)
-        queue, cost = self.taker.law.queue_key(payer), offers[0][0]
-        return (*queue[:1], *cost[:2], *queue[1:], *cost[2:], offers[0][1])
+        standing, cost, i, lumps = offers[0]
+        now = max(standing, self.taker.law.standing(lumps))
+        return (*now, *cost[:2], *self.taker.law.queue_key(payer), *cost[2:], i)
 
     def _clear(self, i: int, lumps: Sequence[Lump]) -> Spot | None:
         board, taker = self.board, self.taker
@@ -107,10 +114,10 @@ def cheapest_on(taker: Taker, part: Part, i: int) -> list[Lump] | None:
 
 
 def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:
-    """The kind of queue, the workloads stopped, then which queue, then the rest."""
+    """How the payers stand, the workloads stopped, then which queue, then the rest."""
     queue = max(taker.law.queue_key(lump.gang.account) for lump in lumps)
     cost = taker.law.cost(lumps)
-    return (*queue[:1], *cost[:2], *queue[1:], *cost[2:])
+    return (*taker.law.standing(lumps), *cost[:2], *queue, *cost[2:])
 
 
 def _clash(lump: Lump, chosen: Sequence[Lump]) -> bool:

@@ -76,9 +76,14 @@ class Law:
             -lump.index,
         )
 
+    def standing(self, lumps: Sequence[Lump]) -> Key:
+        """How those stand who would pay with these: the smallest pay first, however many it stops."""
+        del lumps
+        return ()
+
     def key(self, lump: Lump) -> Key:
         """Who gives way first: the smallest."""
-        return (*self.queue_key(lump.gang.account), *self.inside_key(lump))
+        return (*self.standing((lump,)), *self.queue_key(lump.gang.account), *self.inside_key(lump))
 
     def cost(self, lumps: Sequence[Lump]) -> Key:
         """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
@@ -180,18 +185,33 @@ class Reclaim(Law):
     def queue_key(self, account: Account) -> Key:
         sides = self.parting(account)
         theirs = sides[1] if sides else account
-        return (*self._standing(theirs), *(self._standing(account) if theirs is not account else ()))
+        return (*self._turn(theirs), *(self._turn(account) if theirs is not account else ()))
 
-    def _standing(self, account: Account) -> Key:
-        """Over fair share, over quota, the rest; the lowest rank, the most saturated, the newest."""
-        held = account.allocated
-        standing = 2
-        if any(held[kind] > account.entitled[kind] for kind in self.kinds):
-            standing = 0
-        elif any(held[kind] > account.quota[kind] for kind in self.kinds):
-            standing = 1
+    def _turn(self, account: Account) -> Key:
+        """The furthest beyond its due, the lowest rank, the most saturated, the newest."""
         saturation = account.saturation(self.asked, plus=False)
-        return standing, account.rank, -saturation, -account.created, account.name
+        return self._beyond(account), account.rank, -saturation, -account.created, account.name
+
+    def standing(self, lumps: Sequence[Lump]) -> Key:
+        """What takes a queue below its quota goes last; before, who is over fair share, then over quota."""
+        taken: dict[Account, list[int]] = {}
+        worst = (False, 0, 0)
+        for lump in lumps:
+            account = lump.gang.account
+            sides = self.parting(account)
+            theirs = sides[1] if sides else account
+            so_far = taken.setdefault(theirs, list(theirs.allocated))
+            for kind in self.kinds:
+                so_far[kind] -= lump.amounts[kind]
+            dips = all(so_far[kind] < theirs.quota[kind] for kind in self.kinds if lump.amounts[kind])
+            worst = max(worst, (dips, self._beyond(theirs), self._beyond(account)))
+        return worst
+
+    def _beyond(self, account: Account) -> int:
+        held = account.allocated
+        if any(held[kind] > account.entitled[kind] for kind in self.kinds):
+            return 0  # over its fair share
+        return 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
 
     def may_evict(self) -> bool:
         """Within quota or fair share, or owed a turn by somebody."""

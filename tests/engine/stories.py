@@ -1,0 +1,66 @@
+"""Here we hold the answer of a simulation to what a story expects of it.
+
+`expect`:
+  decisions  a list for each cycle of "kind workload [for workload]", in any order
+  workloads  what each has come to: phase, gpus, reason (the dominant one), reasons (among others), nodes,
+             numbers (of a reason, by its token); a word alone is a phase
+  shares     fair shares in GPUs, by queue; `shares_of` those of another resource, by resource and queue
+  wanted     nodes wanted, by pool
+"""
+
+from typing import Any
+
+from scheduler.engine.scenario import simulate
+
+EXPECTED = {"decisions", "workloads", "shares", "shares_of", "wanted"}
+
+Story = dict[str, Any]
+
+
+def hold_to(expect: Story, scenario: Story, play: Story | None = None) -> None:
+    assert expect
+    assert expect.keys() <= EXPECTED
+    answer = simulate({"format": "berth.scenario/1", **scenario}, **(play or {}))
+    for number, expected in enumerate(expect.get("decisions", ())):
+        assert told(answer["cycles"][number]) == sorted(expected), f"cycle {number + 1}"
+    wanted = _wanted(expect)
+    assert {name: _become(answer["workloads"][name], wanted[name]) for name in wanted} == wanted
+    queues = {name: told for pool in answer["queues"].values() for name, told in pool.items()}
+    for resource, shares in {"gpu": expect.get("shares", {}), **expect.get("shares_of", {})}.items():
+        assert {name: queues[name]["fair_share"][resource] for name in shares} == shares, resource
+    nodes = expect.get("wanted", {})
+    assert {pool: answer["demand"][pool]["nodes_wanted"] for pool in nodes} == nodes
+
+
+def told(cycle: Story) -> list[str]:
+    """The decisions of one cycle, a line for each."""
+    return sorted(
+        f"{decision['kind']} {decision['workload']}" + (f" for {decision['for']}" if decision["for"] else "")
+        for decision in cycle["decisions"]
+    )
+
+
+def _wanted(expect: Story) -> dict[str, Story]:
+    workloads = expect.get("workloads", {})
+    return {name: {"phase": wish} if isinstance(wish, str) else wish for name, wish in workloads.items()}
+
+
+def _become(answer: Story, wanted: Story) -> Story:
+    """As much of what it has come to as the story asks about."""
+    reasons = [blocker["reason"] for blocker in answer["blockers"]]
+    pods = [pod for pod in answer["pods"] if pod["node"] is not None and pod["state"] != "stopping"]
+    found: Story = {
+        "phase": answer["phase"],
+        "gpus": answer["gpus"],
+        "reason": reasons[0] if reasons else None,
+        "reasons": [reason for reason in wanted.get("reasons", ()) if reason in reasons],
+        "nodes": sorted(pod["node"] for pod in pods),
+        "devices": sorted([pod["node"], *pod["devices"]] for pod in pods),
+        "pods": len(pods),
+        "numbers": {
+            blocker["reason"]: {key: blocker["numbers"].get(key) for key in asked}
+            for blocker in answer["blockers"]
+            if (asked := wanted.get("numbers", {}).get(blocker["reason"]))
+        },
+    }
+    return {key: found[key] for key in wanted}

@@ -1,0 +1,103 @@
+"""Here we play the cases under cases/: clusters told in a line for each thing, many to a file.
+
+A case: `claim`, `shows`, `play` and `expect` as in scenarios/, and
+
+  nodes   {n: 8}: a node and its GPUs; or a node as scenarios write it
+  queues  {d: 8, d/a: 4}: departments and their projects, and their quota in GPUs; or (a mapping) what a
+          quota says, with `rank`, `usage` and the minimum runtimes beside it. The earlier, the older
+  work    {w: a 4x1 on n*4}: project, replicas x GPUs of each, and where they run, if they do. After that:
+          `firm` (not preemptible), `p=90` (priority), `max=6` (up to so many replicas), `cpu=2`,
+          `for=60` (has run so many seconds, 3600 unless said otherwise), `waits=60` (submitted so long ago).
+          Who is told later was submitted a second later. Or a mapping: {is: a line, and what scenarios write}
+  pool    what scenarios write of a pool; `cycle_seconds` likewise
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.engine.stories import hold_to
+
+FILES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
+KEYS = {"claim", "shows", "play", "expect", "nodes", "queues", "work", "pool", "cycle_seconds"}
+OF_QUEUE = ("rank", "reclaim_min_runtime", "preempt_min_runtime")
+NOON = 1_800_000_000
+
+
+def _cases() -> Any:
+    for path in FILES:
+        for case in yaml.safe_load(path.read_text(encoding="utf-8")):
+            marks = [pytest.mark.shows(*case["shows"])] if case.get("shows") else []
+            yield pytest.param(case, id=f"{path.stem}: {case['claim']}", marks=marks)
+
+
+@pytest.mark.parametrize("case", list(_cases()))
+def test_case(case: dict[str, Any]) -> None:
+    assert case.keys() <= KEYS
+    hold_to(case["expect"], scenario(case), case.get("play"))
+
+
+def scenario(case: dict[str, Any]) -> dict[str, Any]:
+    queues = [_queue(*told) for told in enumerate(case["queues"].items())]
+    return {
+        "now": NOON,
+        "cycle_seconds": case.get("cycle_seconds", 1),
+        "pools": [{"name": "default", **case.get("pool", {})}],
+        "nodes": [
+            {"name": name, **({"gpus": told, "cpu": 1000} if isinstance(told, int) else told)}
+            for name, told in case["nodes"].items()
+        ],
+        "departments": [queue for queue in queues if "department" not in queue],
+        "projects": [queue for queue in queues if "department" in queue],
+        "workloads": [_workload(*told) for told in enumerate(case["work"].items())],
+    }
+
+
+def _queue(number: int, named: tuple[str, Any]) -> dict[str, Any]:
+    path, told = named
+    quota = dict(told) if isinstance(told, dict) else {"gpu": told}
+    queue = {key: quota.pop(key) for key in OF_QUEUE if key in quota}
+    if "usage" in quota:
+        queue["usage"] = {"default": {"gpu": quota.pop("usage")}}
+    department, _, project = path.partition("/")
+    if project:
+        queue["department"] = department
+    created = NOON - 1_000_000 + number
+    return {"name": project or department, "created": created, "quotas": {"default": quota}, **queue}
+
+
+def _workload(number: int, named: tuple[str, Any]) -> dict[str, Any]:
+    name, told = named
+    more = dict(told) if isinstance(told, dict) else {"is": told}
+    project, size, *rest = more.pop("is").split()
+    count, _, gpus = size.rpartition("x")
+    options = dict(word.split("=") for word in rest if "=" in word)
+    role: dict[str, Any] = {"name": "worker", "min": int(count or 1), "gpu": float(gpus)}
+    role["max"] = int(options.get("max", role["min"]))
+    if "cpu" in options:
+        role["cpu"] = float(options["cpu"])
+    started = NOON - int(options.get("for", 3600))
+    pods = [{"node": node, "started": started} for node in _nodes(rest)]
+    workload: dict[str, Any] = {
+        "name": name,
+        "project": project,
+        "submitted": NOON - int(options["waits"]) if "waits" in options else NOON - 10_000 + number,
+        "priority": int(options.get("p", 50)),
+        "roles": [role],
+        "pods": pods,
+        **more,
+    }
+    if "firm" in rest:
+        workload["preemptible"] = False
+    return workload
+
+
+def _nodes(words: list[str]) -> Iterator[str]:
+    """What stands after `on`: n0 n1*3 is one replica on n0 and three on n1."""
+    for word in words[words.index("on") + 1 :] if "on" in words else ():
+        node, _, times = word.partition("*")
+        if node != "firm" and "=" not in node:
+            yield from [node] * int(times or 1)
