@@ -156,9 +156,16 @@ class Reclaim(Law):
         mine, theirs = sides
         for kind, threshold, why in self._above(mine, theirs):
             # What is growth of this gang goes before its core; the core is the last lump.
-            if lump.amounts[kind] > 0 and theirs.allocated[kind] - lump.growth[kind] > threshold:
+            held = theirs.allocated[kind]
+            if lump.amounts[kind] > 0 and held - lump.growth[kind] > threshold:
+                if why == "above_share" and held - lump.amounts[kind] < threshold:
+                    return why if self._may_divide(mine, theirs, lump) else None
                 return why
         return None
+
+    def _may_divide(self, mine: Account, theirs: Account, lump: Lump) -> bool:
+        """Whether a gang may go although its queue then stands below its share: not while it has its turn."""
+        return not lump.whole or self.stays_in_quota[mine] or self.turns.has_had_its_turn(mine, theirs)
 
     def _above(self, mine: Account, theirs: Account) -> Iterator[tuple[int, int, str]]:
         """The resources in which their side has more than it may keep, with the least it may keep."""

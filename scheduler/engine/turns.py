@@ -1,18 +1,35 @@
 """Here we give turns: where shares are too small for what queues ask for, the most starved goes next.
 
-Decayed use is compared per weight, so that 1 is a queue's due over time. A queue is taken from only when it
-stands clearly above the newcomer's: what it used while the other waited must outweigh the cost of changing.
+What queues used is compared per weight, so that 1 is a queue's due of what all of them used. A queue gives
+way only when it stands clearly above the newcomer: what it used while the other waited must outweigh the cost
+of changing. The same holds the other way round: a gang that stands beyond its queue's share because it cannot
+be divided keeps its turn until then.
 """
 
+import math
 from collections.abc import Sequence
 
 from scheduler.engine.board import Board
-from scheduler.engine.eligible import pending
+from scheduler.engine.eligible import pending, still_pending
 from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import Account
+from scheduler.engine.model import FairShareMode
 from scheduler.engine.order import in_project
 
 HYSTERESIS = 0.4  # of a queue's due; two equal queues change about three times in a half-life
+FLOOR = 0.5  # of what could have been used: less than that is not weighed as if it were all
+
+
+def memory_of(mode: FairShareMode) -> float:
+    """So many seconds of steady use count as history; none where history plays no part."""
+    if not mode.time_based or mode.k <= 0:
+        return 0.0
+    if mode.half_life is None:
+        return float(mode.window or 0)
+    seconds = mode.half_life / math.log(2)
+    if mode.window is not None:
+        seconds *= 1 - math.pow(2, -mode.window / mode.half_life)
+    return seconds
 
 
 class Turns:
@@ -20,36 +37,52 @@ class Turns:
 
     def __init__(self, board: Board, gang: Gang, kind: int) -> None:
         self._board, self._gang, self._kind = board, gang, kind
-        settings = board.pool.fair_share
-        decays = settings.half_life is not None or settings.window is not None
-        self._waiting = pending(board, gang.choice) if settings.time_based and decays else []
-        self.on = bool(self._waiting) and is_head(gang, self._waiting)
+        self._memory = memory_of(board.pool.fair_share)
+        self._able: set[Account] | None = None
+        self.on = self._memory > 0 and is_head(board, gang)
 
     def owes(self, mine: Account, theirs: Account) -> bool:
-        """Whether mine is the most starved of its siblings that want something, and theirs had its turn."""
-        if not self.on:
+        """Whether mine, down to the newcomer's project, is the most starved, and theirs had its turn."""
+        if not self.on or not self.has_had_its_turn(mine, theirs):
             return False
-        able = {account for other in self._waiting for account in other.account.path}
-        wanting = [account for account in self._siblings(mine) if account in able or account is mine]
-        starved = min(wanting, key=lambda a: (self._use(a), a.created, a.name))
-        had, has = self._use(theirs), self._use(mine)
-        return starved is mine and has < 1 < had and had - has > HYSTERESIS
+        path = self._gang.account.path
+        return all(self._is_most_starved(account) for account in path[: path.index(mine) + 1])
+
+    def has_had_its_turn(self, mine: Account, theirs: Account) -> bool:
+        """Whether theirs used so much more than mine that a change is worth its cost."""
+        return not self._memory or self._use(theirs) - self._use(mine) > HYSTERESIS
+
+    def _is_most_starved(self, mine: Account) -> bool:
+        if self._able is None:
+            waiting = pending(self._board, self._gang.choice)
+            self._able = {account for other in waiting for account in other.account.path}
+        wanting = [a for a in self._siblings(mine) if a in self._able or a is mine]
+        return min(wanting, key=lambda a: (self._use(a), a.created, a.name)) is mine
 
     def _siblings(self, account: Account) -> Sequence[Account]:
         return account.parent.children if account.parent else self._board.ledger.roots
 
     def _use(self, account: Account) -> float:
-        """Decayed use against what the weight entitles to; 1 is exactly that."""
-        siblings = [a for a in self._siblings(account) if a.requested[self._kind] > 0 or a is account]
-        weights = sum(a.entitlement.weights[self._kind] for a in siblings)
-        due = account.entitlement.weights[self._kind] / weights if weights else 0.0
-        used = account.entitlement.usage.normalised(self._kind)
-        return used / due if due > 0 else (float("inf") if used else 0.0)
+        """Use against what the weight entitles to: 1 is exactly that. Who has no weight is owed nothing."""
+        kind = self._kind
+        siblings = [a for a in self._siblings(account) if a.requested[kind] > 0 or a is account]
+        weights = sum(a.entitlement.weights[kind] for a in siblings)
+        weight = account.entitlement.weights[kind]
+        if weight <= 0:
+            return math.inf
+        whole = account.parent.share if account.parent else self._board.nodes.capacity()
+        could = max(account.entitlement.usage.parent[kind], self._memory * whole[kind])
+        used = max(FLOOR * could, sum(a.entitlement.usage.used[kind] for a in siblings))
+        return account.entitlement.usage.used[kind] * weights / (used * weight) if used > 0 else 0.0
 
 
-def is_head(gang: Gang, waiting: Sequence[Gang]) -> bool:
+def is_head(board: Board, gang: Gang) -> bool:
     """Whether it is the next of its project."""
-    return (
-        min((other for other in waiting if other.account is gang.account), key=in_project, default=gang)
-        is gang
+    return all(
+        other is gang
+        or other.choice != gang.choice
+        or not still_pending(board, other)
+        or in_project(gang) < in_project(other)
+        for other in board.waiting
+        if other.account is gang.account
     )

@@ -1,6 +1,5 @@
 """Here we read the departments and projects of a scenario: what they may expect of every pool."""
 
-import math
 from collections.abc import Container
 
 from berth.core.amounts import MILLI, Bounds
@@ -13,6 +12,7 @@ from scheduler.engine.scenario.schema import (
     ScenarioDocument,
     UsageDocument,
 )
+from scheduler.engine.turns import memory_of
 
 OF_DEPARTMENT = " (department)"
 
@@ -90,12 +90,7 @@ def _usage(given: UsageDocument, horizon: Three) -> Usage:
 
 def _horizon(pool: Pool, nodes: tuple[Node, ...]) -> Three:
     """The integral of the pool's whole capacity over all that its history remembers."""
-    mode = pool.fair_share
-    memory = float(mode.window or 1)
-    if mode.half_life is not None:
-        memory = mode.half_life / math.log(2)
-        if mode.window is not None:
-            memory *= 1 - math.pow(2, -mode.window / mode.half_life)
+    memory = memory_of(pool.fair_share) or 1.0
     capacities = [node.capacity for node in nodes if node.pool == pool.name]
     gpu, cpu, memory_mib = (
         (max(1, sum(column)) for column in zip(*capacities, strict=True)) if capacities else (1, 1, 1)
