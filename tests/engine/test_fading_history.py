@@ -151,8 +151,10 @@ def test_turns_are_as_long_as_the_weights_say() -> None:
 
 def test_departments_take_turns_and_their_projects_inside_them() -> None:
     above = {"a": "one", "b": "one", "c": "two"}
-    held, _ = shares_held({"a": (16,), "b": (16,), "c": (16,)}, departments=above, half_lives=12)
-    assert parts(held) == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.5}, rel=0.1)
+    held, _ = shares_held({"a": (16,), "b": (16,), "c": (16,)}, departments=above)
+    assert parts(held)["c"] == pytest.approx(0.5, rel=0.1)
+    # A department's turn may end in the middle of a project's: a little less even than one level alone.
+    assert parts(held) == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.5}, rel=0.15)
 
 
 @pytest.mark.parametrize("mode", [{"half_life": None, "window": 80}, {"window": 80}], ids=["window", "both"])
