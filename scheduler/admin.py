@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from rest_framework.request import Request
 from unfold.contrib.filters.admin import (
@@ -20,6 +20,8 @@ from unfold.decorators import action, display
 from berth.web.administration import ReadOnly, pretty, table
 from berth.web.numbers import gpu_hours, milliseconds, spoken, thousandths
 from scheduler.api.evictions import as_csv
+from scheduler.audit_told import told
+from scheduler.discretion import EVERYTHING
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
 
 KINDS = {
@@ -49,11 +51,33 @@ class EvictionAdmin(ReadOnly):
     search_fields = ("workload_name", "beneficiary_name", "project_name", "beneficiary_project_name", "rule")
     search_help_text = "Workload, project, or words of the rule"
     date_hierarchy = "at"
-    readonly_fields = ("gpus", "lost", "victim", "winner", "refused", "pods_told", "the_cycle", "all_numbers")
+    readonly_fields = (
+        "in_words",
+        "gpus",
+        "lost",
+        "victim",
+        "winner",
+        "refused",
+        "pods_told",
+        "the_cycle",
+        "all_numbers",
+    )
     fieldsets = (
         (
             "What happened",
-            {"fields": ("at", "kind", "pool_name", "gpus", "whole", "pods_told", "lost", "the_cycle")},
+            {
+                "fields": (
+                    "in_words",
+                    "at",
+                    "kind",
+                    "pool_name",
+                    "gpus",
+                    "whole",
+                    "pods_told",
+                    "lost",
+                    "the_cycle",
+                )
+            },
         ),
         ("Who gave way", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
         ("For whom", {"fields": ("beneficiary_name", "beneficiary_project_name", "winner")}),
@@ -63,7 +87,7 @@ class EvictionAdmin(ReadOnly):
 
     @action(description="Download as CSV")
     def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
-        return as_csv(Request(request), queryset)
+        return as_csv(Request(request), queryset, EVERYTHING)
 
     @display(description="Kind", label=KINDS)
     def what(self, row: Eviction) -> tuple[str, str]:
@@ -76,6 +100,13 @@ class EvictionAdmin(ReadOnly):
     @display(description="For")
     def for_whom(self, row: Eviction) -> str:
         return f"{row.beneficiary_project_name}/{row.beneficiary_name}" if row.beneficiary_name else "nobody"
+
+    @display(description="In words")
+    def in_words(self, row: Eviction) -> SafeString:
+        each = told(EVERYTHING, [row])[0]
+        return format_html(
+            "{}<br>{}", each.summary, format_html_join("", "<br>{}", ((line,) for line in each.lines))
+        )
 
     @display(description="GPUs", ordering="gpu_milli")
     def gpus(self, row: Eviction) -> str:

@@ -1,5 +1,7 @@
 """Here we read what the scheduler decided, as far as one person may see it."""
 
+from uuid import UUID
+
 from django.db.models import Q, QuerySet
 
 from projects.access import is_platform_admin, visible_projects, whole_departments
@@ -16,6 +18,17 @@ def evictions(acting: Acting) -> QuerySet[Eviction]:
     return rows.filter(Q(project_id__in=mine) | Q(beneficiary_project_id__in=mine))
 
 
+def of_workload(acting: Acting, text: str) -> Q:
+    """Of who gave way, by id or name; of strangers' work no name can be guessed."""
+    return _seen(acting, "project_id", _named(text, "workload_id", "workload_name"))
+
+
+def for_workload(acting: Acting, text: str) -> Q:
+    """By the id or name of whom it was for, or the name of its project, which both sides are told."""
+    found = _seen(acting, "beneficiary_project_id", _named(text, "beneficiary_id", "beneficiary_name"))
+    return found | Q(beneficiary_project_name=text)
+
+
 def cycles(acting: Acting) -> QuerySet[Cycle]:
     """A cycle shows every tenant's plans: for platform admins only."""
     return Cycle.objects.order_by("-id") if is_platform_admin(acting) else Cycle.objects.none()
@@ -26,3 +39,16 @@ def standings(acting: Acting) -> QuerySet[QueueStanding]:
     if is_platform_admin(acting):
         return rows
     return rows.filter(Q(project__in=visible_projects(acting)) | Q(department__in=whole_departments(acting)))
+
+
+def _named(text: str, of_id: str, name: str) -> Q:
+    try:
+        return Q(**{of_id: UUID(text)})
+    except ValueError:
+        return Q(**{name: text})
+
+
+def _seen(acting: Acting, column: str, found: Q) -> Q:
+    if is_platform_admin(acting):
+        return found
+    return found & Q(**{f"{column}__in": visible_projects(acting).values("pk")})

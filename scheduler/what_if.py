@@ -9,14 +9,16 @@ from django.utils import timezone
 
 from berth.core.amounts import MILLI
 from berth.core.errors import Conflict
-from projects.access import visible_projects
 from projects.acting import Acting
 from projects.models import Workload
 from projects.services.workloads import prepared
-from scheduler.discretion import discreet
+from scheduler.audit_rows import foreseen
+from scheduler.audit_told import Told, told
+from scheduler.discretion import discreet, reader
 from scheduler.engine.cycle import decide
 from scheduler.engine.intake import seconds_of, workload_from_spec
-from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan
+from scheduler.engine.model import Workload as Asked
+from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.observe import Seen, observe
 from scheduler.specs import Specs
 
@@ -57,7 +59,7 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
         waits_for=(),
     )
     snapshot = replace(seen.snapshot, workloads=(*seen.snapshot.workloads, asked))
-    return _foreseen(decide(snapshot), workload, seen, acting)
+    return _foreseen(decide(snapshot), workload, asked, seen, acting)
 
 
 def _is_live(workload: Workload) -> bool:
@@ -65,7 +67,7 @@ def _is_live(workload: Workload) -> bool:
     return live.exclude(phase__in=("completed", "failed", "cancelled")).exists()
 
 
-def _foreseen(plan: Plan, workload: Workload, seen: Seen, acting: Acting) -> Foreseen:
+def _foreseen(plan: Plan, workload: Workload, asked: Asked, seen: Seen, acting: Acting) -> Foreseen:
     mine = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
     refusal = next((found for found in plan.refusals if found.workload == workload.handle), None)
     shown: dict[str, Any] = {"name": workload.name, "project": workload.project.name}
@@ -74,12 +76,11 @@ def _foreseen(plan: Plan, workload: Workload, seen: Seen, acting: Acting) -> For
         "priority": workload.priority,
         "preemptible": workload.preemptible,
     }
-    visible = set(visible_projects(acting).values_list("name", flat=True))
     return Foreseen(
         outcome=_outcome(mine),
         workload={**shown, "gpus": workload.gpu_milli_min / MILLI},
         decisions=[_decision(bundle, workload.handle) for bundle in mine],
-        evictions=[_eviction(gone, bundle, visible) for bundle in mine for gone in bundle.evictions],
+        evictions=[shown_eviction(each) for each in told(reader(acting), foreseen(mine, seen, [asked]))],
         blockers=[asdict(discreet(found, workload.handle)) for found in refusal.blockers] if refusal else [],
         position=refusal.position if refusal else None,
     )
@@ -104,17 +105,21 @@ def _decision(bundle: Bundle, handle: str) -> dict[str, Any]:
     }
 
 
-def _eviction(gone: Eviction, bundle: Bundle, visible: set[str]) -> dict[str, Any]:
-    """Whose workload it is may be told to everybody who could see the eviction; its name only to its own."""
-    project, _, name = gone.workload.partition("/")
-    stopped = [s for s in bundle.steps if isinstance(s, Evict) and s.workload == gone.workload]
+def shown_eviction(each: Told) -> dict[str, Any]:
+    """Who would give way, in the words and under the discretion of the audit."""
+    row = each.row
     return {
-        "kind": str(gone.kind),
-        "project": project,
-        "workload": name if project in visible else "",
-        "rule": gone.rule if project in visible else "",
-        "pods": len(gone.pods),
-        "whole": gone.whole,
-        "gpus": sum(step.milli * len(step.devices) for step in stopped) / MILLI,
-        "lost_gpu_seconds": gone.lost_gpu_seconds,
+        "kind": row.kind,
+        "pool": row.pool_name,
+        "project": each.victim.project,
+        "workload": each.victim.name,
+        "gave_way": each.victim.called,
+        "for_whom": each.beneficiary.called if each.beneficiary else "",
+        "rule": each.rule,
+        "pods": len(row.pods),
+        "whole": row.whole,
+        "gpus": row.gpu_milli / MILLI,
+        "lost_gpu_seconds": row.lost_gpu_seconds,
+        "summary": each.summary,
+        "lines": each.lines,
     }

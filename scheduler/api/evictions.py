@@ -1,13 +1,14 @@
 """Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,13 +21,17 @@ from berth.api.streaming import streamed
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from projects import selectors as tenants
+from projects.acting import Acting
 from scheduler import selectors
+from scheduler.audit_told import Told, told
+from scheduler.discretion import Reader, reader
 from scheduler.models import Eviction
 
 KindWord = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
 COLUMNS = (
     "id", "at", "kind", "pool", "department", "project", "workload_name", "workload", "beneficiary_project",
-    "beneficiary_name", "beneficiary", "whole", "gpus", "lost_gpu_seconds", "rule", "cycle",
+    "beneficiary_name", "beneficiary", "gave_way", "for_whom", "whole", "gpus", "lost_gpu_seconds", "rule",
+    "cycle",
 )  # fmt: skip
 
 
@@ -46,13 +51,15 @@ class EvictionAnswer(Answer):
     at: datetime
     kind: KindWord
     pool: str
-    workload: UUID
+    workload: UUID | None = Field(description="Null, and its name empty, where you do not see its project.")
     workload_name: str
     project: str
     department: str
     beneficiary: UUID | None
     beneficiary_name: str
     beneficiary_project: str
+    gave_way: str = Field(description="Who gave way, as far as you may know: by name, or size and project.")
+    for_whom: str = Field(description="The same of whom it was for; empty where it was for nobody.")
     rule: str
     numbers: dict[str, Any]
     pods: list[Any]
@@ -60,6 +67,8 @@ class EvictionAnswer(Answer):
     gpus: float
     lost_gpu_seconds: int
     cycle: int | None
+    summary: str
+    lines: list[str] = Field(description="The audit in sentences: the rule, the queues' numbers, the cost.")
 
 
 class Evictions(Door):
@@ -68,10 +77,10 @@ class Evictions(Door):
     )
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = query_of(request, EvictionsQuery)
-        rows = _found(selectors.evictions(self.acting), query)
-        return (
-            as_csv(request, rows) if query.format == "csv" else Response(page(rows, query, NEWEST, presented))
-        )
+        rows = _found(self.acting, query)
+        if query.format == "csv":
+            return as_csv(request, rows, reader(self.acting))
+        return Response(page(rows, query, NEWEST, presenting(self.acting)))
 
 
 class OneEviction(Door):
@@ -81,7 +90,7 @@ class OneEviction(Door):
         row = selectors.evictions(self.acting).filter(pk=eviction_id).first()
         if row is None:
             raise NotFound("There is no eviction with that id.")
-        return Response(answer(row))
+        return Response(answer(told(reader(self.acting), [row])[0]))
 
 
 class EvictionsOfWorkload(Door):
@@ -94,61 +103,62 @@ class EvictionsOfWorkload(Door):
         rows = selectors.evictions(self.acting).filter(
             Q(workload_id=workload.pk) | Q(beneficiary_id=workload.pk)
         )
-        return Response(page(rows, query, NEWEST, presented))
+        return Response(page(rows, query, NEWEST, presenting(self.acting)))
 
 
-def as_csv(request: Request, rows: QuerySet[Eviction]) -> StreamingHttpResponse:
+def as_csv(request: Request, rows: QuerySet[Eviction], eyes: Reader) -> StreamingHttpResponse:
     """The whole list, however long, as it comes out of the database."""
     writer = csv.writer(_Echo())
 
     def lines() -> Iterator[str]:
         yield writer.writerow(COLUMNS)
         for row in rows.order_by("-id").iterator(chunk_size=1000):
-            told = answer(row)
-            yield writer.writerow([_cell(getattr(told, column)) for column in COLUMNS])
+            shown = answer(told(eyes, [row])[0])
+            yield writer.writerow([_cell(getattr(shown, column)) for column in COLUMNS])
 
     named = {"Content-Disposition": 'attachment; filename="evictions.csv"'}
     return streamed(request, lines(), "text/csv; charset=utf-8", **named)
 
 
-def answer(row: Eviction) -> EvictionAnswer:
+def answer(each: Told) -> EvictionAnswer:
+    row, victim, winner = each.row, each.victim, each.beneficiary
     columns: Any = row
     return EvictionAnswer(
         pool=row.pool_name,
-        workload=row.workload_id,
-        project=row.project_name,
-        department=row.department_name,
-        beneficiary=row.beneficiary_id,
-        beneficiary_project=row.beneficiary_project_name,
+        workload=victim.id,
+        workload_name=victim.name,
+        project=victim.project,
+        department=row.department_name if victim.seen else "",
+        gave_way=victim.called,
+        beneficiary=winner.id if winner else None,
+        beneficiary_name=winner.name if winner else "",
+        beneficiary_project=winner.project if winner else "",
+        for_whom=winner.called if winner else "",
         gpus=whole(row.gpu_milli) or 0,
+        rule=each.rule,
+        numbers=each.numbers,
+        pods=each.pods,
+        summary=each.summary,
+        lines=each.lines,
         **{name: getattr(columns, name) for name in _PLAIN},
     )
 
 
-def presented(rows: Sequence[Eviction]) -> list[Any]:
-    return [answer(row) for row in rows]
+def presenting(acting: Acting) -> Callable[[Sequence[Eviction]], list[Any]]:
+    return lambda rows: [answer(each) for each in told(reader(acting), rows)]
 
 
-def _found(rows: QuerySet[Eviction], query: EvictionsQuery) -> QuerySet[Eviction]:
+def _found(acting: Acting, query: EvictionsQuery) -> QuerySet[Eviction]:
+    rows = selectors.evictions(acting)
     exact = {"kind": query.kind, "pool_name": query.pool, "project_name": query.project}
     rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
     if query.beneficiary is not None:
-        rows = rows.filter(
-            _one_of(query.beneficiary, "beneficiary_id", "beneficiary_name", "beneficiary_project_name")
-        )
+        rows = rows.filter(selectors.for_workload(acting, query.beneficiary))
     if query.workload is not None:
-        rows = rows.filter(_one_of(query.workload, "workload_id", "workload_name"))
+        rows = rows.filter(selectors.of_workload(acting, query.workload))
     if query.since is not None:
         rows = rows.filter(at__gte=query.since)
     return rows if query.until is None else rows.filter(at__lte=query.until)
-
-
-def _one_of(text: str, of_id: str, *names: str) -> Q:
-    """By id, or by any of these names."""
-    try:
-        return Q(**{of_id: UUID(text)})
-    except ValueError:
-        return Q(*((name, text) for name in names), _connector=Q.OR)
 
 
 def _cell(value: object) -> str:
@@ -164,7 +174,4 @@ class _Echo:
         return line
 
 
-_PLAIN = (
-    "id", "at", "kind", "workload_name", "beneficiary_name", "rule", "numbers", "pods", "whole",
-    "lost_gpu_seconds", "cycle",
-)  # fmt: skip
+_PLAIN = ("id", "at", "kind", "whole", "lost_gpu_seconds", "cycle")

@@ -89,4 +89,6 @@ class Explain(Door):
         no_query(request)
         found = explain(self.acting, selectors.find_workload(self.acting, workload_id))
         told = {name: getattr(found, name) for name in ExplanationAnswer.model_fields if name != "evictions"}
-        return Response(ExplanationAnswer(**told, evictions=evictions.presented(found.evictions)))
+        return Response(
+            ExplanationAnswer(**told, evictions=evictions.presenting(self.acting)(found.evictions))
+        )

@@ -7,11 +7,13 @@ from typing import Any
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services import announce, events
 from scheduler import backoff
+from scheduler.audit_rows import numbers_of
 from scheduler.commit.bind import ACTOR
 from scheduler.commit.ground import CAN_STOP, Key
 from scheduler.commit.promises import unpromise
 from scheduler.commit.scene import Scene, shift
-from scheduler.engine.plan import Bundle, Evict, Kind, Place, Standing
+from scheduler.discretion import called, project_of
+from scheduler.engine.plan import Bundle, Evict, Kind, Place
 from scheduler.engine.plan import Eviction as Decided
 from scheduler.models import Eviction
 
@@ -35,12 +37,13 @@ def evict(bundle: Bundle, scene: Scene) -> int:
         keys = [key for pod in decided.pods if (key := (decided.workload, *pod)) in leaving]
         steps = [leaving.pop(key) for key in keys]
         _write_down(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), scene)
-        _let_go(keys, REASONS[decided.kind], _told(decided), scene)
+        message = _told(decided, scene)
+        _let_go(keys, REASONS[decided.kind], message, scene)
         if decided.whole and workload.phase in (Phase.STARTING, Phase.RUNNING):
             send_back(workload, decided, scene, moves_on=decided.workload in moved_on)
         else:
             kind = REASONS[decided.kind].lower()
-            events.record(kind, workload, _told(decided), actor=ACTOR, data={"pods": len(steps)})
+            events.record(kind, workload, message, actor=ACTOR, data={"pods": len(steps)})
             announce.workload_changed(workload)
     _let_go(leaving, REASONS.get(bundle.kind, "Stopped"), bundle.message, scene)
     return len(bundle.evictions)
@@ -77,13 +80,19 @@ def send_back(workload: Workload, decided: Decided, scene: Scene, *, moves_on: b
         to=Phase.STOPPING,
         next_phase=Phase.PENDING,
         reason=REASONS[decided.kind],
-        message=_told(decided),
+        message=_told(decided, scene),
         **columns,
     )
 
 
-def _told(decided: Decided) -> str:
-    whom = f" for {decided.beneficiary}" if decided.beneficiary else ""
+def _told(decided: Decided, scene: Scene) -> str:
+    """For the people of the project that gave way: strangers' work is told by its size."""
+    whom = ""
+    if decided.beneficiary is not None:
+        project, _, name = decided.beneficiary.partition("/")
+        winner = scene.ground.workloads.get(decided.beneficiary)
+        own = project == project_of(decided.workload)
+        whom = f" for {called(project, name, winner.gpu_milli_min if winner else None, seen=own)}"
     return f"{REASONS[decided.kind]}{whom}: {decided.rule}"
 
 
@@ -107,25 +116,9 @@ def _write_down(decided: Decided, bundle: Bundle, workload: Workload, gpu_milli:
         beneficiary_project_id=winner.project_id if winner else None,
         beneficiary_project_name=winner.project.name if winner else "",
         rule=decided.rule,
-        numbers={
-            "victim": [_numbers(standing) for standing in decided.victim],
-            "winner": [_numbers(standing) for standing in decided.winner],
-            "refused": list(decided.refused),
-            "units": {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"},
-        },
+        numbers=numbers_of(decided, workload.gpu_milli_min, winner.gpu_milli_min if winner else None),
         pods=[{"role": role, "index": index} for role, index in decided.pods],
         whole=decided.whole,
         gpu_milli=gpu_milli,
         lost_gpu_seconds=decided.lost_gpu_seconds,
     )
-
-
-def _numbers(standing: Standing) -> dict[str, Any]:
-    return {
-        "queue": standing.queue,
-        "quota": standing.quota._asdict(),
-        "share": standing.share._asdict(),
-        "allocated_before": standing.allocated_before._asdict(),
-        "allocated_after": standing.allocated_after._asdict(),
-        "usage": standing.usage,
-    }

@@ -1,7 +1,5 @@
 """Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,41 +14,36 @@ from berth.web.pages import Request, page, signed_in
 from berth.web.paging import slice_of
 from pools.models import NodePool
 from projects.acting import Acting
-from projects.selectors import projects, workloads
+from projects.selectors import projects
 from scheduler.api.evictions import as_csv
+from scheduler.audit_told import Told, to_open
+from scheduler.discretion import reader
 from scheduler.models import Eviction
-from scheduler.selectors import evictions
+from scheduler.selectors import evictions, of_workload
 
 FILTERS = {
     "kind": "kind",
     "pool": "pool_name",
     "project": "project_name",
     "beneficiary": "beneficiary_project_name",
-    "workload": "workload_name",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An eviction, and which of its two workloads the reader can open."""
-
-    row: Eviction
-    victim_there: bool
-    beneficiary_there: bool
+OTHERS = ("workload", "since", "until")
 
 
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, "since", "until")}
+    asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHERS)}
     rows = filtered(request.acting, asked)
     if request.GET.get("format") == "csv":
-        return as_csv(ApiRequest(request), rows)
+        return as_csv(ApiRequest(request), rows, reader(request.acting))
     found = slice_of(rows, {"at": "pk"}, sort="-at", default="-at", cursor=request.GET.get("cursor", ""))
     context = {
         "asked": asked,
         "slice": found,
-        "rows": told(request.acting, found.rows),
+        "rows": to_open(reader(request.acting), found.rows),
         "kinds": [kind for kind, _ in Eviction.KINDS],
         "pools": NodePool.objects.order_by("name"),
         "projects": projects(request.acting),
@@ -65,30 +58,22 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     row = evictions(request.acting).filter(pk=eviction_id).first()
     if row is None:
         raise Http404
-    return page(
-        request,
-        "scheduler/eviction.html",
-        {"each": told(request.acting, [row])[0], "row": row, "sides": sides(row)},
-    )
+    each = to_open(reader(request.acting), [row])[0]
+    return page(request, "scheduler/eviction.html", {"each": each, "row": row, "sides": sides(each)})
 
 
 def filtered(acting: Acting, asked: dict[str, str]) -> QuerySet[Eviction]:
     rows = evictions(acting).filter(
         **{column: asked[key] for key, column in FILTERS.items() if asked.get(key)}
     )
+    if asked.get("workload"):
+        rows = rows.filter(of_workload(acting, asked["workload"]))
     since, until = moment(asked.get("since", "")), moment(asked.get("until", ""), end=True)
     if since:
         rows = rows.filter(at__gte=since)
     if until:
         rows = rows.filter(at__lte=until)
     return rows
-
-
-def told(acting: Acting, rows: Iterable[Eviction]) -> list[Told]:
-    found = list(rows)
-    ids = {pk for row in found for pk in (row.workload_id, row.beneficiary_id) if pk is not None}
-    there = set(workloads(acting).filter(pk__in=ids).values_list("pk", flat=True))
-    return [Told(row, row.workload_id in there, row.beneficiary_id in there) for row in found]
 
 
 def moment(text: str, *, end: bool = False) -> datetime | None:
@@ -105,11 +90,7 @@ def moment(text: str, *, end: bool = False) -> datetime | None:
     return make_aware(datetime.combine(day, clock))
 
 
-def sides(row: Eviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The queues of who gave way and of whom it was for, as the audit keeps them."""
-    numbers = row.numbers if isinstance(row.numbers, dict) else {}
-    return [
-        (title, [each for each in numbers.get(key) or [] if isinstance(each, dict)])
-        for title, key in (("Who gave way", "victim"), ("For whom", "winner"))
-        if numbers.get(key)
-    ]
+def sides(each: Told) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The queues of who gave way and of whom it was for, as far as the reader may see them."""
+    parties = (("Who gave way", each.victim), ("For whom", each.beneficiary))
+    return [(title, party.queues) for title, party in parties if party is not None and party.queues]

@@ -14,10 +14,11 @@ from berth.web.numbers import duration, memory, spoken
 from projects.acting import Acting
 from projects.models import Event, Pod, Workload
 from projects.selectors import events, pods
+from scheduler.audit_told import Told, to_open
+from scheduler.discretion import reader
 from scheduler.explain import WAITING, Explanation, explain
 from scheduler.models import Allocation
 from scheduler.selectors import evictions
-from scheduler.web.evictions import Told, told
 
 MOST_EVENTS, MOST_EVICTIONS, MOST_PODS = 100, 20, 500
 COUNTED = (
@@ -136,11 +137,15 @@ def happened(acting: Acting, workload: Workload) -> list[tuple[Event, str]]:
 
 
 def gave_way(acting: Acting, workload: Workload) -> list[Told]:
-    return told(acting, evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS])
+    return to_open(
+        reader(acting), evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
+    )
 
 
 def took(acting: Acting, workload: Workload) -> list[Told]:
-    return told(acting, evictions(acting).filter(beneficiary_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS])
+    return to_open(
+        reader(acting), evictions(acting).filter(beneficiary_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
+    )
 
 
 def written(workload: Workload, **instead: Any) -> str:

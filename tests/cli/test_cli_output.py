@@ -97,12 +97,10 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "queue": None, "explained_at": None, "cycle": 7,
         "evictions": [{
             "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
-            "workload_name": "train", "project": "vision", "beneficiary": "x", "beneficiary_name": "rank",
-            "beneficiary_project": "ads", "rule": "research held 8 GPUs", "gpus": 4, "lost_gpu_seconds": 90,
-            "numbers": {"units": {"gpu": "milli-GPU"}, "victim": [{
-                "queue": "research", "quota": {"gpu": 4000}, "share": {"gpu": 4000},
-                "allocated_before": {"gpu": 8000}, "allocated_after": {"gpu": 4000},
-            }]},
+            "workload_name": "train", "project": "vision", "beneficiary_project": "ads", "gpus": 4,
+            "gave_way": "vision/train", "for_whom": "a 4-GPU workload of project ads",
+            "summary": "vision/train gave way for a 4-GPU workload of project ads",
+            "lines": ["Rule: research held 8 GPUs.", "research: held 8 GPUs before, 4 GPUs after."],
         }],
     }  # fmt: skip
     desk = Desk(page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained))
@@ -111,8 +109,9 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "vision/train is pending: OverFairShare\n",
         "OverFairShare: Beyond.\n  asked 4 GPUs, fair share 2 GPUs\n",
         "Fragmented: In pieces.\n  largest free block 1 GPU\n", "Position 2 in local\n  within quota: no\n",
-        "reclaim: gave way to ads/rank, 4 GPUs, 1m of GPU time lost\n    research held 8 GPUs\n",
-        "research: 8 GPUs before, 4 after; quota 4, fair share 4\n",
+        "reclaim: vision/train gave way for a 4-GPU workload of project ads\n",
+        "    Rule: research held 8 GPUs.\n",
+        "    research: held 8 GPUs before, 4 GPUs after.\n",
     ):  # fmt: skip
         assert part in told
 

@@ -66,7 +66,7 @@ def eviction_columns() -> list[Column]:
     return [
         Column("TIME", lambda e: local(e.at)),
         Column("KIND", lambda e: e.kind),
-        Column("EVICTED", lambda e: e.evicted),
+        Column("EVICTED", lambda e: e.gave_way),
         Column("FOR", lambda e: e.for_whom or "-"),
         Column("GPUS", lambda e: number(e.gpus), right=True),
         Column("POOL", lambda e: e.pool, wide=True),

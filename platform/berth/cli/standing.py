@@ -6,7 +6,6 @@ from typing import Any
 from berth.cli.text import number, plain, safe
 from berth.core.words import amount
 
-MILLI = 1000
 NAMES = {
     "queue": "queue", "asked": "asked", "allocated": "held", "bound": "may hold", "quota": "quota",
     "share": "fair share", "free": "free", "biggest_block": "largest free block", "missing": "missing",
@@ -43,27 +42,14 @@ def queue_lines(queue: Any) -> Iterator[str]:
                     yield f"  {step.get('because') or plain(step)}"
 
 
-def both_sides(numbers: Mapping[str, Any]) -> Iterator[str]:
-    """How the queues of who gave way and of who gained stood before and after, in GPUs."""
-    scale = MILLI if (numbers.get("units") or {}).get("gpu") == "milli-GPU" else 1
-    for side in ("victim", "winner"):
-        for standing in numbers.get(side) or ():
-            before, after, share, quota = (
-                _gpus(standing.get(key), scale)
-                for key in ("allocated_before", "allocated_after", "share", "quota")
-            )
-            held = f"{standing.get('queue')}: {before} GPUs before, {after} after"
-            yield f"{held}; quota {quota}, fair share {share}"
-
-
 def _spoken(name: str, value: Any, resource: str) -> str:
     if name not in AMOUNTS or not isinstance(value, int | float):
         return plain(value)
     return amount("gpu" if name == "biggest_block" else resource, int(value))
 
 
-def _gpus(amounts: Any, scale: int = 1) -> str:
+def _gpus(amounts: Any) -> str:
     if not isinstance(amounts, dict):
         return "-"
     value = amounts.get("gpu")
-    return "unlimited" if value is None else number(value / scale)
+    return "unlimited" if value is None else number(value)

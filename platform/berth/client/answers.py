@@ -111,28 +111,23 @@ class Eviction(Answer):
     at: datetime
     kind: str
     pool: str = ""
-    workload: str = ""
+    workload: str | None = None
     workload_name: str = ""
     project: str = ""
     department: str = ""
     beneficiary: str | None = None
     beneficiary_name: str = ""
     beneficiary_project: str = ""
+    gave_way: str = ""
+    for_whom: str = ""
     rule: str = ""
+    summary: str = ""
+    lines: list[str] = []
     numbers: Numbers = {}
     whole: bool = True
     gpus: float = 0
     lost_gpu_seconds: int = 0
     cycle: int | None = None
-
-    @property
-    def evicted(self) -> str:
-        return f"{self.project}/{self.workload_name}"
-
-    @property
-    def for_whom(self) -> str:
-        """The handle of the workload that it gave way to; empty when there was none."""
-        return f"{self.beneficiary_project}/{self.beneficiary_name}" if self.beneficiary_name else ""
 
 
 class Blocker(Answer):

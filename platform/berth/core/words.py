@@ -33,3 +33,8 @@ def gpus(milli: int | None) -> str:
 def figure(number: float) -> str:
     """8 and not 8.0; thousandths where there are any."""
     return f"{number:.3f}".rstrip("0").rstrip(".") if number % 1 else f"{int(number)}"
+
+
+def article(spoken: str) -> str:
+    """a 4-GPU workload, an 8-GPU workload."""
+    return "an" if spoken.startswith("8") or spoken in ("11", "18") else "a"

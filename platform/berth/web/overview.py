@@ -16,11 +16,12 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Phase
 from projects.selectors import workloads
+from scheduler.audit_told import to_open
+from scheduler.discretion import reader
 from scheduler.invariants import NAME as SCHEDULER
 from scheduler.selectors import evictions
 from scheduler.web.capacity import total_gpus
 from scheduler.web.devices import legend, node_maps
-from scheduler.web.evictions import told
 from scheduler.web.lines import Line, lines
 
 DAY = timedelta(days=1)
@@ -53,8 +54,8 @@ def index(request: Request) -> HttpResponse:
         "reasons": reasons(acting, shown),
         "maps": maps if small else [],
         "legend": legend(maps) if small else [],
-        "evicted": told(
-            acting, evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS]
+        "evicted": to_open(
+            reader(acting), evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS]
         ),
         "evicted_today": evictions(acting).filter(at__gte=timezone.now() - DAY).count(),
         "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=timezone.now()).exists(),

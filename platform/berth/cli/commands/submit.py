@@ -12,7 +12,7 @@ from berth.cli.link import connected
 from berth.cli.output import Output, show_data
 from berth.cli.parameters import takes
 from berth.cli.standing import blocker_numbers
-from berth.cli.text import number, safe
+from berth.cli.text import safe
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -168,10 +168,9 @@ def _tell_dry_run(answer: "DryRun") -> None:
             safe(f"  {decision.get('kind', '')}{_on_nodes(decision)} {decision.get('message', '')}".rstrip())
         )
     for eviction in answer.evictions:
-        whose = "/".join(filter(None, (eviction.get("project"), eviction.get("workload"))))
-        rule = f": {eviction['rule']}" if eviction.get("rule") else ""
-        gpus = number(eviction.get("gpus"))
-        print(safe(f"  {eviction.get('kind', 'evict')} {gpus} GPUs from {whose or 'others'}{rule}"))
+        print(safe(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
+        for line in eviction.get("lines") or ():
+            print(f"    {safe(line)}")
     for blocker in answer.blockers:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:

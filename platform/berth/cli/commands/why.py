@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from berth.cli.link import WorkloadArgument, connected
 from berth.cli.output import Output, OutputOption, print_section, show_one
-from berth.cli.standing import blocker_numbers, both_sides, queue_lines
-from berth.cli.text import local, number, plain, safe, span
+from berth.cli.standing import blocker_numbers, queue_lines
+from berth.cli.text import local, plain, safe
 
 if TYPE_CHECKING:
     from berth.client.answers import Eviction, Explanation, Workload
@@ -46,7 +46,7 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
     if why.evictions:
         print_section("Evictions")
         for eviction in why.evictions:
-            _tell_eviction(workload, eviction)
+            _tell_eviction(eviction)
     if why.explained_at is not None:
         cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
         print(f"\nAs seen at {local(why.explained_at)}{cycle}")
@@ -56,14 +56,7 @@ def _where(workload: "Workload") -> str:
     return f" in {workload.pools[0]}" if workload.pools else ""
 
 
-def _tell_eviction(workload: "Workload", eviction: "Eviction") -> None:
-    if eviction.workload == workload.id:
-        told = f"gave way to {eviction.for_whom}" if eviction.for_whom else "gave way"
-    else:
-        told = f"made {eviction.evicted} give way"
-    lost = f", {span(eviction.lost_gpu_seconds)} of GPU time lost" if eviction.lost_gpu_seconds else ""
-    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(told)}, {number(eviction.gpus)} GPUs{lost}")
-    if eviction.rule:
-        print(f"    {safe(eviction.rule)}")
-    for standing in both_sides(eviction.numbers):
-        print(f"    {safe(standing)}")
+def _tell_eviction(eviction: "Eviction") -> None:
+    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
+    for line in eviction.lines:
+        print(f"    {safe(line)}")
