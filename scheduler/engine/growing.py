@@ -1,6 +1,7 @@
 """Here we let elastic gangs grow, one replica at a time, the least fulfilled first."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import NamedTuple
@@ -110,26 +111,29 @@ def _one_more(gang: Gang, part: Part) -> Way:
     if not part.is_whole or not (part.live or role.min == 0) or not alive(gang.root):
         return ()
     if role.scale_with is not None:
-        behind = _tied_target(gang, part) - part.count
+        behind = most_now(gang, part) - part.count
         return (Want(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
     if part.count >= role.max or next(part.free_indices(), None) is None:
         return ()
     wants = [Want(part, 1, scopes_above(gang, part))]
     for tied in gang.parts:
         if tied.role.scale_with is not None and tied.role.scale_with.role == role.name:
-            more = _tied_target(gang, tied, 1) - tied.count
+            more = most_now(gang, tied, 1) - tied.count
             if more > 0:
                 wants.append(Want(tied, more, scopes_above(gang, tied)))
     return tuple(wants)
 
 
-def _tied_target(gang: Gang, part: Part, more: int = 0) -> int:
+def most_now(gang: Gang, part: Part, more: int = 0) -> int:
+    """The most replicas a role may have: its maximum, or what the role it follows (with more) allows."""
     tie = part.role.scale_with
-    assert tie is not None
+    if tie is None:
+        return part.role.max
     leader = next((p for p in gang.parts if p.role.name == tie.role), None)
     if leader is None:
         return part.role.min
-    return min(part.role.max, max(part.role.min, ceil(tie.ratio * (leader.count + more))))
+    ratio = Fraction(str(tie.ratio))  # as it was written: 1.1 for each of ten is eleven, not twelve
+    return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 
 def _optional(section: Section) -> Iterator[tuple[Section, "Section | Part"]]:

@@ -1,8 +1,8 @@
 """Take growth back before anybody is stopped: for a gang's minimum, or for growth that is due elsewhere."""
 
 from scheduler.engine.board import Board
-from scheduler.engine.gang import Gang
-from scheduler.engine.growing import elastic, may_grow, steps
+from scheduler.engine.gang import Gang, Part
+from scheduler.engine.growing import elastic, may_grow, most_now, steps
 from scheduler.engine.laws import Shrink, ShrinkForGrowth
 from scheduler.engine.lumps import single
 from scheduler.engine.make_room import serve, serve_one
@@ -19,16 +19,21 @@ def shrink(board: Board, choice: int) -> None:
 
 def _bring_down_to_max(board: Board, choice: int) -> None:
     for gang in board.ailing:
-        if gang.choice == choice and any(part.count > part.role.max for part in gang.parts):
+        if gang.choice == choice and any(_too_many(gang, part) for part in gang.parts):
             with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
                 trial.keep(Kind.SHRINK, "more replicas than its maximum", (_cut(board, gang),))
+
+
+def _too_many(gang: Gang, part: Part) -> int:
+    """Live replicas above the maximum, or above what the role it follows allows."""
+    return max(0, min(part.count - most_now(gang, part), len(part.live)))
 
 
 def _cut(board: Board, gang: Gang) -> Eviction:
     """Take the newest replicas above the maximum."""
     pods, lost = [], 0
     for part in gang.parts:
-        for index in sorted(part.live, reverse=True)[: max(0, part.count - part.role.max)]:
+        for index in sorted(part.live, reverse=True)[: _too_many(gang, part)]:
             lump = single(board, gang, part, part.live[index])
             board.drop(gang, part, part.live[index])
             pods.append((part.role.name, index))
