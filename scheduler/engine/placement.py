@@ -16,12 +16,18 @@ def find_room(
     board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> bool:
     """Put everything the way asks for on the board, or leave the board as it was."""
-    if board.kept is not None and not may_use_kept(board, gang):
-        within = (board.topology.everywhere if within is None else within) - board.kept.nodes
+    within = open_to(board, gang, within)
     if any(want.scopes for want in way):
         everywhere = board.topology.everywhere if within is None else frozenset(within)
         return _Scoped(board, gang, horizon).place(way, everywhere)
     return _anywhere(board, gang, way, horizon, within)
+
+
+def open_to(board: Board, gang: Gang, within: AbstractSet[int] | None = None) -> AbstractSet[int] | None:
+    """Of these nodes (None: of all) those that are not kept for somebody else."""
+    if board.kept is None or may_use_kept(board, gang):
+        return within
+    return (board.topology.everywhere if within is None else within) - board.kept.nodes
 
 
 def may_use_kept(board: Board, gang: Gang) -> bool:

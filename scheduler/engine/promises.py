@@ -21,6 +21,7 @@ def keep_promises(board: Board, choice: int) -> None:
         late = [(part, pod) for part, pod in promised if pod.index in part.used or not _is_free(board, pod)]
         if not late and _within_caps(gang):
             board.start_promised(gang)
+            board.settled.add(gang.name)
             continue
         nodes = {board.nodes.index[pod.node] for _, pod in late}
         booting = any(board.nodes.booting[i] for i in nodes)

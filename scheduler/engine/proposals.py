@@ -6,7 +6,7 @@ from scheduler.engine.clearing import Costs
 from scheduler.engine.gang import Way, amounts_of
 from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.lumps import Lump
-from scheduler.engine.placement import find_room, hardest_first
+from scheduler.engine.placement import find_room, hardest_first, open_to
 from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
@@ -16,12 +16,14 @@ def by_nodes(taker: Taker, way: Way, banned: Collection[int]) -> bool:
     board, gang = taker.board, taker.law.gang
     if not relieve(taker, way):
         return False
+    within = open_to(board, gang)
+    closed = banned if within is None or board.kept is None else board.kept.nodes.union(banned)
     for want in sorted(way, key=hardest_first):
         costs: Costs | None = None
         for _ in range(want.count):
-            spot = pick(board, want.part, Horizon.LEAVING)
+            spot = pick(board, want.part, Horizon.LEAVING, within)
             if spot is None:
-                costs = costs or Costs(taker, want.part, banned)
+                costs = costs or Costs(taker, want.part, closed)
                 spot = costs.clear_cheapest()
             index = next(want.part.free_indices(), None)
             if spot is None or index is None:

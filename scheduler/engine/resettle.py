@@ -10,6 +10,7 @@ from scheduler.engine.ledger import KINDS
 from scheduler.engine.lumps import Held, Lump
 from scheduler.engine.model import Pod
 from scheduler.engine.nodes import Spot
+from scheduler.engine.placement import open_to
 from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
@@ -95,7 +96,8 @@ def _old_place(board: Board, part: Part, pod: Pod) -> Spot | None:
 def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
     within = None if gang.simple else board.topology.home(gang, part, board.nodes.index[pod.node])
     # What was only going to start must still be able to start at once.
-    return pick(board, part, Horizon.NOW if board.is_fresh(pod) else Horizon.LEAVING, within)
+    horizon = Horizon.NOW if board.is_fresh(pod) else Horizon.LEAVING
+    return pick(board, part, horizon, open_to(board, gang, within))
 
 
 def _under_caps(taker: Taker) -> bool:
