@@ -315,6 +315,12 @@ class Consolidate(Law):
     def may_evict(self) -> bool:
         return self.entitled
 
+    def _min_runtime(self, account: Account) -> int:
+        """A move interrupts like any other: the longer of the two guarantees counts."""
+        found = (step.queue.preempt_min_runtime for step in account.path)
+        inside = next((s for s in found if s is not None), self.board.pool.preempt_min_runtime)
+        return max(inside, super()._min_runtime(account))
+
     def inside_key(self, lump: Lump) -> Key:
         return (lump.lost, lump.amounts[0], *super().inside_key(lump))
 
