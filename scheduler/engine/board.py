@@ -108,7 +108,7 @@ class Board:
         self.served = served  # workloads given something in this cycle, in any pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle
         self.shrunk: set[str] = set()  # gangs that lost growth in this cycle
-        self.settled: set[str] = set()  # gangs that others were moved or stopped for, and those moved
+        self.settled: set[str] = set()  # gangs that others were moved or stopped for, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}
         self.trials = 0
@@ -131,8 +131,11 @@ class Board:
             by_role = {part.role.name: part for part in gang.parts}
             for pod in pods:
                 self._stand(gang, by_role[pod.role], pod)
-            if any(pod.state is PodState.RESERVED for pod in pods):
+            promised = [pod for pod in pods if pod.state is PodState.RESERVED]
+            if promised:
                 self.promised.append(gang)
+            if any(pod.index in by_role[pod.role].used for pod in promised):
+                self.settled.add(gang.name)  # it is on its way from one place to another
         if gang.may_grow:
             self.elastic.append(gang)
         return gang
@@ -262,7 +265,8 @@ class Board:
         self.served.add(gang.name)
         if any(not move.placed for move in moves):
             self.upheavals += 1
-            self.settled.add(gang.name)
+            if any(move.gang is not gang for move in moves):
+                self.settled.add(gang.name)
             self.settled.update(move.gang.name for move in moves if move.placed)
         for eviction in trial.evictions:
             if eviction.whole:

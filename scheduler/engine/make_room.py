@@ -69,7 +69,7 @@ def _attempt(
     """None: it was served, or nobody has to make room for it."""
     with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
         law = make_law(board, gang, asked)
-        obstacle = _obstacle(board, law) or _try_ways(trial, law, make_law, ways(gang))
+        obstacle = _try_ways(trial, law, make_law, ways(gang))
         trial.pass_over()  # the refusal is written down for all who are alike
     if obstacle is not None and law.silent and obstacle[0] is Reason.NOTHING_TO_TAKE:
         return obstacle[0], {}
@@ -86,7 +86,7 @@ def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:
     """Try the law for one step of growth. Nobody waits for growth, so nothing is refused."""
     law = make_law(board, gang, amounts_of(way))
     with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
-        if _obstacle(board, law) is not None or _try_ways(trial, law, make_law, (way,)) is not None:
+        if _try_ways(trial, law, make_law, (way,)) is not None:
             trial.pass_over()
     return trial.kind is not None
 
@@ -124,7 +124,7 @@ def _try_ways(
     for way in choices:
         asked = amounts_of(way)
         law = law if asked == law.asked else make_law(board, gang, asked)
-        short = reach(Taker(board, law))
+        short = _obstacle(board, law) or reach(Taker(board, law))
         if short is not None:
             found = found or short
             continue

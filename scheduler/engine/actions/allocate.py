@@ -29,18 +29,26 @@ def _start_pending(board: Board, choice: int) -> None:
         board.stood_in_line(gang, key)
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
             bound = over_bounds(gang, asked)
-            kind = (shape(gang), may_use_kept(board, gang))
-            if bound is not None:
+            kind = _alike(board, gang)
+            if bound is not None and gang.simple:
                 trial.refuse(*bound)
             elif kind in refused:
                 trial.refuse(*refused[kind])
             elif _start(board, gang):
                 trial.keep(Kind.START)
+            elif bound is not None:
+                trial.refuse(*bound)
             else:
                 refused[kind] = _why(board, gang)
                 trial.refuse(*refused[kind])
         if trial.kind is None and bound is None:
             keep_nodes(board, gang, asked)
+
+
+def _alike(board: Board, gang: Gang) -> Hashable:
+    """Where there are several ways to start, one of them may fail by the bounds of its own queues."""
+    bounds = None if gang.simple else (gang.account, gang.firm)
+    return shape(gang), may_use_kept(board, gang), bounds
 
 
 def _why(board: Board, gang: Gang) -> tuple[Reason, Numbers]:
