@@ -30,6 +30,7 @@ def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
 
 def _act(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:
     for action in chosen:
-        for choice in choices:  # everybody's first pool before anybody's second
-            for board in boards:
-                action(board, choice)
+        for step in action:
+            for choice in choices:  # everybody's first pool before anybody's second
+                for board in boards:
+                    step(board, choice)

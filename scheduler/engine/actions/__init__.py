@@ -2,21 +2,23 @@
 
 from collections.abc import Callable, Mapping
 
-from scheduler.engine.actions.allocate import allocate
+from scheduler.engine.actions.allocate import start
 from scheduler.engine.actions.consolidate import consolidate
 from scheduler.engine.actions.preempt import preempt
 from scheduler.engine.actions.reclaim import reclaim
-from scheduler.engine.actions.shrink import shrink
+from scheduler.engine.actions.shrink import grow_by_growth, make_room_by_growth
 from scheduler.engine.actions.stale_gangs import stale_gangs
 from scheduler.engine.board import Board
+from scheduler.engine.growing import grow
 
-Action = Callable[[Board, int], None]
+Step = Callable[[Board, int], None]  # for those for whom this pool is that choice
+Action = tuple[Step, ...]  # each step for everybody's first pool, then their second, before the next
 
 ACTIONS: Mapping[str, Action] = {
-    "allocate": allocate,
-    "shrink": shrink,
-    "consolidate": consolidate,
-    "reclaim": reclaim,
-    "preempt": preempt,
-    "stale_gangs": stale_gangs,
+    "allocate": (start, grow),
+    "shrink": (make_room_by_growth, grow_by_growth),
+    "consolidate": (consolidate,),
+    "reclaim": (reclaim,),
+    "preempt": (preempt,),
+    "stale_gangs": (stale_gangs,),
 }

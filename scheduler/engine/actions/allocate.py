@@ -1,4 +1,4 @@
-"""Start what fits, disturbing no one; then let what runs grow."""
+"""Start what fits, disturbing no one. Only then does what runs grow."""
 
 from collections.abc import Hashable
 
@@ -6,7 +6,6 @@ from scheduler.engine.backfill import keep_nodes
 from scheduler.engine.board import Board, Numbers
 from scheduler.engine.eligible import over_bounds, pending
 from scheduler.engine.gang import Gang, amounts_of, ways
-from scheduler.engine.growing import grow
 from scheduler.engine.order import Line
 from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Reason
@@ -16,10 +15,9 @@ from scheduler.engine.shapes import shape
 from scheduler.engine.spots import Horizon
 
 
-def allocate(board: Board, choice: int) -> None:
+def start(board: Board, choice: int) -> None:
     keep_promises(board, choice)
     _start_pending(board, choice)
-    grow(board, choice)
 
 
 def _start_pending(board: Board, choice: int) -> None:

@@ -10,11 +10,10 @@ from scheduler.engine.overcommit import overcommit
 from scheduler.engine.plan import Eviction, Kind, Reason
 
 
-def shrink(board: Board, choice: int) -> None:
+def make_room_by_growth(board: Board, choice: int) -> None:
     _bring_down_to_max(board, choice)
     serve(board, choice, Shrink)
     overcommit(board, choice)
-    _level(board, choice)
 
 
 def _bring_down_to_max(board: Board, choice: int) -> None:
@@ -42,7 +41,7 @@ def _cut(board: Board, gang: Gang) -> Eviction:
     return Eviction(Kind.SHRINK, gang.name, gang.name, rule, tuple(pods), whole=False, lost_gpu_seconds=lost)
 
 
-def _level(board: Board, choice: int) -> None:
+def grow_by_growth(board: Board, choice: int) -> None:
     """Growth inside a fair share takes growth beyond one."""
     for gang in elastic(board, choice):
         going = True
