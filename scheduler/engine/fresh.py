@@ -1,10 +1,11 @@
 """Here we ask what one more node would be like, and how many more there could be."""
 
+from collections.abc import Sequence
+
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
-from scheduler.engine.gang import Part
 from scheduler.engine.matching import matches
-from scheduler.engine.model import Node, NodeShape, NodeState
+from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request, Role
 
 
 def could_add(board: Board) -> int:
@@ -40,29 +41,27 @@ def _shape(board: Board) -> NodeShape | None:
     )  # fmt: skip
 
 
-def may_stand_on(part: Part, node: Node) -> bool:
-    return matches(part.role, node)
+def room_for_one(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:
+    """Resource by resource, what one replica asks for and what the node, empty, has for it."""
+    by_limits = request.devices > 0  # work without GPUs may start by what it requests
+    return [
+        ("gpu", request.devices * MILLI if request.gpu in (0, MILLI) else request.amounts.gpu,
+         node.gpus * (MILLI if request.gpu in (0, MILLI) else request.gpu)),
+        ("gpu_memory_mib", request.gpu_memory_mib, node.gpu_memory_mib),
+        ("cpu", request.limit_cpu if by_limits else request.cpu, node.cpu * pool.cpu_load_limit // MILLI),
+        ("memory_mib", request.limit_memory_mib if by_limits else request.memory_mib, node.memory_mib),
+        ("pods", 1, node.max_pods),
+    ]  # fmt: skip
 
 
-def holds_one(part: Part, node: Node) -> bool:
-    """Whether the node, empty, has enough for one replica."""
-    request = part.request
-    return (
-        node.gpus >= request.devices
-        and node.cpu >= request.cpu
-        and node.memory_mib >= request.memory_mib
-        and node.gpu_memory_mib >= request.gpu_memory_mib
-        and node.max_pods > 0
-    )
-
-
-def most_capacity(board: Board) -> tuple[int, int, int]:
-    """All the pool has, and could have if it grew to its maximum."""
+def most_capacity(board: Board, roles: Sequence[Role]) -> tuple[int, int, int]:
+    """All the pool has for such roles, and could have if it grew to its maximum."""
     gpu = cpu = memory = 0
     more = could_add(board)
     counted = [node for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
     for node, count in [(node, 1) for node in counted] + [(node, more) for node in fresh_nodes(board, 1)]:
-        gpu += node.gpus * MILLI * count
-        cpu += node.cpu * count
-        memory += node.memory_mib * count
+        if any(matches(role, node) for role in roles):
+            gpu += node.gpus * MILLI * count
+            cpu += node.cpu * board.pool.cpu_load_limit // MILLI * count
+            memory += node.memory_mib * count
     return gpu, cpu, memory

@@ -20,11 +20,15 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 
 
 def matches(role: Role, node: Node) -> bool:
+    return answers(role, node) and node.gpu_memory_mib >= role.request.gpu_memory_mib
+
+
+def answers(role: Role, node: Node) -> bool:
+    """Whether the node is of the kind that the role asks for, large enough or not."""
     return (
         all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
         and not any(taint.effect in _HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
-        and node.gpu_memory_mib >= role.request.gpu_memory_mib
     )
 
 

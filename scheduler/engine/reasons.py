@@ -2,15 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from berth.core.amounts import MILLI, RESOURCES
+from berth.core.amounts import MILLI
 from berth.core.words import amount, counted, times
-from scheduler.engine.board import Board, Numbers
-from scheduler.engine.fresh import could_add, fresh_nodes, holds_one, may_stand_on, most_capacity
-from scheduler.engine.gang import Gang, Part, Want, Way, amounts_of, ways
-from scheduler.engine.ledger import KINDS
-from scheduler.engine.placement import find_room
+from scheduler.engine.board import Numbers
 from scheduler.engine.plan import Blocker, Reason
-from scheduler.engine.spots import Horizon
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
@@ -29,7 +24,8 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.SUSPENDED: "It was suspended by a person.",
     Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete.",
     Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: none of {nodes_counted}.",
-    Reason.EXCEEDS_NODE_SHAPE: "No node could hold one replica of {role}, even empty.",
+    Reason.EXCEEDS_NODE_SHAPE: "No node could hold one replica of {role}, even empty: "
+    "{asked_of} asked, the most is {most}.",
     Reason.EXCEEDS_POOL_MAX: "It asks for {asked_of}; the pool can never hold more than {most}.",
     Reason.PROJECT_LIMIT: "{queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
     Reason.DEPARTMENT_LIMIT: "Department {queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
@@ -133,93 +129,3 @@ class Speaker:
 
 def blockers(found: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
     return Speaker().blockers(found)
-
-
-def why_no_room(board: Board, gang: Gang) -> tuple[Reason, Numbers]:
-    """What is short, as things stand: nodes of the kind, capacity, or capacity in one piece."""
-    way = next(ways(gang))
-    for want in way:
-        never = _never(board, want.part)
-        if never is not None:
-            return never
-    asked = amounts_of(way)
-    too_much = _beyond_the_pool(board, asked)
-    if too_much is not None:
-        return too_much
-    masks = [want.part.mask for want in way]
-    usable = [
-        i
-        for i, ready in enumerate(board.nodes.ready)
-        if ready and any(mask is None or mask[i] for mask in masks)
-    ]
-    free = _free(board, usable)
-    biggest = max((board.nodes.whole[i] for i in usable), default=0) * MILLI
-    for kind in KINDS:
-        if asked[kind] > free[kind]:
-            return Reason.WAITING_FOR_CAPACITY, {
-                "resource": RESOURCES[kind],
-                "asked": asked[kind],
-                "free": free[kind],
-                "missing": asked[kind] - free[kind],
-                "biggest_block": biggest,
-            }
-    if any(want.scopes for want in way) and _fits_anywhere(board, gang, way):
-        levels = [
-            scope.constraint.required for want in way for scope in want.scopes if scope.constraint.required
-        ]
-        return Reason.TOPOLOGY, {"level": levels[0] if levels else None, "asked": asked[0], "free": free[0]}
-    main = next((kind for kind in KINDS if asked[kind] > 0), 0)
-    return Reason.FRAGMENTED, {
-        "resource": RESOURCES[main],
-        "asked": asked[main],
-        "free": free[main],
-        "biggest_block": biggest,
-        "missing": 0,
-    }
-
-
-def _never(board: Board, part: Part) -> tuple[Reason, Numbers] | None:
-    """Whether no node, not even an empty one, could ever hold a replica."""
-    nodes = board.nodes
-    kinds = [node for i, node in enumerate(nodes.nodes) if part.mask is None or part.mask[i]]
-    if could_add(board):
-        kinds += [node for node in fresh_nodes(board, 1) if may_stand_on(part, node)]
-    if not kinds:
-        return Reason.NO_MATCHING_NODE, {"role": part.role.name, "nodes": len(nodes.nodes)}
-    if any(holds_one(part, node) for node in kinds):
-        return None
-    return Reason.EXCEEDS_NODE_SHAPE, {
-        "role": part.role.name,
-        "asked": part.amounts[0],
-        "resource": "gpu",
-        "most": max(node.gpus for node in kinds) * MILLI,
-    }
-
-
-def _beyond_the_pool(board: Board, asked: tuple[int, int, int]) -> tuple[Reason, Numbers] | None:
-    most = most_capacity(board)
-    for kind in KINDS:
-        if asked[kind] > most[kind]:
-            return Reason.EXCEEDS_POOL_MAX, {
-                "resource": RESOURCES[kind],
-                "asked": asked[kind],
-                "most": most[kind],
-                "missing": asked[kind] - most[kind],
-            }
-    return None
-
-
-def _free(board: Board, usable: list[int]) -> tuple[int, int, int]:
-    nodes = board.nodes
-    return (
-        sum(nodes.gpu[i] for i in usable),
-        sum(max(0, nodes.cpu[i]) for i in usable),
-        sum(max(0, nodes.memory[i]) for i in usable),
-    )
-
-
-def _fits_anywhere(board: Board, gang: Gang, way: Way) -> bool:
-    start = board.mark()
-    fits = find_room(board, gang, tuple(Want(want.part, want.count) for want in way), Horizon.LEAVING)
-    board.rewind(start)
-    return fits

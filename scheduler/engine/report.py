@@ -10,7 +10,8 @@ from scheduler.engine.eligible import over_share, still_pending
 from scheduler.engine.gang import ways
 from scheduler.engine.ledger import KINDS, Account, amounts
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, Refusal, ShareStep
-from scheduler.engine.reasons import Speaker, dominance, why_no_room
+from scheduler.engine.reasons import Speaker, dominance
+from scheduler.engine.shortage import why_no_room
 
 _BECAUSE = {
     "quota": "asked for within its quota",

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.engine.stories import hold_to
+pytest.register_assert_rewrite("tests.engine.stories")
+from tests.engine.stories import hold_to  # noqa: E402
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 KEYS = {"claim", "shows", "play", "scenario", "expect"}

@@ -2,8 +2,9 @@
 
 from berth.core.amounts import MILLI
 
-_UNITS = {"gpu": "GPU", "cpu": "CPU", "memory_mib": "MiB of memory"}
-_MIB = "memory_mib"
+_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod",
+          "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
+_MIB = ("memory_mib", "gpu_memory_mib")
 
 
 def counted(number: float, one: str, many: str = "") -> str:
@@ -20,10 +21,12 @@ def amount(resource: str, value: int | None) -> str:
     """Of the engine's units: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory; None is any number."""
     unit = _UNITS.get(resource, resource)
     if value is None:
-        return "any amount of memory" if resource == _MIB else f"any number of {unit}s"
+        return f"any amount of{unit.partition(' of')[2]}" if resource in _MIB else f"any number of {unit}s"
     if not value:
         return f"no {unit}"
-    return f"{figure(value)} {unit}" if resource == _MIB else counted(value / MILLI, unit)
+    if resource in _MIB:
+        return f"{figure(value)} {unit}"
+    return counted(value if resource == "pods" else value / MILLI, unit)
 
 
 def gpus(milli: int | None) -> str:

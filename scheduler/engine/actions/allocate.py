@@ -10,8 +10,8 @@ from scheduler.engine.order import Line
 from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.promises import keep_promises
-from scheduler.engine.reasons import why_no_room
 from scheduler.engine.shapes import shape
+from scheduler.engine.shortage import why_no_room
 from scheduler.engine.spots import Horizon
 
 
