@@ -2,8 +2,8 @@
 
 `expect`:
   decisions  a list for each cycle of "kind workload [for workload]", in any order
-  workloads  what each has come to: phase, gpus, reason (the dominant one), reasons (among others), nodes,
-             numbers (of a reason, by its token); a word alone is a phase
+  workloads  what each has come to: phase, gpus, position, nodes, devices, pods (how many), reason (the
+             dominant one), reasons (among others), numbers (of a reason, by its token); a word is a phase
   shares     fair shares in GPUs, by queue; `shares_of` those of another resource, by resource and queue
   wanted     nodes wanted, by pool
 """
@@ -51,12 +51,14 @@ def _become(answer: Story, wanted: Story) -> Story:
     pods = [pod for pod in answer["pods"] if pod["node"] is not None and pod["state"] != "stopping"]
     found: Story = {
         "phase": answer["phase"],
+        "position": answer["position"],
         "gpus": answer["gpus"],
         "reason": reasons[0] if reasons else None,
         "reasons": [reason for reason in wanted.get("reasons", ()) if reason in reasons],
         "nodes": sorted(pod["node"] for pod in pods),
         "devices": sorted([pod["node"], *pod["devices"]] for pod in pods),
         "pods": len(pods),
+        "blockers": len(answer["blockers"]),
         "numbers": {
             blocker["reason"]: {key: blocker["numbers"].get(key) for key in asked}
             for blocker in answer["blockers"]
