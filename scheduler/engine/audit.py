@@ -28,7 +28,7 @@ def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, .
     """One entry for each gang that loses or moves pods. The board stands as it will."""
     gang, standings = taker.law.gang, _Standings(taker.board, before)
     winner = standings.path(gang.account)
-    refused = tuple(b.message for b in blockers(taker.board.refusals.get(gang.name, {})))
+    refused = tuple(b.message for b in blockers(taker.board.reasons(gang)))
     by_gang: dict[str, list[Lump]] = {}
     for lump in outcome.lost:
         if all(taker.board.is_fresh(pod) for _, pod in lump.pods):

@@ -1,22 +1,19 @@
 """Here we lay one pool out and try moves on it: what a trial does not keep is undone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from berth.core.amounts import MILLI
-from scheduler.engine.gang import ALIVE, Gang, Part, gpus_of, roles_of
+from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Request, Role, Workload
 from scheduler.engine.nodes import Nodes, Spot
-from scheduler.engine.order import Turn
-from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Reason, Step
+from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Numbers, Place, Reason, Step
 from scheduler.engine.topology import Topology
-
-Numbers = Mapping[str, int | float | str | None]
 
 
 class Move(NamedTuple):
@@ -99,18 +96,18 @@ class Board:
         self.ledger = Ledger(pool, queues)
         self.gangs: dict[str, Gang] = {}
         self.by_project: dict[Account, dict[str, Gang]] = {}  # of those gangs something stands
-        self.waiting: list[Gang] = []  # below their minimum when laid out, and free to start
+        self.waiting: dict[Hashable, Peers] = {}  # below their minimum when laid out, and free to start
+        self.lines: dict[Account, list[Peers]] = {}  # the same, project by project
         self.elastic: list[Gang] = []  # those that may ever grow
         self.promised: list[Gang] = []  # those with a place from an earlier cycle
         self.ailing: list[Gang] = []  # those of which something stands, but not as it should
         self.kept: Kept | None = None
-        self.line: dict[str, tuple[Turn, ...]] = {}  # who stood in line, in that order, and by what key
         self.served = served  # workloads given something in this cycle, in any pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle
         self.shrunk: set[str] = set()  # gangs that lost growth in this cycle
         self.settled: set[str] = set()  # gangs that others were moved or stopped for, and those on the move
         self.bundles: list[Bundle] = []
-        self.refusals: dict[str, dict[Reason, Numbers]] = {}
+        self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
         self.trials = 0
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.upheavals = 0  # how many times kept moves took something away from a queue
@@ -139,6 +136,14 @@ class Board:
         if gang.may_grow:
             self.elastic.append(gang)
         return gang
+
+    def wait(self, kind: Hashable, gang: Gang) -> None:
+        """Line it up with those of its kind."""
+        if kind not in self.waiting:
+            self.waiting[kind] = Peers(gang.account, gang.choice)
+            self.lines.setdefault(gang.account, []).append(self.waiting[kind])
+        gang.peers = self.waiting[kind]
+        gang.peers.gangs.append(gang)
 
     def _part(self, role: Role) -> Part:
         return Part(
@@ -309,6 +314,9 @@ class Board:
         keys = {_key(move) for move in gone}
         instead = {_key(move): move for move in moves if move.placed and _key(move) in keys}
         self.served.difference_update(move.gang.name for move in gone if not move.gang.stands)
+        for move in gone:
+            if move.gang.peers is not None:
+                move.gang.peers.at = 0
         self._fresh.update((id(move.pod), move) for move in instead.values())
         bundles = []
         for bundle in self.bundles:
@@ -322,14 +330,23 @@ class Board:
         self.bundles = bundles
         return [move for move in moves if id(move.pod) not in taken_back and _key(move) not in instead]
 
-    def stood_in_line(self, gang: Gang, key: tuple[Turn, ...]) -> None:
-        self.line.setdefault(gang.name, key)
+    def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
+        """Why it waits."""
+        own = self.refusals.get(gang.name, {})
+        return own if gang.peers is None else {**gang.peers.found, **own}
 
     def refuse(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        found = self.refusals.setdefault(gang.name, {})
+        """It speaks for all of its peers."""
+        if gang.peers is None:
+            self.refuse_alone(gang, reason, numbers)
+            return
+        found = gang.peers.found
         if reason is Reason.NOTHING_TO_TAKE and reason in found:
             numbers = max(found[reason], numbers, key=lambda n: n.get("takeable") or 0)
         found[reason] = numbers
+
+    def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
+        self.refusals.setdefault(gang.name, {})[reason] = numbers
 
 
 def _step(move: Move, waits: AbstractSet[str]) -> Step:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from berth.core.amounts import RESOURCES
-from scheduler.engine.board import Board, Numbers
+from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
 from scheduler.engine.laws import Law
 from scheduler.engine.ledger import Account
-from scheduler.engine.plan import Reason
+from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.taking import Taker
 
 

@@ -4,9 +4,11 @@ from collections.abc import Collection, Sequence
 
 from berth.core.amounts import Amounts
 from scheduler.engine.board import Board
+from scheduler.engine.eligible import pending
 from scheduler.engine.fresh import could_add, fresh_nodes
-from scheduler.engine.gang import Gang, Want, amounts_of, ways
-from scheduler.engine.ledger import Account, within
+from scheduler.engine.gang import Gang, Want, ways
+from scheduler.engine.ledger import KINDS, NO_BOUND, Account
+from scheduler.engine.order import Line
 from scheduler.engine.placement import place
 from scheduler.engine.plan import Demand, Reason, UnmetShape
 from scheduler.engine.spots import Horizon
@@ -14,65 +16,68 @@ from scheduler.engine.spots import Horizon
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 
-def unmet(board: Board, passed_on: Collection[str]) -> tuple[Demand, set[str]]:
-    """The pool's unmet demand, and the names of those that so many more nodes would serve.
-
-    `passed_on` names workloads that another pool, which they prefer, counts already.
-    """
-    gangs = _allowed([gang for gang in _in_order(board) if gang.name not in passed_on])
+def unmet(board: Board, waiting: Sequence[Sequence[Gang]]) -> tuple[Demand, list[Gang]]:
+    """The pool's unmet demand, and those that so many more nodes would serve."""
     shapes = tuple(
-        UnmetShape(gang.name, want.part.role.name, want.count, Amounts(*want.part.amounts),
+        UnmetShape(same[0].name, want.part.role.name, len(same), want.count, Amounts(*want.part.amounts),
                    want.part.request.devices, gang=True)
-        for gang in gangs for want in next(ways(gang))
+        for same in waiting for want in next(ways(same[0]))
     )  # fmt: skip
-    wanted, served = _nodes_wanted(board, gangs)
-    queued = sum(shape.amounts.gpu * shape.replicas for shape in shapes)
+    wanted, served = _nodes_wanted(board, waiting)
+    queued = sum(shape.amounts.gpu * shape.replicas * shape.workloads for shape in shapes)
     return Demand(board.pool.name, queued, wanted, shapes), served
 
 
-def _in_order(board: Board) -> list[Gang]:
-    return [
-        board.gangs[name]
-        for name in board.line
-        if name in board.refusals and ABOUT_CAPACITY & board.refusals[name].keys()
-    ]
+def allowed(board: Board, passed_on: Collection[str]) -> list[Sequence[Gang]]:
+    """Those who wait for capacity and that bounds allow all at once; those alike together, in order.
+
+    `passed_on` names workloads that another pool, which they prefer, counts already.
+    """
+    held: dict[Account, list[int]] = {}
+    firm: dict[Account, list[int]] = {}
+    found: list[Sequence[Gang]] = []
+    line = Line(board, [peers for peers in pending(board) if ABOUT_CAPACITY & peers.found.keys()])
+    for peers, first in line:
+        line.leave(peers)
+        gone = board.served | board.evicted | set(passed_on)
+        gangs = [gang for gang in peers.gangs[peers.at :] if gang.name not in gone]
+        fits = len(gangs)
+        for account in first.account.path:
+            now = held.setdefault(account, list(account.allocated))
+            fits = min(fits, _times(now, account.cap, first.asked))
+            if first.firm:
+                now = firm.setdefault(account, list(account.firm))
+                fits = min(fits, _times(now, account.quota, first.asked))
+        for sums in (held, firm) if first.firm else (held,):
+            for account in first.account.path:
+                for kind in KINDS:
+                    sums[account][kind] += first.asked[kind] * fits
+        if fits:
+            found.append(gangs[:fits])
+    return found
 
 
-def _allowed(gangs: Sequence[Gang]) -> list[Gang]:
-    """Those that bounds allow all at once, in order."""
-    allowed = []
-    held = {account: list(account.allocated) for gang in gangs for account in gang.account.path}
-    firm = {account: list(account.firm) for account in held}
-    for gang in gangs:
-        asked = amounts_of(next(ways(gang)))
-        path: tuple[Account, ...] = gang.account.path
-        if not all(within(held[account], account.cap, asked) for account in path):
-            continue
-        if gang.firm and not all(within(firm[account], account.quota, asked) for account in path):
-            continue
-        for account in path:
-            for kind, amount in enumerate(asked):
-                held[account][kind] += amount
-                firm[account][kind] += amount * gang.firm
-        allowed.append(gang)
-    return allowed
+def _times(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int:
+    """How many times what is asked fits under the bound."""
+    return max(0, min([(bound[k] - held[k]) // asked[k] for k in KINDS if asked[k]], default=NO_BOUND))
 
 
-def _nodes_wanted(board: Board, gangs: Sequence[Gang]) -> tuple[int, set[str]]:
+def _nodes_wanted(board: Board, waiting: Sequence[Sequence[Gang]]) -> tuple[int, list[Gang]]:
     """Fill what is free, then fresh nodes one after the other; a gang that does not fit asks for none."""
     more = could_add(board)
-    replicas = sum(want.count for gang in gangs for want in next(ways(gang)))
+    replicas = sum(want.count * len(same) for same in waiting for want in next(ways(same[0])))
     if not more or not replicas:
-        return 0, set()
+        return 0, []
     fresh = Board(board.pool, board.now, fresh_nodes(board, min(more, replicas)), board.queues, set())
-    start, served = board.mark(), set()
-    for gang in gangs:
-        before, before_fresh = board.mark(), fresh.mark()
-        if _fill(board, fresh, gang):
-            served.add(gang.name)
-        else:
-            board.rewind(before)
-            fresh.rewind(before_fresh)
+    start, served = board.mark(), []
+    for same in waiting:
+        for gang in same:
+            before, before_fresh = board.mark(), fresh.mark()
+            if not _fill(board, fresh, gang):
+                board.rewind(before)
+                fresh.rewind(before_fresh)
+                break  # no more than its peers
+            served.append(gang)
     board.rewind(start)
     used = sum(fresh.nodes.pods[i] < node.max_pods for i, node in enumerate(fresh.nodes.nodes))
     return used, served

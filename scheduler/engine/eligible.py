@@ -3,15 +3,40 @@
 from collections.abc import Sequence
 
 from berth.core.amounts import RESOURCES
-from scheduler.engine.board import Board, Numbers
-from scheduler.engine.gang import Gang
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang, Peers
 from scheduler.engine.ledger import NO_BOUND, Account, over
-from scheduler.engine.plan import Reason
+from scheduler.engine.model import Workload
+from scheduler.engine.plan import Numbers, Reason
 
 
-def pending(board: Board, choice: int) -> list[Gang]:
-    """Gangs below their minimum that could start now, for which this pool is that choice."""
-    return [gang for gang in board.waiting if gang.choice == choice and still_pending(board, gang)]
+def pending(board: Board, choice: int | None = None) -> list[Peers]:
+    """Who could start now, peers together; of those for whom this pool is that choice, or of all."""
+    for peers in board.waiting.values():
+        peers.at = 0  # who had started may wait again
+    return [
+        peers
+        for peers in board.waiting.values()
+        if (choice is None or peers.choice == choice) and speaker(board, peers) is not None
+    ]
+
+
+def speaker(board: Board, peers: Peers) -> Gang | None:
+    """The first of them that still waits."""
+    gangs = peers.gangs
+    while peers.at < len(gangs):
+        if still_pending(board, gangs[peers.at]):
+            return gangs[peers.at]
+        peers.at += 1
+    return None
+
+
+def delay_left(board: Board, workload: Workload) -> int:
+    """How long it may not evict. Its own delay always counts, the pool's while the pool could still grow."""
+    delay = workload.preemption_delay
+    if delay is None:
+        delay = board.pool.preemption_delay if board.can_grow else 0
+    return max(0, workload.submitted + delay - board.now) if delay > 0 else 0
 
 
 def still_pending(board: Board, gang: Gang) -> bool:

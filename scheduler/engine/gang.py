@@ -7,6 +7,7 @@ from itertools import combinations, islice, product
 from berth.core.amounts import MILLI
 from scheduler.engine.ledger import Account
 from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
+from scheduler.engine.plan import Numbers, Reason
 
 MOST_WAYS = 64  # how many choices of "need so many of these" are tried before a gang is refused
 
@@ -78,12 +79,24 @@ class Want:
 Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
 
 
+class Peers:
+    """Gangs of one project that ask for the very same, in order. The first who still waits speaks for all."""
+
+    __slots__ = ("account", "at", "choice", "found", "gangs")
+
+    def __init__(self, account: Account, choice: int) -> None:
+        self.account, self.choice = account, choice
+        self.gangs: list[Gang] = []
+        self.at = 0  # those before it do not wait any more
+        self.found: dict[Reason, Numbers] = {}  # why they wait, in this cycle
+
+
 class Gang:
     """A workload on the board of one pool."""
 
     __slots__ = (
-        "_asked", "_root", "account", "choice", "firm", "may_grow", "name", "parts", "simple", "standing",
-        "workload",
+        "_asked", "_root", "account", "choice", "firm", "may_grow", "name", "parts", "peers", "simple",
+        "standing", "workload",
     )  # fmt: skip
 
     def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
@@ -94,6 +107,7 @@ class Gang:
         self.standing = 0  # how many of its pods stand
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in self.parts)
+        self.peers: Peers | None = None  # those it waits with
         self._root: Section | None = None
         self._asked: tuple[int, int, int] | None = None
 

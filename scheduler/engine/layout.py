@@ -1,13 +1,16 @@
 """Here we lay a snapshot out as boards, one per pool, and set aside who cannot be considered."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from scheduler.engine.board import Board, Numbers
+from scheduler.engine.board import Board
+from scheduler.engine.eligible import delay_left
 from scheduler.engine.gang import Gang, roles_of
 from scheduler.engine.ledger import KINDS, within
 from scheduler.engine.model import Pod, PodState, Reservation, Snapshot, Workload
-from scheduler.engine.plan import Reason
+from scheduler.engine.order import in_project
+from scheduler.engine.plan import Numbers, Reason
+from scheduler.engine.shapes import shape
 from scheduler.engine.shares import settle_shares
 
 _GONE = (PodState.COMPLETED, PodState.STOPPING)
@@ -19,8 +22,10 @@ def lay_out(snapshot: Snapshot) -> tuple[list[Board], list[str]]:
     for workload in snapshot.workloads:
         layout.lay(workload)
     for board in layout.boards.values():
-        for gangs in (board.waiting, board.elastic, board.promised, board.ailing):
+        for gangs in (board.elastic, board.promised, board.ailing):
             gangs.sort(key=lambda gang: gang.name)
+        for peers in board.waiting.values():
+            peers.gangs.sort(key=in_project)
         settle_shares(board.pool, board.ledger, board.nodes.capacity())
     return list(layout.boards.values()), layout.notes
 
@@ -108,7 +113,7 @@ class _Layout:
             if whole:
                 return
         if reason is None:
-            board.waiting.append(gang)
+            board.wait(_kind(board, gang), gang)
         else:
             board.refuse(gang, *reason)
 
@@ -131,6 +136,14 @@ class _Layout:
                 "preemptions": workload.preemptions,
             }
         return None
+
+
+def _kind(board: Board, gang: Gang) -> Hashable:
+    """Equal for those to whom one answer can be given."""
+    workload = gang.workload
+    ends = workload.max_runtime if board.pool.reservation_after is not None else None
+    waits = delay_left(board, workload) > 0
+    return gang.account, gang.choice, workload.priority, gang.firm, shape(gang), ends, waits
 
 
 def _is_finished(workload: Workload) -> bool:

@@ -1,6 +1,7 @@
 """Here we keep one pool's queues: what each may hold, what it holds now and what it asks for."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Entitlement, Pool, Queue
@@ -10,6 +11,24 @@ KINDS = range(len(RESOURCES))
 NO_BOUND = 1 << 60  # above any sum: comparisons need no special case for "unlimited"
 
 _NO_CLAIM = Entitlement()
+
+
+class Turn(NamedTuple):
+    """Where a queue stands with its next workload; the smallest goes next, then who was submitted earlier."""
+
+    over_quota: bool
+    rank: int  # negated: higher first
+    over_share: bool
+    dominant_share: float  # counting the workload
+    dominant_share_now: float
+
+    def sentences(self, name: str) -> tuple[str, ...]:
+        return (
+            f"{name}: " + ("beyond its quota" if self.over_quota else "within its quota"),
+            f"rank {-self.rank}",
+            "beyond its fair share" if self.over_share else "within its fair share",
+            f"dominant share {self.dominant_share:.3f} with it, {self.dominant_share_now:.3f} without",
+        )
 
 
 def _plain(bounds: Bounds) -> tuple[int, int, int]:
@@ -23,7 +42,7 @@ class Account:
     __slots__ = (
         "allocated", "asked_for", "cap", "children", "created", "entitled", "entitlement", "firm",
         "leaving", "limit", "name", "parent", "parts", "path", "queue", "quota", "rank", "requested",
-        "share",
+        "share", "turns",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "Account | None", pool: str) -> None:
@@ -41,12 +60,25 @@ class Account:
         self.requested = [0, 0, 0]  # both, when the cycle began
         self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
         self.parts = [(0, 0, 0)] * 3  # of the share: in quota, by weight, by rounding
+        self.turns: dict[tuple[int, int, int], Turn] = {}  # remembered until what it holds changes
         if parent:
             parent.children.append(self)
 
     def settle(self, share: Sequence[int]) -> None:
         self.share = list(share)
         self.entitled = [max(quota, part) for quota, part in zip(self.quota, share, strict=True)]
+        self.turns.clear()
+
+    def turn(self, asked: tuple[int, int, int]) -> Turn:
+        if asked not in self.turns:
+            self.turns[asked] = Turn(
+                not within(self.allocated, self.quota, asked),
+                -self.rank,
+                not within(self.allocated, self.entitled, asked),
+                self.saturation(asked),
+                self.saturation(asked, plus=False),
+            )
+        return self.turns[asked]
 
     def saturation(self, asked: Sequence[int], plus: bool = True) -> float:
         """Allocated (and asked) against what is due, in the worst of the resources asked for."""
@@ -89,6 +121,7 @@ class Ledger:
             held[GPU] += gpu
             held[CPU] += cpu
             held[MEMORY] += memory
+            account.turns.clear()
             if firm:
                 held = account.firm
                 held[GPU] += gpu

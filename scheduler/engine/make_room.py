@@ -1,21 +1,27 @@
 """Here we make others give way for one newcomer: bound, propose, simulate, judge."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.audit import evictions
-from scheduler.engine.board import Board, Numbers, Trial
+from scheduler.engine.board import Board, Trial
 from scheduler.engine.bounds import reach
-from scheduler.engine.eligible import over_bounds, over_firm_quota, over_share, pending
+from scheduler.engine.eligible import (
+    delay_left,
+    over_bounds,
+    over_firm_quota,
+    over_share,
+    pending,
+    speaker,
+)
 from scheduler.engine.gang import Gang, Way, amounts_of, ways
 from scheduler.engine.laws import Law
 from scheduler.engine.ledger import Account
-from scheduler.engine.order import Line, in_project
-from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.order import Line
+from scheduler.engine.plan import Kind, Numbers, Reason
 from scheduler.engine.proposals import by_nodes, by_prefix
 from scheduler.engine.reasons import NEVER
 from scheduler.engine.resettle import Outcome, resettle
-from scheduler.engine.shapes import shape
 from scheduler.engine.taking import Taker
 
 MOST_PROPOSALS = 24  # for one newcomer by one law; counted, so that every machine gives up at the same place
@@ -29,57 +35,32 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
     Of those in a project who ask for the same, the first speaks for all; when it is served, the order is
     looked at again and the next one speaks.
     """
-    alike = _alike(board, choice)
+    hopeful = {peers for peers in pending(board, choice) if not NEVER & peers.found.keys()}
     served = True
     while served:
         served = False
-        for gang, asked, key in Line(same[-1] for same in alike.values()):
-            board.stood_in_line(gang, key)
-            kind = _kind(board, gang)
-            same = alike[kind]
-            obstacle = _attempt(board, gang, asked, make_law)
+        line = Line(board, hopeful)
+        for peers, gang in line:
+            line.leave(peers)
+            obstacle = _attempt(board, gang, make_law)
+            if obstacle is not None and obstacle[1]:
+                board.refuse(gang, *obstacle)
+            if obstacle is not None or speaker(board, peers) is gang:
+                hopeful.remove(peers)
             if obstacle is None:
-                same.pop()
                 served = True
-            else:
-                _refuse(board, same, obstacle)
-                same.clear()
-            if not same:
-                del alike[kind]
-            if served:
                 break
 
 
-def _alike(board: Board, choice: int) -> dict[Hashable, list[Gang]]:
-    """Who waits, by project and by what is asked, the next one last."""
-    alike: dict[Hashable, list[Gang]] = {}
-    for gang in sorted(pending(board, choice), key=in_project, reverse=True):
-        if not NEVER & board.refusals.get(gang.name, {}).keys():
-            alike.setdefault(_kind(board, gang), []).append(gang)
-    return alike
-
-
-def _kind(board: Board, gang: Gang) -> Hashable:
-    return gang.account, gang.workload.priority, gang.firm, shape(gang), _delay_left(board, gang) > 0
-
-
-def _attempt(
-    board: Board, gang: Gang, asked: tuple[int, int, int], make_law: MakeLaw
-) -> tuple[Reason, Numbers] | None:
+def _attempt(board: Board, gang: Gang, make_law: MakeLaw) -> tuple[Reason, Numbers] | None:
     """None: it was served, or nobody has to make room for it."""
     with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
-        law = make_law(board, gang, asked)
+        law = make_law(board, gang, gang.asked)
         obstacle = _try_ways(trial, law, make_law, ways(gang))
         trial.pass_over()  # the refusal is written down for all who are alike
     if obstacle is not None and law.silent and obstacle[0] is Reason.NOTHING_TO_TAKE:
         return obstacle[0], {}
     return obstacle
-
-
-def _refuse(board: Board, gangs: Sequence[Gang], obstacle: tuple[Reason, Numbers]) -> None:
-    reason, numbers = obstacle
-    for gang in gangs if numbers else ():
-        board.refuse(gang, reason, numbers)
 
 
 def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:
@@ -89,14 +70,6 @@ def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:
         if _try_ways(trial, law, make_law, (way,)) is not None:
             trial.pass_over()
     return trial.kind is not None
-
-
-def _delay_left(board: Board, gang: Gang) -> int:
-    """Its own delay always counts, the pool's only while the pool could still grow."""
-    delay = gang.workload.preemption_delay
-    if delay is None:
-        delay = board.pool.preemption_delay if board.can_grow else 0
-    return max(0, gang.workload.submitted + delay - board.now) if delay > 0 else 0
 
 
 def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
@@ -110,7 +83,7 @@ def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
     bound = over_bounds(gang, law.asked)
     if bound is not None and bound[0] not in law.relieves:
         return bound
-    wait = _delay_left(board, gang)
+    wait = delay_left(board, gang.workload)
     if wait:
         return Reason.IN_PREEMPTION_DELAY, {"seconds": wait}
     return None

@@ -2,46 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
-from scheduler.engine.gang import Gang
-from scheduler.engine.ledger import Account, within
-
-Asked = tuple[int, int, int]
-
-
-class Turn(NamedTuple):
-    """Where a queue stands with its next workload; the smallest goes next."""
-
-    over_quota: bool
-    rank: int  # negated: higher first
-    over_share: bool
-    dominant_share: float  # counting the workload
-    dominant_share_now: float
-    submitted: int
-    created: int
-    name: str
-
-    def sentences(self) -> tuple[str, ...]:
-        return (
-            f"{self.name}: " + ("beyond its quota" if self.over_quota else "within its quota"),
-            f"rank {-self.rank}",
-            "beyond its fair share" if self.over_share else "within its fair share",
-            f"dominant share {self.dominant_share:.3f} with it, {self.dominant_share_now:.3f} without",
-        )
-
-
-def turn(account: Account, gang: Gang, asked: Asked) -> Turn:
-    return Turn(
-        not within(account.allocated, account.quota, asked),
-        -account.rank,
-        not within(account.allocated, account.entitled, asked),
-        account.saturation(asked),
-        account.saturation(asked, plus=False),
-        gang.workload.submitted,
-        account.created,
-        account.name,
-    )
+from scheduler.engine.board import Board
+from scheduler.engine.eligible import speaker
+from scheduler.engine.gang import Gang, Peers
+from scheduler.engine.ledger import Account, Turn
 
 
 def in_project(gang: Gang) -> tuple[int, int, str]:
@@ -49,84 +15,116 @@ def in_project(gang: Gang) -> tuple[int, int, str]:
     return -gang.workload.priority, gang.workload.submitted, gang.name
 
 
-class _Project:
-    """The pending line of one project, last first, so that the next is popped from the end."""
-
-    __slots__ = ("account", "asked", "line")
-
-    def __init__(self, account: Account, line: list[tuple[Gang, Asked]]) -> None:
-        self.account, self.line = account, line
-
-    def turn(self) -> Turn:
-        return turn(self.account, *self.line[-1])
-
-    def head(self) -> tuple[Gang, Asked]:
-        return self.line[-1]
-
-    def pop(self) -> bool:
-        self.line.pop()
-        return bool(self.line)
+P = TypeVar("P", bound=Peers)
+Head = tuple[tuple[int, int, str], Gang, P]
 
 
-class _Level:
-    """The queues below one parent, as a heap by turn."""
+class Order(Generic[P]):
+    """Everybody who waits, each handed out once."""
 
-    __slots__ = ("account", "heap")
+    def __init__(self, waiting: Iterable[P]) -> None:
+        by_project: dict[Account, list[Head[P]]] = {}
+        for peers in waiting:
+            gang = self.next_of(peers)
+            if gang is not None:
+                by_project.setdefault(peers.account, []).append((in_project(gang), gang, peers))
+        members: dict[Account | None, list[_Queue[P]]] = {}
+        for account, heads in by_project.items():
+            members.setdefault(account.parent, []).append(_Project(self, account, heads))
+        self._top = _Level(self, None, self._gather(members))
 
-    def __init__(self, account: Account | None, members: "list[_Project | _Level]") -> None:
-        self.account = account
-        self.heap = [(member.turn(), member) for member in members]
+    def next_of(self, peers: P) -> Gang | None:
+        """The first of them who is still to be handed out."""
+        raise NotImplementedError
+
+    def turn(self, account: Account, peers: P, gang: Gang) -> Turn:
+        """Where a queue stands with this gang, which is next in it."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[tuple[P, Gang]]:
+        while self._top.heap:
+            _, gang, peers = self._top.head()
+            yield peers, gang
+            self._top.pop()
+
+    def _gather(self, members: "dict[Account | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
+        """Fold lines into levels, the deepest first, until only the top is left."""
+        while set(members) - {None}:
+            deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
+            level = _Level(self, deepest, members.pop(deepest))
+            members.setdefault(deepest.parent, []).append(level)
+        return members.get(None, [])
+
+
+class Line(Order[Peers]):
+    """The order as the board stands. What happens to one changes who comes after."""
+
+    def __init__(self, board: Board, waiting: Iterable[Peers]) -> None:
+        self._board = board
+        self._left: set[Peers] = set()
+        super().__init__(waiting)
+
+    def leave(self, peers: Peers) -> None:
+        """What was said to the one handed out was said to all of its peers."""
+        self._left.add(peers)
+
+    def next_of(self, peers: Peers) -> Gang | None:
+        return None if peers in self._left else speaker(self._board, peers)
+
+    def turn(self, account: Account, peers: Peers, gang: Gang) -> Turn:
+        del peers
+        return account.turn(gang.asked)
+
+
+class _Project(Generic[P]):
+    """Who speaks for whom in one project, as a heap by their own order."""
+
+    __slots__ = ("account", "heap", "line")
+
+    def __init__(self, line: Order[P], account: Account, heap: list[Head[P]]) -> None:
+        self.line, self.account, self.heap = line, account, heap
         heapify(self.heap)
 
-    def turn(self) -> Turn:
-        assert self.account is not None
-        return turn(self.account, *self.head())
+    def head(self) -> Head[P]:
+        return self.heap[0]
 
-    def head(self) -> tuple[Gang, Asked]:
-        return self.heap[0][1].head()
+    def pop(self) -> bool:
+        peers = self.heap[0][2]
+        gang = self.line.next_of(peers)
+        if gang is None:
+            heappop(self.heap)
+        else:
+            heapreplace(self.heap, (in_project(gang), gang, peers))
+        return bool(self.heap)
+
+
+class _Level(Generic[P]):
+    """The queues below one parent, as a heap by turn."""
+
+    __slots__ = ("account", "heap", "line")
+
+    def __init__(self, line: Order[P], account: Account | None, members: "list[_Queue[P]]") -> None:
+        self.line, self.account = line, account
+        self.heap = [self._placed(member) for member in members]
+        heapify(self.heap)
+
+    def _placed(self, member: "_Queue[P]") -> "tuple[Turn, int, int, str, _Queue[P]]":
+        account, (_, gang, peers) = member.account, member.head()
+        assert account is not None
+        turn = self.line.turn(account, peers, gang)
+        return turn, gang.workload.submitted, account.created, account.name, member
+
+    def head(self) -> Head[P]:
+        return self.heap[0][4].head()
 
     def pop(self) -> bool:
         """Take the head out and put its queue back where it now belongs."""
-        member = self.heap[0][1]
+        member = self.heap[0][4]
         if member.pop():
-            heapreplace(self.heap, (member.turn(), member))
+            heapreplace(self.heap, self._placed(member))
         else:
             heappop(self.heap)
         return bool(self.heap)
 
 
-class Line:
-    """Everybody who waits, each handed out once. What happens to one changes who comes after."""
-
-    def __init__(self, gangs: Iterable[Gang]) -> None:
-        by_project: dict[Account, list[tuple[Gang, Asked]]] = {}
-        for gang in gangs:
-            by_project.setdefault(gang.account, []).append((gang, gang.asked))
-        members: dict[Account | None, list[_Project | _Level]] = {}
-        for account, line in by_project.items():
-            line.sort(key=lambda entry: in_project(entry[0]), reverse=True)
-            members.setdefault(account.parent, []).append(_Project(account, line))
-        self._top = _Level(None, _gather(members))
-
-    def __iter__(self) -> Iterator[tuple[Gang, Asked, tuple[Turn, ...]]]:
-        while self._top.heap:
-            gang, asked = self._top.head()
-            yield gang, asked, self._key()
-            self._top.pop()
-
-    def _key(self) -> tuple[Turn, ...]:
-        keys = []
-        level: _Project | _Level = self._top
-        while isinstance(level, _Level):
-            turn_, level = level.heap[0]
-            keys.append(turn_)
-        return tuple(keys)
-
-
-def _gather(members: "dict[Account | None, list[_Project | _Level]]") -> "list[_Project | _Level]":
-    """Fold lines into levels, the deepest first, until only the top is left."""
-    while set(members) - {None}:
-        deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
-        level = _Level(deepest, members.pop(deepest))
-        members.setdefault(deepest.parent, []).append(level)
-    return members.get(None, [])
+_Queue = _Project[P] | _Level[P]

@@ -12,12 +12,14 @@ MESSAGE = "overcommitted: its requests fit, its limits do not"
 
 
 def overcommit(board: Board, choice: int) -> None:
-    hopeful = [gang for gang in pending(board, choice) if _is_loose(gang)]
-    for gang, asked, _ in Line(hopeful):
+    line = Line(board, [peers for peers in pending(board, choice) if _is_loose(peers.gangs[peers.at])])
+    for peers, gang in line:
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
             trial.pass_over()
-            if over_bounds(gang, asked) is None and _start(board, gang):
+            if over_bounds(gang, gang.asked) is None and _start(board, gang):
                 trial.keep(Kind.START, MESSAGE)
+            else:
+                line.leave(peers)
 
 
 def _is_loose(gang: Gang) -> bool:

@@ -1,6 +1,6 @@
 """Here we say what the engine answers: frozen values the shell can store, show and carry out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -47,6 +47,9 @@ class Reason(StrEnum):
     NOTHING_TO_TAKE = "NothingToTake"
     VICTIMS_PROTECTED = "VictimsProtected"
     OUT_OF_TRIALS = "OutOfTrials"
+
+
+Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, seconds, counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,11 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason why a workload waits, with its numbers (milli-GPU, milli-CPU, MiB, seconds, counts)."""
+    """One reason why a workload waits, with its numbers."""
 
     reason: Reason
     message: str
-    numbers: Mapping[str, int | float | str | None] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +167,10 @@ class QueueReport:
 class UnmetShape:
     """Replicas that wait for capacity and that limits allow, by what one of them asks for."""
 
-    workload: str
+    workload: str  # the first of those who ask for it
     role: str
-    replicas: int
+    workloads: int  # of one project, that ask for the same
+    replicas: int  # of each of them
     amounts: Amounts
     devices: int
     gang: bool  # all or nothing with the other shapes of the same workload
@@ -183,7 +187,7 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Plan:
     bundles: tuple[Bundle, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: Sequence[Refusal] = ()  # pool by pool, who is next in front
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0

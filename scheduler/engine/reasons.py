@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from berth.core.amounts import MILLI
 from berth.core.words import amount, counted, times
-from scheduler.engine.board import Numbers
-from scheduler.engine.plan import Blocker, Reason
+from scheduler.engine.plan import Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 

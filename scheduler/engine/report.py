@@ -1,17 +1,13 @@
 """Here we turn the boards, when all actions are done, into the plan."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board import Board
-from scheduler.engine.demand import unmet
-from scheduler.engine.eligible import over_share, still_pending
-from scheduler.engine.gang import ways
+from scheduler.engine.demand import allowed, unmet
 from scheduler.engine.ledger import KINDS, Account, amounts
-from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, Refusal, ShareStep
-from scheduler.engine.reasons import Speaker, dominance
-from scheduler.engine.shortage import why_no_room
+from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, ShareStep
+from scheduler.engine.refusals import Refusals, take_down
 
 _BECAUSE = {
     "quota": "asked for within its quota",
@@ -24,7 +20,7 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     demand = _demand(boards)
     return Plan(
         bundles=tuple(bundle for board in boards for bundle in board.bundles),
-        refusals=_refusals(boards),
+        refusals=Refusals([take_down(board) for board in boards]),
         queues=tuple(
             _queue(board, account) for board in boards for account in board.ledger.accounts.values()
         ),
@@ -37,49 +33,16 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
     """Pool by pool; who waits in several pools is counted where it would rather be."""
     counted: set[str] = set()
-    answers = {}
+    answers = []
     for board in boards:
-        demand, served = unmet(board, counted)
-        counted.update(shape.workload for shape in demand.shapes)
-        for name in served:
-            board.refuse(board.gangs[name], Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
-        answers[board.pool.name] = demand
-    return tuple(answers.values())
-
-
-def _refusals(boards: Sequence[Board]) -> tuple[Refusal, ...]:
-    refusals = [refusal for board in boards for refusal in _of_pool(board)]
-    best: dict[str, Refusal] = {}
-    for refusal in sorted(refusals, key=lambda r: -dominance(r.blockers[0].reason)):
-        best.setdefault(refusal.workload, refusal)  # of several pools, the one with the least against it
-    return tuple(refusal for refusal in refusals if best[refusal.workload] is refusal)
-
-
-def _of_pool(board: Board) -> list[Refusal]:
-    for gang in board.waiting:
-        if gang.name not in board.refusals and still_pending(board, gang):
-            board.refuse(gang, *why_no_room(board, gang))
-    lined = [name for name in board.line if name in board.refusals]
-    names = lined + sorted(name for name in board.refusals if name not in board.line)
-    found, speaker = [], Speaker()
-    for position, name in enumerate((name for name in names if name not in board.served), 1):
-        gang, reasons = board.gangs[name], dict(board.refusals[name])
-        if gang.stands and not gang.is_whole:
-            missing = sum(want.count for want in next(ways(gang)))
-            reasons.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
-        beyond = over_share(gang, gang.asked) if name in board.line else None
-        if beyond is not None:
-            reasons.setdefault(*beyond)
-        key = tuple(line for turn in board.line.get(name, ()) for line in turn.sentences())
-        key += (f"priority {gang.workload.priority}", f"submitted {_utc(gang.workload.submitted)}", name)
-        kept = board.kept
-        start = kept.until if kept is not None and kept.name == name else None
-        found.append(Refusal(name, speaker.blockers(reasons), position, key, start, board.pool.name))
-    return found
-
-
-def _utc(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+        gangs = allowed(board, counted)
+        demand, served = unmet(board, gangs)
+        if len(boards) > 1:
+            counted.update(gang.name for same in gangs for gang in same)
+        for gang in served:
+            board.refuse_alone(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
+        answers.append(demand)
+    return tuple(answers)
 
 
 def _queue(board: Board, account: Account) -> QueueReport:

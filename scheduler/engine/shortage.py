@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from berth.core.amounts import MILLI, RESOURCES
-from scheduler.engine.board import Board, Numbers
+from scheduler.engine.board import Board
 from scheduler.engine.fresh import could_add, fresh_nodes, most_capacity, room_for_one
 from scheduler.engine.gang import Gang, Part, Want, Way, amounts_of, ways
 from scheduler.engine.ledger import GPU, KINDS
 from scheduler.engine.matching import answers
 from scheduler.engine.placement import find_room
-from scheduler.engine.plan import Reason
+from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.spots import Horizon
 
 Found = tuple[Reason, Numbers]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from scheduler.engine.board import Board
-from scheduler.engine.eligible import pending, still_pending
+from scheduler.engine.eligible import pending, speaker
 from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import Account
 from scheduler.engine.model import FairShareMode
@@ -55,7 +55,7 @@ class Turns:
     def _is_most_starved(self, mine: Account) -> bool:
         if self._able is None:
             waiting = pending(self._board, self._gang.choice)
-            self._able = {account for other in waiting for account in other.account.path}
+            self._able = {account for peers in waiting for account in peers.account.path}
         wanting = [a for a in self._siblings(mine) if a in self._able or a is mine]
         return min(wanting, key=lambda a: (self._use(a), a.created, a.name)) is mine
 
@@ -78,11 +78,7 @@ class Turns:
 
 def is_head(board: Board, gang: Gang) -> bool:
     """Whether it is the next of its project."""
-    return all(
-        other is gang
-        or other.choice != gang.choice
-        or not still_pending(board, other)
-        or in_project(gang) < in_project(other)
-        for other in board.waiting
-        if other.account is gang.account
+    heads = (
+        speaker(board, peers) for peers in board.lines.get(gang.account, ()) if peers.choice == gang.choice
     )
+    return all(head is None or head is gang or in_project(gang) < in_project(head) for head in heads)

@@ -3,12 +3,12 @@
 from collections.abc import Hashable
 
 from scheduler.engine.backfill import keep_nodes
-from scheduler.engine.board import Board, Numbers
+from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_bounds, pending
 from scheduler.engine.gang import Gang, amounts_of, ways
 from scheduler.engine.order import Line
 from scheduler.engine.placement import find_room, may_use_kept
-from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.plan import Kind, Numbers, Reason
 from scheduler.engine.promises import keep_promises
 from scheduler.engine.shapes import shape
 from scheduler.engine.shortage import why_no_room
@@ -23,8 +23,9 @@ def start(board: Board, choice: int) -> None:
 def _start_pending(board: Board, choice: int) -> None:
     board.kept = None
     refused: dict[Hashable, tuple[Reason, Numbers]] = {}  # one answer for all who ask for the same
-    for gang, asked, key in Line(pending(board, choice)):
-        board.stood_in_line(gang, key)
+    line = Line(board, pending(board, choice))
+    for peers, gang in line:
+        asked = gang.asked
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
             bound = over_bounds(gang, asked)
             kind = _alike(board, gang)
@@ -39,8 +40,10 @@ def _start_pending(board: Board, choice: int) -> None:
             else:
                 refused[kind] = _why(board, gang)
                 trial.refuse(*refused[kind])
-        if trial.kind is None and bound is None:
-            keep_nodes(board, gang, asked)
+        if trial.kind is None:
+            line.leave(peers)
+            if bound is None:
+                keep_nodes(board, gang, asked)
 
 
 def _alike(board: Board, gang: Gang) -> Hashable:
