@@ -105,7 +105,7 @@ class Board:
         self.served = served  # workloads given something in this cycle, in any pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle
         self.shrunk: set[str] = set()  # gangs that lost growth in this cycle
-        self.settled: set[str] = set()  # gangs that others were moved or stopped for, and those on the move
+        self.settled: set[str] = set()  # gangs that others give way to, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
         self.trials = 0
@@ -128,11 +128,9 @@ class Board:
             by_role = {part.role.name: part for part in gang.parts}
             for pod in pods:
                 self._stand(gang, by_role[pod.role], pod)
-            promised = [pod for pod in pods if pod.state is PodState.RESERVED]
-            if promised:
+            if any(pod.state is PodState.RESERVED for pod in pods):
                 self.promised.append(gang)
-            if any(pod.index in by_role[pod.role].used for pod in promised):
-                self.settled.add(gang.name)  # it is on its way from one place to another
+                self.settled.add(gang.name)  # others made way for it, or it does for others
         if gang.may_grow:
             self.elastic.append(gang)
         return gang
