@@ -169,6 +169,8 @@ class Board:
                     for kind, amount in enumerate((gpus_of(pod), *part.amounts[1:])):
                         account.leaving[kind] += amount
         elif i >= 0:
+            if pod.devices and max(pod.devices) >= len(self.nodes.devices[i]):
+                self.nodes.widen(i, pod.devices)
             self.nodes.take(i, pod.devices, pod.milli, part.request)
             self._charge(gang, part, pod, 1)
             if pod.state in ALIVE:

@@ -12,6 +12,7 @@ from scheduler.engine.order import in_project
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import shape
 from scheduler.engine.shares import settle_shares
+from scheduler.engine.soundness import orphans, oversold, sorted_out, unkept
 
 _GONE = (PodState.COMPLETED, PodState.STOPPING)
 
@@ -27,6 +28,7 @@ def lay_out(snapshot: Snapshot) -> tuple[list[Board], list[str]]:
         for peers in board.waiting.values():
             peers.gangs.sort(key=in_project)
         settle_shares(board.pool, board.ledger, board.nodes.capacity())
+        layout.notes += oversold(board.nodes)
     return list(layout.boards.values()), layout.notes
 
 
@@ -52,6 +54,8 @@ class _Layout:
         }
         self.known = {workload.name for workload in snapshot.workloads}
         self.promised: dict[str, list[Reservation]] = defaultdict(list)
+        self.notes += unkept(snapshot.reservations, self.known)
+        self.notes += orphans(snapshot.queues)
         for promise in snapshot.reservations:
             if promise.expires is None or promise.expires > snapshot.now:
                 self.promised[promise.workload].append(promise)
@@ -61,6 +65,7 @@ class _Layout:
             return
         if workload.project not in self.queues:
             self.notes.append(f"{workload.name}: there is no project {workload.project}")
+            self._hold(workload.pods)
             return
         standing = workload.pods or workload.name in self.promised
         by_pool = self._pods_by_pool(workload) if standing else {}
@@ -77,21 +82,26 @@ class _Layout:
         pods: Iterable[Pod] = workload.pods
         if workload.name in self.promised:
             pods = (*pods, *self._promises(workload))
+        sound, strange, notes = sorted_out(
+            workload.name, tuple(pods), {role.name for role in roles_of(workload.tree)}, self.pool_of
+        )
+        self.notes += notes
+        self._hold(strange)
         by_pool: dict[str, list[Pod]] = {}
-        completed = []
-        roles = {role.name for role in roles_of(workload.tree)}
-        for pod in pods:
-            if pod.role not in roles:
-                self.notes.append(f"{workload.name}: there is no role {pod.role}")
-            elif pod.state is PodState.COMPLETED:
-                completed.append(pod)
-            elif pod.node in self.pool_of:
+        for pod in sound:
+            if pod.state is not PodState.COMPLETED:
                 by_pool.setdefault(self.pool_of[pod.node], []).append(pod)
-            else:
-                self.notes.append(f"{workload.name}: its pod {pod.role}-{pod.index} stands on no known node")
+        completed = [pod for pod in sound if pod.state is PodState.COMPLETED]
         for held in by_pool.values():
             held.extend(completed)
         return by_pool if by_pool or not completed else {workload.pools[0]: completed}
+
+    def _hold(self, pods: Iterable[Pod]) -> None:
+        """Whatever they are, nobody else is put in their place."""
+        for pod in pods:
+            board = self.boards.get(self.pool_of.get(pod.node, ""))
+            if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):
+                board.nodes.hold(pod.node, pod.devices, pod.milli)
 
     def _promises(self, workload: Workload) -> list[Pod]:
         standing = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}

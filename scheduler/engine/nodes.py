@@ -95,6 +95,16 @@ class Nodes:
         if devices:
             self._devices(i, devices, -milli)
 
+    def hold(self, node: str, devices: Sequence[int], milli: int) -> None:
+        """Take devices and a pod's place for something of which nothing else is known."""
+        self.widen(self.index[node], devices)
+        self.take(self.index[node], devices, milli, Request())
+
+    def widen(self, i: int, devices: Sequence[int]) -> None:
+        """Devices that the node does not have any more are there and have nothing to give."""
+        free = self.devices[i]
+        free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
+
     def give(self, i: int, devices: Sequence[int], milli: int, request: Request) -> None:
         self._hold(i, request, -1)
         if devices:

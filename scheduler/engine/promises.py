@@ -52,8 +52,8 @@ def _is_free(board: Board, pod: Pod) -> bool:
     """Its place is taken on the board already: free now means that nothing is leaving there."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     gone = nodes.leaving.get(i)
-    if not nodes.ready[i]:
-        return False
+    if not nodes.ready[i] or nodes.pods[i] < 0 or any(nodes.devices[i][device] < 0 for device in pod.devices):
+        return False  # oversold: somebody else stands there
     return gone is None or (
         nodes.cpu[i] >= gone.cpu
         and nodes.memory[i] >= gone.memory

@@ -20,7 +20,7 @@ def search(board: Board, gang: Gang, way: Way, horizon: Horizon, within: Abstrac
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
     asked, free = amounts_of(way), (nodes.gpu, nodes.cpu_unasked, nodes.memory_unasked)
-    if any(asked[kind] > sum(free[kind][i] for i in usable) for kind in KINDS):
+    if any(asked[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
     replicas = [want.part for want in sorted(way, key=_biggest) for _ in range(want.count)]
     return _Search(board, gang, replicas, horizon, usable).place(0, 0)

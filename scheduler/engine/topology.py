@@ -46,7 +46,7 @@ class Topology:
         fitting = []
         for key, domain in self.domains(level).items():
             inside = domain & within
-            free = sum(self._nodes.gpu[i] for i in inside)
+            free = sum(max(0, self._nodes.gpu[i]) for i in inside)
             if inside and standing <= domain and free >= gpus:
                 fitting.append((free, key, inside))
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first

@@ -1,0 +1,108 @@
+"""Here we show that a snapshot that breaks an invariant is told of, scheduled around, never made worse."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Node, Pod, PodState, Reservation, Snapshot
+from scheduler.engine.plan import Place, Plan
+from tests.engine.world import World, placed, steps
+
+Break = Callable[[Snapshot], Snapshot]
+
+
+def cluster() -> Snapshot:
+    world = World(n1=4, n2=4).department("d", 8).project("p", "d", 6).project("q", "d", 0)
+    world.running("one", "p", "n1 n1", up_to=4, cpu=2, memory=10).running("guest", "q", "n1 n1", cpu=2)
+    return world.queued("new", "p", replicas=2, cpu=2).queued("wide", "p", gpus=4, cpu=2).snapshot()
+
+
+def node(**change: object) -> Break:
+    def broken(snapshot: Snapshot) -> Snapshot:
+        nodes = tuple(replace(n, **change) if n.name == "n1" else n for n in snapshot.nodes)  # type: ignore[arg-type]
+        return replace(snapshot, nodes=nodes)
+
+    return broken
+
+
+def workload(name: str, **change: object) -> Break:
+    def broken(snapshot: Snapshot) -> Snapshot:
+        changed = (replace(w, **change) if w.name == name else w for w in snapshot.workloads)  # type: ignore[arg-type]
+        return replace(snapshot, workloads=tuple(changed))
+
+    return broken
+
+
+def pods(change: Callable[[tuple[Pod, ...]], tuple[Pod, ...]]) -> Break:
+    def broken(snapshot: Snapshot) -> Snapshot:
+        (one,) = (w for w in snapshot.workloads if w.name == "one")
+        return workload("one", pods=change(one.pods))(snapshot)
+
+    return broken
+
+
+def promise(**change: object) -> Break:
+    made = replace(Reservation("new", "worker", 0, "n2", (0,)), **change)  # type: ignore[arg-type]
+    return lambda snapshot: replace(snapshot, reservations=(made,))
+
+
+ROTTEN: dict[str, tuple[Break, str]] = {
+    "two whole pods on one device": (
+        pods(lambda p: tuple(replace(x, devices=(0,)) for x in p)), "n1: device 0",
+    ),
+    "a node that lost devices": (node(gpus=2), "n1"),
+    "a node that lost all its devices": (node(gpus=0), "n1"),
+    "a node that lost CPUs": (node(cpu=3000), "n1: its CPU is oversold by 5 CPUs"),
+    "a node that lost memory": (node(memory_mib=15), "n1: its memory is oversold by 5 MiB"),
+    "a node that takes fewer pods": (node(max_pods=1), "n1: more pods"),
+    "a pod on no known node": (pods(lambda p: (replace(p[0], node="gone"), *p[1:])), "no known node"),
+    "a pod of no known role": (pods(lambda p: (replace(p[0], role="chief"), *p[1:])), "no role chief"),
+    "one replica twice": (pods(lambda p: (p[0], replace(p[1], index=0))), "stands twice"),
+    "a device that no node ever had": (pods(lambda p: (replace(p[0], devices=(9,)), *p[1:])), "n1: device 9"),
+    "an unknown project": (workload("one", project="x"), "no project x"),
+    "an unknown pool": (workload("new", pools=("x",)), "no pool x"),
+    "a promise to nobody": (promise(workload="nobody"), "nobody"),
+    "a promise on no node": (promise(node="gone"), "no known node"),
+    "a promise to no role": (promise(role="chief"), "no role chief"),
+    "a promise of a device that is not there": (promise(devices=(7,)), "n2: device 7"),
+    "a promise of a device that is taken": (promise(node="n1"), "n1: device 0"),
+    "a department that is not there": (
+        lambda s: replace(s, queues=tuple(q for q in s.queues if q.name != "d")),
+        "no department d",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("broken", "told"), ROTTEN.values(), ids=list(ROTTEN))
+def test_what_is_broken_is_scheduled_around_and_told(broken: Break, told: str) -> None:
+    snapshot = broken(cluster())
+    plan = decide(snapshot)
+    assert any(told in note for note in plan.notes), plan.notes
+    assert plan == decide(snapshot)
+    never_worse(snapshot, plan)
+
+
+def never_worse(snapshot: Snapshot, plan: Plan) -> None:
+    """No device that was too full, or is not there, is given to anybody."""
+    nodes: dict[str, Node] = {n.name: n for n in snapshot.nodes}
+    held: dict[tuple[str, int], int] = {}
+    for workload in snapshot.workloads:
+        for pod in workload.pods:
+            for device in pod.devices if pod.state is not PodState.COMPLETED else ():
+                held[pod.node, device] = held.get((pod.node, device), 0) + pod.milli
+    before = dict(held)
+    for step in steps(plan):
+        for device in step.devices:
+            sign = 1 if isinstance(step, Place) else -1
+            held[step.node, device] = held.get((step.node, device), 0) + sign * step.milli
+            if isinstance(step, Place):
+                assert device < nodes[step.node].gpus
+    for key, milli in held.items():
+        assert milli <= max(1000, before.get(key, 0)), key
+
+
+def test_work_on_a_sound_node_goes_on_beside_a_broken_one() -> None:
+    plan = decide(node(cpu=1000)(cluster()))
+    assert set(placed(plan)["new"]) == {"n2"}
