@@ -16,6 +16,7 @@ from projects.models import (
     Pod,
     Project,
     Quota,
+    QuotaChange,
     RoleNode,
     Workload,
 )
@@ -78,6 +79,38 @@ def audit(acting: Acting) -> QuerySet[Audit]:
         Q(project_id__in=visible_projects(acting).values("pk"))
         | Q(department_id__in=whole_departments(acting).values("pk"))
     )
+
+
+def quota_changes(acting: Acting) -> QuerySet[QuotaChange]:
+    """Those that touched a quota which the person sees."""
+    rows = QuotaChange.objects.order_by("-id")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(pk__in=audit(acting).filter(change_id__isnull=False).values("change_id"))
+
+
+def find_quota_change(acting: Acting, change_id: int) -> QuotaChange:
+    found = quota_changes(acting).filter(pk=change_id).first()
+    if found is None:
+        raise NotFound("There is no change of quotas with that id.")
+    return found
+
+
+class Scope:
+    """Which projects and whole departments one person sees, by id; asked once for many rows."""
+
+    def __init__(self, acting: Acting) -> None:
+        self._all = is_platform_admin(acting)
+        self._projects, self._departments = set[int](), set[int]()
+        if not self._all:
+            self._projects = set(visible_projects(acting).values_list("pk", flat=True))
+            self._departments = set(whole_departments(acting).values_list("pk", flat=True))
+
+    def holds(self, project_id: int | None, department_id: int | None) -> bool:
+        """Of what belongs to a project, or, with none, to a department."""
+        if self._all:
+            return True
+        return project_id in self._projects if project_id is not None else department_id in self._departments
 
 
 def tokens(acting: Acting) -> QuerySet[ApiToken]:

@@ -114,11 +114,14 @@ def _entitlements(
         key = _key(quota.department_id, quota.project_id)
         pool = pools.get(quota.pool_id)
         if pool is not None:
-            found[key][pool.name] = _entitlement(quota, ranks[key], usages.get((key, quota.pool_id), unset))
+            found[key][pool.name] = entitlement(quota, ranks[key], usages.get((key, quota.pool_id), unset))
     return found
 
 
-def _entitlement(row: Quota, rank: int, usage: Decayed) -> Entitlement:
+def entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
+    """`rank` is the owner's own, for quotas that set none."""
+    if row is None:
+        return Entitlement(rank=rank, usage=usage)
     return Entitlement(
         quota=Bounds(row.gpu_milli, row.cpu_milli, row.memory_mib),
         limit=Bounds(row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib),

@@ -8,6 +8,7 @@ from pydantic import Field
 from berth.api.answers import Amounts, Answer, amounts
 from berth.api.bodies import Body
 from projects.models import Department, Quota
+from projects.services.quota_documents import MOST_CHANGES, MOST_NOTE
 from projects.services.quotas import values_of
 
 Count = Annotated[float, Field(ge=0, le=1e9)] | None
@@ -38,8 +39,28 @@ class QuotaValues(Body):
     rank: Annotated[int, Field(ge=-1000, le=1000)] | None = None
 
 
+class DraftChange(Body):
+    """One quota of a draft: whose, where, and what to set, or that it is to be removed."""
+
+    project: str | None = None
+    department: str | None = None
+    pool: str
+    set: QuotaValues | None = None
+    remove: bool = False
+
+
+class DraftBody(Body):
+    """Quotas that are to change together; each is named once."""
+
+    changes: Annotated[list[DraftChange], Field(min_length=1, max_length=MOST_CHANGES)]
+    note: Annotated[str, Field(max_length=MOST_NOTE)] = ""
+
+
+OwnerKind = Literal["department", "project"]
+
+
 class Owner(Answer):
-    kind: Literal["department", "project"]
+    kind: OwnerKind
     name: str
 
 

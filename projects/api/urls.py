@@ -2,7 +2,17 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from projects.api import departments, history, members, people, pods, projects, quotas, workloads
+from projects.api import (
+    departments,
+    history,
+    members,
+    people,
+    pods,
+    projects,
+    quota_changes,
+    quotas,
+    workloads,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login", people.Login.as_view()),
@@ -16,6 +26,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas", quotas.Quotas.as_view()),
     path("quotas/departments/<str:name>/<str:pool>", quotas.DepartmentQuota.as_view()),
     path("quotas/projects/<str:name>/<str:pool>", quotas.ProjectQuota.as_view()),
+    path("quotas/apply", quota_changes.ApplyQuotas.as_view()),
+    path("quotas/changes", quota_changes.QuotaChanges.as_view()),
+    path("quotas/changes/<int:change_id>", quota_changes.OneQuotaChange.as_view()),
+    path("quotas/changes/<int:change_id>/undo", quota_changes.UndoQuotaChange.as_view()),
     path("members", members.Members.as_view()),
     path("members/<int:member_id>", members.OneMember.as_view()),
     path("users", members.Users.as_view()),

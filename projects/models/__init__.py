@@ -1,5 +1,5 @@
 """Here we keep tenants and what they ask for."""
-from projects.models.history import Audit, Event
+from projects.models.history import Audit, Event, QuotaChange
 from projects.models.leftovers import Leftover
 from projects.models.people import ApiToken, Membership, Role
 from projects.models.tenants import Department, Project, Quota
@@ -17,6 +17,7 @@ __all__ = [
     "PodState",
     "Project",
     "Quota",
+    "QuotaChange",
     "Role",
     "RoleNode",
     "Workload",

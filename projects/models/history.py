@@ -4,6 +4,7 @@ Ids and names are copied, not referenced: history outlives what it tells of.
 """
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 
@@ -42,11 +43,29 @@ class Audit(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
     request_id = models.CharField(max_length=64, blank=True)
+    change_id = models.BigIntegerField(null=True, help_text="Of quotas: what was changed together.")
 
     class Meta:
         ordering = ["-id"]
         indexes = [
+            models.Index(fields=["change_id"], name="audit_of_change", condition=Q(change_id__isnull=False)),
             models.Index(fields=["object_type", "object_id", "-id"], name="audit_of_object"),
             models.Index(fields=["project_id", "-id"], name="audit_of_project"),
             BrinIndex(fields=["at"], name="audit_time"),
+        ]
+
+
+class QuotaChange(models.Model):
+    """Quotas that were set and removed together; each of them has its audit row too."""
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    actor = models.CharField(max_length=150)
+    note = models.CharField(max_length=500, blank=True, help_text="What the person said it was for.")
+    undoes = models.BigIntegerField(null=True, help_text="The change that this one took back.")
+    written = models.JSONField(help_text="Each quota whole, before and after; amounts in documents' units.")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["undoes"], name="change_undone_by", condition=Q(undoes__isnull=False)),
         ]

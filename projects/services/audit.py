@@ -16,6 +16,7 @@ def write_down(
     after: dict[str, Any] | None = None,
     project: Project | None = None,
     department: Department | None = None,
+    change_id: int | None = None,
 ) -> None:
     """One row, in the caller's transaction. `before` and `after` hold only what changed."""
     if project is not None:
@@ -31,6 +32,7 @@ def write_down(
         before=before,
         after=after,
         request_id=acting.request_id,
+        change_id=change_id,
     )
 
 

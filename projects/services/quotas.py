@@ -8,12 +8,11 @@ from django.db import IntegrityError, transaction
 from berth.core.amounts import MILLI, RESOURCES
 from berth.core.errors import Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem, shown
-from berth.db.wake import wake
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Department, Project, Quota
-from projects.services import announce, audit
+from projects.services.quota_changes import Written, record
 
 MOST = 10**12
 COLUMNS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory_mib": "memory_mib"}
@@ -39,26 +38,23 @@ def set_quota(
     A key left out keeps its value (a new quota: its default). `expected_version` 0 means "there is none
     yet". Raises Invalid, PreconditionFailed, NotFound, Forbidden.
     """
-    require(acting, Action.SET_QUOTA, owner)
-    _may_set(acting, owner)
+    require_to_set(acting, owner)
     columns = columns_of(values)
-    place = _place(owner)
+    place = place_of(owner)
     try:
         with transaction.atomic():
             quota = Quota.objects.select_for_update(of=("self",)).filter(pool=pool, **place).first()
             _guard(quota, expected_version)
-            before = values_of(quota) if quota else {}
-            quota = quota or Quota(pool=pool, version=0, **place)
+            stored, quota = quota, quota or Quota(pool=pool, version=0, **place)
+            before = values_of(stored) if stored else None
             for column, value in columns.items():
                 setattr(quota, column, value)
-            _check_whole(quota)
-            old, new = audit.differences(before, values_of(quota))
-            if new or quota.pk is None:
+            if problems := faults_of(quota):
+                raise Invalid(problems)
+            if before != values_of(quota):
                 quota.version += 1
                 quota.save()
-                audit.write_down(acting, "set_quota", quota, before=old or None, after=new, **_place(owner))
-                announce.tenants_changed(**_ids(owner))
-                wake("scheduler")
+                record(acting, [Written(quota, owner, before, values_of(quota))])
     except IntegrityError:
         raise PreconditionFailed("Somebody created this quota at the same moment: read it again.") from None
     return quota
@@ -67,16 +63,13 @@ def set_quota(
 def remove_quota(*, acting: Acting, quota: Quota, expected_version: int | None = None) -> None:
     """Without a quota the owner has none of the pool (quota 0) and no limit."""
     owner = quota.owner
-    require(acting, Action.SET_QUOTA, owner)
-    _may_set(acting, owner)
+    require_to_set(acting, owner)
     with transaction.atomic():
         locked = Quota.objects.select_for_update(of=("self",)).filter(pk=quota.pk).first()
         if locked is None:
             raise NotFound("This quota was removed already.")
         _guard(locked, expected_version)
-        audit.write_down(acting, "remove_quota", locked, before=values_of(locked), **_place(owner))
-        announce.tenants_changed(**_ids(owner))
-        wake("scheduler")
+        record(acting, [Written(locked, owner, values_of(locked), None)])
         locked.delete()
 
 
@@ -180,21 +173,15 @@ def _is_number(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
 
 
-def _check_whole(quota: Quota) -> None:
-    problems = []
+def faults_of(quota: Quota) -> list[Problem]:
+    """What its values together may not be."""
+    found = []
     for name, column in COLUMNS.items():
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")
         if amount is not None and limit is not None and amount > limit:
-            problems.append(
-                Problem(
-                    name,
-                    "is above its own limit",
-                    shown(_said(name, amount)),
-                    f"at most {_said(name, limit)}",
-                )
-            )
-    if problems:
-        raise Invalid(problems)
+            given, most = shown(_said(name, amount)), f"at most {_said(name, limit)}"
+            found.append(Problem(name, "is above its own limit", given, most))
+    return found
 
 
 def _guard(quota: Quota | None, expected: int | None) -> None:
@@ -207,8 +194,9 @@ def _guard(quota: Quota | None, expected: int | None) -> None:
         )
 
 
-def _may_set(acting: Acting, owner: Department | Project) -> None:
+def require_to_set(acting: Acting, owner: Department | Project) -> None:
     """A department's own quota is set by the platform: its admins divide what they were given."""
+    require(acting, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(acting, Action.ADMINISTER)
 
@@ -219,11 +207,5 @@ def _said(resource: str, amount: int | None) -> float | int | None:
     return amount // MILLI if amount % MILLI == 0 else amount / MILLI
 
 
-def _place(owner: Department | Project) -> dict[str, Any]:
+def place_of(owner: Department | Project) -> dict[str, Any]:
     return {"department": owner} if isinstance(owner, Department) else {"project": owner}
-
-
-def _ids(owner: Department | Project) -> dict[str, Any]:
-    if isinstance(owner, Department):
-        return {"department_id": owner.pk}
-    return {"department_id": owner.department_id, "project_id": owner.pk}

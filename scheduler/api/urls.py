@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from scheduler.api import cycles, evictions, explanations, health, logs
+from scheduler.api import cycles, evictions, explanations, health, logs, quotas
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads", explanations.Workloads.as_view()),
@@ -12,6 +12,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/evictions", evictions.EvictionsOfWorkload.as_view()),
     path("evictions", evictions.Evictions.as_view()),
     path("evictions/<int:eviction_id>", evictions.OneEviction.as_view()),
+    path("quotas/preview", quotas.QuotaPreview.as_view()),
     path("cycles", cycles.Cycles.as_view()),
     path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
 ]

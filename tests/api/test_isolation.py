@@ -16,8 +16,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from pools.models import Node
-from projects.models import ApiToken, Membership, Quota
-from projects.services import workloads
+from projects.models import ApiToken, Membership, Quota, QuotaChange
+from projects.services import quotas, workloads
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
 from tests.cast import Cast, training
@@ -25,6 +25,7 @@ from tests.cast import Cast, training
 WHO = ("alice", "bob", "carol", "dave", "erin", "grace", "frank", "")
 NEW = {"If-None-Match": "*"}
 NOW = {"If-Match": "*"}
+DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 
 # method, address, body, headers: answers in the order of WHO
 MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
@@ -52,6 +53,11 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("PUT", "quotas/projects/vision/local", {"gpu": 1}, NOW, "200 200 403 403 403 404 404 401"),
     ("PUT", "quotas/projects/speech/local", {"gpu": 1}, NEW, "201 201 404 404 404 404 404 401"),
     ("DELETE", "quotas/projects/vision/local", None, NOW, "204 204 403 403 403 404 404 401"),
+    ("POST", "quotas/preview", DRAFT, {}, "200 200 403 403 403 422 422 401"),
+    ("POST", "quotas/apply", DRAFT, NOW, "200 200 403 403 403 422 422 401"),
+    ("GET", "quotas/changes", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "quotas/changes/{change}", None, {}, "200 200 200 200 200 404 404 401"),
+    ("POST", "quotas/changes/{change}/undo", None, {}, "200 200 403 403 403 404 404 401"),
     ("GET", "members", None, {}, "200 200 200 200 200 200 200 401"),
     (
         "POST", "members", {"user": "frank", "role": "viewer", "project": "vision"}, {},
@@ -119,6 +125,10 @@ FOUND: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
         ("research vision", "research vision", "vision", "vision", "vision", "", ""),
     ),
     (
+        "quotas/changes", "owners", lambda item: " ".join(quota["name"] for quota in item["quotas"]),
+        ("vision", "vision", "vision", "vision", "vision", "", ""),
+    ),
+    (
         "workloads", "names", lambda item: item["name"],
         ("carols ended others train", "carols ended train", "carols ended train", "carols ended train",
          "carols ended train", "others", ""),
@@ -154,7 +164,7 @@ def named(cast: Cast) -> dict[str, object]:
         gpus=2, cpu_milli=8000, memory_mib=16384, since=timezone.now(),
     )  # fmt: skip
     Quota.objects.create(department=cast.research, pool=cast.pool, gpu_milli=4000)
-    Quota.objects.create(project=cast.vision, pool=cast.pool, gpu_milli=2000)
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     token = ApiToken.objects.create(
         user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
     )
@@ -162,6 +172,7 @@ def named(cast: Cast) -> dict[str, object]:
     return {
         "workload": by_name["train"].pk, "ended": by_name["ended"].pk, "carols": by_name["carols"].pk,
         "token": token.pk, "member": member.pk, "eviction": 0,
+        "change": QuotaChange.objects.get().pk,
         "cycle": Cycle.objects.create(epoch=1, trigger="tick").pk,
     }  # fmt: skip
 

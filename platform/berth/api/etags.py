@@ -54,3 +54,16 @@ def _to_create(match: str | None, none_match: str | None) -> int:
 def _tags(header: str) -> list[str]:
     """Strong tags only: `W/"3"` promises too little to change by."""
     return [tag.strip() for tag in header.split(",")]
+
+
+def quoted(tag: str) -> str:
+    return f'"{tag}"'
+
+
+def expected_tag(request: Request) -> str | None:
+    """For what has no version of its own: the tag that a preview gave; None for `*`, whatever there is."""
+    match = request.headers.get("If-Match")
+    if match is None:
+        raise PreconditionRequired("Send If-Match with the ETag of a preview, or * to apply it blindly.")
+    given = match.strip()
+    return None if given == "*" else given.removeprefix('"').removesuffix('"')

@@ -1,0 +1,109 @@
+"""Here edited sets of quotas are applied, all or nothing, and changes are read and taken back."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import document_of
+from berth.api.door import Door
+from berth.api.etags import expected_tag, quoted
+from berth.api.idempotency import once
+from berth.api.pages import NEWEST, page
+from berth.api.queries import ListQuery, no_query, query_of
+from berth.api.schema import described
+from projects import selectors
+from projects.acting import Acting
+from projects.api.quota_shapes import DraftBody, OwnerKind
+from projects.models import QuotaChange
+from projects.services import quota_drafts
+from projects.services.quota_documents import read_draft
+
+
+class ChangedQuota(Answer):
+    kind: OwnerKind
+    name: str
+    pool: str
+    before: dict[str, Any] | None = Field(description="Null: there was none.")
+    after: dict[str, Any] | None = Field(description="Null: it was removed.")
+
+
+class QuotaChangeAnswer(Answer):
+    id: int
+    at: datetime
+    actor: str
+    note: str
+    undoes: int | None
+    undone_by: int | None
+    quotas: list[ChangedQuota] = Field(description="Those that you may see.")
+    hidden: int = Field(description="How many more were changed together with them.")
+
+
+class AppliedAnswer(Answer):
+    change: QuotaChangeAnswer | None = Field(description="Null: everything was so already.")
+
+
+class ApplyQuotas(Door):
+    change_scope = "admin"
+
+    @described("Apply an edited set of quotas, all or nothing", body=DraftBody, answer=AppliedAnswer,
+               headers=("If-Match",))  # fmt: skip
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        draft, expected = read_draft(self.acting, document_of(request)), expected_tag(request)
+        change, _ = quota_drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
+        stored = quota_drafts.tag_of(quota_drafts.compared(draft))
+        told = presented(self.acting, [change])[0] if change else None
+        return Response(AppliedAnswer(change=told), headers={"ETag": quoted(stored)})
+
+
+class QuotaChanges(Door):
+    @described("Changes of quotas, newest first", query=ListQuery, page=QuotaChangeAnswer)
+    def get(self, request: Request) -> Response:
+        rows = selectors.quota_changes(self.acting)
+        return Response(
+            page(rows, query_of(request, ListQuery), NEWEST, lambda found: presented(self.acting, found))
+        )
+
+
+class OneQuotaChange(Door):
+    @described("One change of quotas", answer=QuotaChangeAnswer)
+    def get(self, request: Request, change_id: int) -> Response:
+        no_query(request)
+        return Response(presented(self.acting, [selectors.find_quota_change(self.acting, change_id)])[0])
+
+
+class UndoQuotaChange(Door):
+    change_scope = "admin"
+
+    @described("Take a change of quotas back unless overtaken", answer=QuotaChangeAnswer)
+    @once
+    def post(self, request: Request, change_id: int) -> Response:
+        no_query(request)
+        change = selectors.find_quota_change(self.acting, change_id)
+        return Response(presented(self.acting, [quota_drafts.undo(acting=self.acting, change=change)])[0])
+
+
+def presented(acting: Acting, rows: Sequence[QuotaChange]) -> list[Any]:
+    seen = selectors.Scope(acting)
+    undone = dict(QuotaChange.objects.filter(undoes__in=[row.pk for row in rows]).values_list("undoes", "pk"))
+    return [_answer(row, seen, undone.get(row.pk)) for row in rows]
+
+
+def _answer(row: QuotaChange, seen: selectors.Scope, undone_by: int | None) -> QuotaChangeAnswer:
+    shown = [entry for entry in row.written if seen.holds(entry.get("project_id"), entry["department_id"])]
+    return QuotaChangeAnswer(
+        id=row.pk,
+        at=row.at,
+        actor=row.actor,
+        note=row.note,
+        undoes=row.undoes,
+        undone_by=undone_by,
+        quotas=[ChangedQuota(**{name: entry[name] for name in ChangedQuota.model_fields}) for entry in shown],
+        hidden=len(row.written) - len(shown),
+    )

@@ -1,0 +1,70 @@
+"""Here quotas that change together leave one change behind, an audit row for each, and wake the scheduler."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.db.wake import wake
+from projects.acting import Acting
+from projects.models import Department, Project, Quota, QuotaChange
+from projects.services import announce, audit
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One quota before and after, in the words of documents; None where there was, or is, none."""
+
+    quota: Quota
+    owner: Department | Project
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+def record(
+    acting: Acting, written: Sequence[Written], *, note: str = "", undoes: int | None = None
+) -> QuotaChange:
+    """In the caller's transaction, after what was set is stored and before what is removed goes."""
+    change = QuotaChange.objects.create(
+        actor=acting.name, note=note, undoes=undoes, written=[_entry(each) for each in written]
+    )
+    for each in written:
+        _audit(acting, each, change.pk)
+        announce.tenants_changed(**_ids(each.owner))
+    wake("scheduler")
+    return change
+
+
+def _audit(acting: Acting, each: Written, change_id: int) -> None:
+    whose: dict[str, Any] = (
+        {"department": each.owner} if isinstance(each.owner, Department) else {"project": each.owner}
+    )
+    if each.after is None:
+        action, before, after = "remove_quota", each.before, None
+    else:
+        action = "set_quota"
+        before, after = audit.differences(each.before or {}, each.after)
+    audit.write_down(
+        acting, action, each.quota, before=before if each.before else None, after=after,
+        change_id=change_id, **whose,
+    )  # fmt: skip
+
+
+def _entry(each: Written) -> dict[str, Any]:
+    """Ids to find it by, names for people: history outlives what it tells of."""
+    return {
+        **_ids(each.owner),
+        "kind": "department" if isinstance(each.owner, Department) else "project",
+        "name": each.owner.name,
+        "pool_id": each.quota.pool_id,
+        "pool": each.quota.pool.name,
+        "quota_id": each.quota.pk,
+        "version": each.quota.version if each.after is not None else 0,
+        "before": each.before,
+        "after": each.after,
+    }
+
+
+def _ids(owner: Department | Project) -> dict[str, Any]:
+    if isinstance(owner, Department):
+        return {"department_id": owner.pk}
+    return {"department_id": owner.department_id, "project_id": owner.pk}

@@ -1,0 +1,142 @@
+"""Here an edited set of quotas is read from a document, whole, or refused with every fault.
+
+    changes:
+      - {project: vision, pool: local, set: {gpu: 8}}
+      - {department: research, pool: spot, remove: true}
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, nearest, shown
+from pools.models import NodePool
+from projects import selectors
+from projects.acting import Acting
+from projects.models import Department, Project
+from projects.services.quota_drafts import Change, Draft
+from projects.services.quotas import columns_of, require_to_set
+
+MOST_CHANGES = 200
+MOST_NOTE = 500
+KEYS = ("project", "department", "pool", "set", "remove")
+
+Owner = Department | Project
+
+
+def read_draft(acting: Acting, document: Mapping[str, Any]) -> Draft:
+    """Raises Invalid, and Forbidden where the person may not set one of these quotas."""
+    problems = [
+        Problem(str(key), "unknown key", shown(value), "changes, note")
+        for key, value in document.items()
+        if key not in ("changes", "note")
+    ]
+    note = _note(document.get("note"), problems)
+    changes = _changes(acting, document.get("changes"), problems)
+    if problems:
+        raise Invalid(problems)
+    for change in changes:
+        require_to_set(acting, change.owner)
+    return Draft(tuple(changes), note)
+
+
+def _note(given: Any, problems: list[Problem]) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str) or len(given) > MOST_NOTE or "\x00" in given:
+        problems.append(Problem("note", "is not a note", shown(given), f"at most {MOST_NOTE} characters"))
+        return ""
+    return given.strip()
+
+
+def _changes(acting: Acting, given: Any, problems: list[Problem]) -> list[Change]:
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_CHANGES:
+        allowed = f"a list of 1 to {MOST_CHANGES} changes"
+        problems.append(Problem("changes", "is not a list of changes", shown(given), allowed))
+        return []
+    names = _Names(acting)
+    found: list[Change] = []
+    seen: dict[Any, str] = {}
+    for number, entry in enumerate(given):
+        change = _change(names, f"changes[{number}]", entry, problems)
+        if change is None:
+            continue
+        key = (type(change.owner), change.owner.pk, change.pool.pk)
+        if key in seen:
+            problems.append(Problem(change.path, f"names the same quota as {seen[key]}", "", "each once"))
+        seen.setdefault(key, change.path)
+        found.append(change)
+    return found
+
+
+def _change(names: "_Names", path: str, entry: Any, problems: list[Problem]) -> Change | None:
+    if not isinstance(entry, Mapping):
+        problems.append(Problem(path, "is not keys and values", shown(entry), ", ".join(KEYS)))
+        return None
+    known = len(problems)
+    for key in entry:
+        if key not in KEYS:
+            meant = nearest(str(key), KEYS)
+            hint = f"unknown key; did you mean {meant}?" if meant else "unknown key"
+            problems.append(Problem(f"{path}.{key}", hint, shown(entry[key]), ", ".join(KEYS)))
+    owner = names.owner(path, entry, problems)
+    pool = names.pool(path, entry.get("pool"), problems)
+    columns = _columns(path, entry, problems)
+    if len(problems) > known or owner is None or pool is None:
+        return None
+    return Change(owner, pool, columns, path)
+
+
+def _columns(path: str, entry: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any] | None:
+    removes, values = entry.get("remove", False), entry.get("set")
+    if removes is True and values is None:
+        return None
+    if removes is not False or not isinstance(values, Mapping):
+        given = shown(values) if "set" in entry else ""
+        problems.append(Problem(path, "says neither what to set nor to remove it", given,
+                                "either set: {...} or remove: true"))  # fmt: skip
+        return None
+    try:
+        return columns_of(values)
+    except Invalid as error:
+        problems += [Problem(f"{path}.set.{p.path}", p.message, p.given, p.allowed) for p in error.problems]
+        return None
+
+
+class _Names:
+    """Owners and pools by name, as far as the person sees them; each list is read once."""
+
+    def __init__(self, acting: Acting) -> None:
+        self._acting = acting
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def owner(self, path: str, entry: Mapping[str, Any], problems: list[Problem]) -> Owner | None:
+        kinds = [kind for kind in ("project", "department") if kind in entry]
+        if len(kinds) != 1:
+            problems.append(Problem(path, "names no owner", "", "one of project: NAME, department: NAME"))
+            return None
+        found: Owner | None = self._find(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
+        return found
+
+    def pool(self, path: str, name: Any, problems: list[Problem]) -> NodePool | None:
+        found: NodePool | None = self._find(f"{path}.pool", "pool", name, problems)
+        return found
+
+    def _find(self, path: str, kind: str, name: Any, problems: list[Problem]) -> Any:
+        if kind not in self._known:
+            self._known[kind] = {row.name: row for row in self._rows(kind)}
+        known = self._known[kind]
+        found = known.get(name) if isinstance(name, str) else None
+        if found is None:
+            meant = nearest(str(name), known)
+            hint = f"; did you mean {meant}?" if meant else ""
+            said = f"there is none of that name{hint}"
+            problems.append(Problem(path, said, shown(name), f"the name of a {kind} that you see"))
+        return found
+
+    def _rows(self, kind: str) -> Any:
+        if kind == "pool":
+            return NodePool.objects.all()
+        if kind == "project":
+            return selectors.projects(self._acting)
+        return selectors.departments(self._acting)

@@ -1,0 +1,214 @@
+"""Here several quotas are set and removed together, or none of them; and what was changed can be taken back.
+
+A draft is judged against the versions that its writer has seen: the tag names one for each quota that it
+touches, so that a refusal can say which of them somebody else has changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from berth.core.errors import Conflict, Invalid, PreconditionFailed
+from berth.core.problems import Problem
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import Audit, Department, Project, Quota, QuotaChange
+from projects.services.quota_changes import Written, record
+from projects.services.quotas import Columns, columns_of, faults_of, place_of, require_to_set, values_of
+
+NONE_YET = "0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one quota is to be; `columns` None: removed. `path` points into the document."""
+
+    owner: Department | Project
+    pool: NodePool
+    columns: Columns | None
+    path: str
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"pool": self.pool, **place_of(self.owner)}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    changes: tuple[Change, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """One change beside what is stored now. `after` has no row of its own; None: there would be none."""
+
+    change: Change
+    before: Quota | None
+    after: Quota | None
+
+    @property
+    def is_news(self) -> bool:
+        return _values(self.before) != _values(self.after)
+
+
+def compared(draft: Draft, *, lock: bool = False) -> list[Drafted]:
+    """Each change beside what is stored. Raises Invalid with every fault of what it would come to."""
+    stored = _stored(draft, lock=lock)
+    found = [Drafted(change, before, _after(change, before)) for change, before in stored]
+    problems = [
+        Problem(f"{each.change.path}.set.{fault.path}", fault.message, fault.given, fault.allowed)
+        for each in found
+        for fault in (faults_of(each.after) if each.after else ())
+    ]
+    if problems:
+        raise Invalid(problems)
+    return found
+
+
+def tag_of(drafted: Sequence[Drafted]) -> str:
+    """The versions that it builds upon, in the draft's order."""
+    return "-".join(_version(each.before) for each in drafted)
+
+
+def apply_draft(
+    *, acting: Acting, draft: Draft, expected: str | None = None, undoes: int | None = None
+) -> tuple[QuotaChange | None, list[Drafted]]:
+    """All or nothing. None where everything is as the draft says already.
+
+    `expected` is the tag that the writer has seen. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
+    """
+    for change in draft.changes:
+        require_to_set(acting, change.owner)
+    try:
+        with transaction.atomic():
+            drafted = compared(draft, lock=True)
+            if expected is not None and expected != tag_of(drafted):
+                raise _overtaken(drafted, expected)
+            news = [each for each in drafted if each.is_news]
+            return (_write(acting, news, draft.note, undoes) if news else None), drafted
+    except IntegrityError:
+        raise PreconditionFailed("Somebody created one of these quotas at the same moment.") from None
+
+
+def inverse_of(change: QuotaChange) -> tuple[Draft, str]:
+    """What would take it back, and the tag of what it left behind. Raises Conflict where owners are gone."""
+    changes, versions = [], []
+    for number, entry in enumerate(change.written):
+        owner, pool = _owner(entry), NodePool.objects.filter(pk=entry["pool_id"]).first()
+        if owner is None or pool is None:
+            gone = entry["pool"] if pool is None else entry["name"]
+            raise Conflict(f"Change {change.pk} cannot be taken back: {gone} is gone.")
+        before = entry["before"]
+        changes.append(Change(owner, pool, _columns(before), f"changes[{number}]"))
+        versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NONE_YET)
+    return Draft(tuple(changes), f"Takes back change {change.pk}"), "-".join(versions)
+
+
+def undo(*, acting: Acting, change: QuotaChange) -> QuotaChange:
+    """Refused with PreconditionFailed where somebody has changed one of its quotas since."""
+    taken_back = QuotaChange.objects.filter(undoes=change.pk).first()
+    if taken_back is not None:
+        raise Conflict(f"Change {change.pk} was taken back already, by change {taken_back.pk}.")
+    draft, left = inverse_of(change)
+    made, _ = apply_draft(acting=acting, draft=draft, expected=left, undoes=change.pk)
+    assert made is not None, "a change that changed nothing is not written down"
+    return made
+
+
+def _write(acting: Acting, news: Sequence[Drafted], note: str, undoes: int | None) -> QuotaChange:
+    written = []
+    for each in news:
+        quota = each.after or each.before
+        assert quota is not None, "what there neither is nor will be is no news"
+        if each.after is not None:
+            quota.version += 1
+            quota.save()
+        written.append(Written(quota, each.change.owner, _values(each.before), _values(each.after)))
+    change = record(acting, written, note=note, undoes=undoes)
+    for each in news:
+        if each.after is None and each.before is not None:
+            each.before.delete()
+    return change
+
+
+def _stored(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
+    wanted = Q(pk__in=())
+    for change in draft.changes:
+        wanted |= Q(**change.place)
+    rows = Quota.objects.filter(wanted).select_related("department", "project__department", "pool")
+    if lock:
+        rows = rows.select_for_update(of=("self",))
+    by_place = {(row.department_id, row.project_id, row.pool_id): row for row in rows.order_by("pk")}
+    return [(change, by_place.get(_key(change))) for change in draft.changes]
+
+
+def _key(change: Change) -> tuple[int | None, int | None, int]:
+    if isinstance(change.owner, Department):
+        return change.owner.pk, None, change.pool.pk
+    return None, change.owner.pk, change.pool.pk
+
+
+def _after(change: Change, before: Quota | None) -> Quota | None:
+    if change.columns is None:
+        return None
+    after = Quota(version=0, **change.place)
+    if before is not None:
+        after = Quota(**{field.attname: getattr(before, field.attname) for field in Quota._meta.fields})
+        after._state.adding = False
+        after.pool, owner = change.pool, place_of(change.owner)
+        for name, value in owner.items():
+            setattr(after, name, value)
+    for column, value in change.columns.items():
+        setattr(after, column, value)
+    return after
+
+
+def _values(quota: Quota | None) -> dict[str, Any] | None:
+    return None if quota is None else values_of(quota)
+
+
+def _version(quota: Quota | None) -> str:
+    return NONE_YET if quota is None else f"{quota.pk}.{quota.version}"
+
+
+def _overtaken(drafted: Sequence[Drafted], expected: str) -> PreconditionFailed:
+    """What changed since the draft was begun, and by whom."""
+    seen = expected.split("-")
+    if len(seen) != len(drafted):
+        return PreconditionFailed("If-Match does not belong to this draft: preview it again.")
+    moved = [each for each, version in zip(drafted, seen, strict=True) if version != _version(each.before)]
+    changed = [_who(each) for each in moved]
+    names = ", ".join(f"{entry['name']} on {entry['pool']} (by {entry['by']})" for entry in changed)
+    return PreconditionFailed(
+        f"Somebody was faster: {names}. Preview the draft again.", changed=changed, current=tag_of(drafted)
+    )
+
+
+def _who(each: Drafted) -> dict[str, Any]:
+    owner, rows = each.change.owner, Audit.objects.filter(object_type="quota")
+    if each.before is not None:
+        last = rows.filter(object_id=str(each.before.pk)).first()
+    else:
+        last = rows.filter(object_name=f"{owner} on {each.change.pool}", action="remove_quota").first()
+    return {
+        "kind": "department" if isinstance(owner, Department) else "project",
+        "name": owner.name,
+        "pool": each.change.pool.name,
+        "by": last.actor if last else "somebody",
+        "at": last.at.isoformat() if last else None,
+        "current": _values(each.before),
+    }
+
+
+def _owner(entry: Mapping[str, Any]) -> Department | Project | None:
+    if entry["kind"] == "department":
+        return Department.objects.filter(pk=entry["department_id"]).first()
+    return Project.objects.select_related("department").filter(pk=entry["project_id"]).first()
+
+
+def _columns(values: Mapping[str, Any] | None) -> Columns | None:
+    return None if values is None else columns_of(values)

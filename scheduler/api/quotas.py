@@ -1,0 +1,98 @@
+"""Here one asks what an edited set of quotas would change, before it is applied."""
+
+from typing import Any
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Amounts, Answer
+from berth.api.bodies import document_of
+from berth.api.door import Door
+from berth.api.etags import quoted
+from berth.api.idempotency import once
+from berth.api.queries import no_query
+from berth.api.schema import described
+from projects.api.quota_shapes import DraftBody, OwnerKind
+from projects.services.quota_documents import read_draft
+from scheduler.quota_preview import preview
+
+
+class QuotaEdit(Answer):
+    kind: OwnerKind
+    name: str
+    pool: str
+    before: dict[str, Any] | None = Field(description="Null: there is none.")
+    after: dict[str, Any] | None = Field(description="Null: it is removed.")
+
+
+class ShareChange(Answer):
+    kind: OwnerKind
+    name: str
+    pool: str
+    before: Amounts
+    after: Amounts
+    allocated: Amounts
+
+
+class StartChange(Answer):
+    project: str
+    workload: str
+    pool: str
+    gpus: float
+    at_once: bool = Field(description="False: as soon as what stands there has stopped.")
+
+
+class ReasonChange(Answer):
+    project: str
+    workload: str
+    before: str
+    after: str
+    message: str
+
+
+class Warned(Answer):
+    code: str
+    pool: str
+    queue: str
+    message: str
+
+
+class UnseenAnswer(Answer):
+    shares: int
+    starts: int
+    no_longer_start: int
+    evictions: int
+    evicted_gpus: float
+    reasons: int
+
+
+class ImpactAnswer(Answer):
+    """What the next cycle would do differently; for work that you may not see, numbers only."""
+
+    changes_nothing: bool
+    quotas: list[QuotaEdit]
+    shares: list[ShareChange]
+    starts: list[StartChange]
+    no_longer_start: list[StartChange]
+    evictions: list[dict[str, Any]]
+    reasons: list[ReasonChange]
+    warnings: list[Warned]
+    unseen: UnseenAnswer
+    tag: str = Field(description="For If-Match of the application; also in ETag.")
+
+
+class QuotaPreview(Door):
+    change_scope = "admin"
+
+    @described("What an edited set of quotas would change; nothing is stored", body=DraftBody,
+               answer=ImpactAnswer)  # fmt: skip
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        found = preview(acting=self.acting, draft=read_draft(self.acting, document_of(request)))
+        told = {name: getattr(found, name) for name in ImpactAnswer.model_fields if name != "unseen"}
+        unseen = {name: getattr(found.unseen, name) for name in UnseenAnswer.model_fields}
+        return Response(
+            ImpactAnswer(**told, unseen=UnseenAnswer(**unseen)), headers={"ETag": quoted(found.tag)}
+        )
