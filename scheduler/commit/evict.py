@@ -23,7 +23,6 @@ REASONS = {
     Kind.RECLAIM: "Reclaimed",
     Kind.PREEMPT: "Preempted",
     Kind.STALE_GANG: "StaleGang",
-    Kind.DRAIN: "Drained",
 }
 PUNISHED = (Kind.RECLAIM, Kind.PREEMPT)  # they count as preemptions and earn a backoff
 

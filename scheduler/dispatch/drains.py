@@ -1,4 +1,8 @@
-"""Here pods leave a draining node that was given its whole drain timeout: their gangs go back to pending."""
+"""Here pods leave a draining node that was given its whole drain timeout: their gangs go back to pending.
+
+The engine only leaves such nodes alone; this is the one place that writes evictions of the kind `drain`.
+Work that is not preemptible is waited for without limit.
+"""
 
 import uuid
 from collections import defaultdict
@@ -27,8 +31,8 @@ def evict_from_overdue_drains(now: datetime, post: Post) -> int:
         for pod in pods.order_by("workload_id", "role", "index"):
             standing[pod.workload_id].append(pod)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        live = rows.filter(pk__in=standing, phase__in=(Phase.STARTING, Phase.RUNNING)).order_by("pk")
-        return sum(_evict(row, standing[row.pk], now) for row in live)
+        live = rows.filter(pk__in=standing, preemptible=True, phase__in=(Phase.STARTING, Phase.RUNNING))
+        return sum(_evict(row, standing[row.pk], now) for row in live.order_by("pk"))
 
 
 def _evict(workload: Workload, pods: list[Pod], now: datetime) -> bool:

@@ -8,7 +8,7 @@ from berth.core.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Why a bundle exists, and by which action."""
+    """Why a bundle exists, and by which action. A drain is none: `scheduler/dispatch/drains.py` ends it."""
 
     START = "start"
     GROW = "grow"
@@ -18,7 +18,6 @@ class Kind(StrEnum):
     PREEMPT = "preempt"
     STALE_GANG = "stale_gang"
     RESERVE = "reserve"
-    DRAIN = "drain"
 
 
 class Reason(StrEnum):

@@ -1,6 +1,8 @@
 """Here we show how runs end: failures, restarts, limits of time, lost machines."""
 from datetime import timedelta
 
+import pytest
+
 from pools.models import Node
 from pools.runtimes.base import PodCause, RuntimeFailure
 from pools.services import drain_node, terminate_node
@@ -159,6 +161,18 @@ def test_a_drained_node_is_left_once_its_time_is_up(stage: Stage) -> None:
     assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
     node.refresh_from_db()
     assert node.emptied_at is not None
+
+
+@pytest.mark.shows("SKY-67")
+def test_what_is_not_preemptible_may_finish_on_a_draining_node(stage: Stage) -> None:
+    workload = running(stage, roles=ONE, preemptible=False)
+    node = stage.pods(workload)[0].node
+    drain_node(acting=stage.cast.alice, node=node, reason="new disks")
+    Node.objects.filter(pk=node.pk).update(drain_started_at=stage.clock.now())
+    stage.clock.advance(node.pool.drain_timeout * 10)
+    stage.tick(3)
+    assert not Eviction.objects.exists()
+    assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
 
 
 def test_a_suspended_workload_keeps_its_place_and_resumes(stage: Stage) -> None:

@@ -154,7 +154,7 @@ def test_a_promise_is_not_kept_against_a_limit_that_was_set_meanwhile(stage: Sta
     assert high.reason == "ProjectLimit"
 
 
-def test_a_promise_itself_can_be_taken_by_somebody_more_urgent(stage: Stage) -> None:
+def test_a_promise_is_kept_from_somebody_more_urgent_until_it_has_started(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())
@@ -163,7 +163,11 @@ def test_a_promise_itself_can_be_taken_by_somebody_more_urgent(stage: Stage) -> 
     assert stage.phase(middle) == Phase.RESERVED
     urgent = stage.submit("urgent", roles=WHOLE, priority=95)
     stage.tick(2)
+    assert [stage.phase(middle), stage.phase(urgent)] == [Phase.RESERVED, Phase.PENDING]
     stage.clock.advance(31)
+    stage.tick(2)
+    middle.refresh_from_db()
+    assert middle.run == 1  # what was freed for it was nobody else's
     stage.tick(3)
     assert stage.phase(urgent) == Phase.RUNNING
     assert stage.phase(middle) == Phase.PENDING
