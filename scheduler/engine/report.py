@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board import Board
 from scheduler.engine.demand import allowed, unmet
+from scheduler.engine.fresh import could_add
 from scheduler.engine.ledger import KINDS, Account, amounts
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason, ShareStep
 from scheduler.engine.refusals import Refusals, take_down
@@ -32,17 +33,26 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
     """Pool by pool; who waits in several pools is counted where it would rather be."""
-    counted: set[str] = set()
-    answers = []
+    homes = _homes(boards) if len(boards) > 1 else {}
+    answers: list[Demand] = []
     for board in boards:
-        gangs = allowed(board, counted)
-        demand, served = unmet(board, gangs)
-        if len(boards) > 1:
-            counted.update(gang.name for same in gangs for gang in same)
+        passed_on = {name for name, home in homes.items() if home is not board}
+        demand, served = unmet(board, allowed(board, passed_on))
         for gang in served:
             board.refuse_alone(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
         answers.append(demand)
     return tuple(answers)
+
+
+def _homes(boards: Sequence[Board]) -> dict[str, Board]:
+    """Of each who waits, the first pool of its choice that can grow, or else the first of its choice."""
+    found: dict[str, list[tuple[bool, int, str, Board]]] = {}
+    for board in boards:
+        cannot_grow = could_add(board) == 0
+        for same in allowed(board, ()):
+            for gang in same:
+                found.setdefault(gang.name, []).append((cannot_grow, gang.choice, board.pool.name, board))
+    return {name: min(pools, key=lambda pool: pool[:3])[3] for name, pools in found.items()}
 
 
 def _queue(board: Board, account: Account) -> QueueReport:
