@@ -175,6 +175,8 @@ def _count_request(gang: Gang) -> None:
         if missing > 0:
             for kind in KINDS:
                 more[kind] += missing * part.amounts[kind]
+    if gang.firm:
+        more = _within_quota(gang, more)
     if not any(more):
         return
     if not gang.standing and not _could_ever_start(gang):
@@ -182,6 +184,13 @@ def _count_request(gang: Gang) -> None:
     for account in gang.account.path:
         for kind in KINDS:
             account.asked_for[kind] += more[kind]
+
+
+def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
+    """As far as it could ever grow: what is not preemptible stays within quota."""
+    held = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
+    most = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
+    return [max(0, min(more[kind], most[kind] - held[kind])) for kind in KINDS]
 
 
 def _could_ever_start(gang: Gang) -> bool:

@@ -1,0 +1,60 @@
+"""Here we show what a workload's pods belong to: its gang, its role's part of that, its queues."""
+
+import pytest
+
+from berth.core.amounts import MILLI
+from scheduler.engine.layout import lay_out
+from scheduler.engine.model import PodState
+from scheduler.engine.plan import Place, Plan
+from tests.engine.world import World, request, role, steps
+
+ROLES = (role("leader", 1, 1, request(1)), role("worker", 1, 3, request(0.5)))
+
+
+def cluster(**first_pods: int) -> World:
+    """A workload of two roles, with so many pods of each that run already, on a node of its pool."""
+    world = World(n=4).department("d", 8).project("p", "d", 8).project("other", "d", 0)
+    world.queued("w", "p", roles=ROLES)
+    if first_pods:
+        made = world.workloads.pop()
+        pods = tuple(
+            world._pod(part, index, "n", made.submitted, PodState.RUNNING)
+            for part in ROLES
+            for index in range(first_pods.get(part.name, 0))
+        )
+        fields = {field: getattr(made, field) for field in made.__slots__}
+        world.workloads.append(type(made)(**{**fields, "pods": pods}))
+    return world
+
+
+def placed(plan: Plan) -> list[tuple[str, str, int]]:
+    return sorted((step.workload, step.role, step.index) for step in steps(plan) if isinstance(step, Place))
+
+
+@pytest.mark.shows("RAI-08")
+def test_the_first_pods_of_a_workload_make_one_gang_with_a_part_for_each_role() -> None:
+    plan = cluster().decide("allocate")
+    (start, *grown) = plan.bundles
+    assert {step.workload for step in start.steps} == {"w"}
+    assert {(step.role, step.index) for step in start.steps} == {("leader", 0), ("worker", 0)}
+    assert [bundle.workload for bundle in grown] == ["w"]
+
+
+@pytest.mark.shows("RAI-09")
+def test_later_pods_join_the_same_gang_in_their_own_or_another_part() -> None:
+    world = cluster(leader=1, worker=1)
+    boards, _ = lay_out(world.snapshot())
+    (gang,) = boards[0].gangs.values()
+    assert {part.role.name: sorted(part.live) for part in gang.parts} == {"leader": [0], "worker": [0]}
+    assert placed(world.decide()) == [("w", "worker", 1), ("w", "worker", 2)]
+    missing_its_leader = cluster(worker=2)
+    assert placed(missing_its_leader.decide()) == [("w", "leader", 0), ("w", "worker", 2)]
+
+
+@pytest.mark.shows("RAI-10", "RAI-11")
+def test_gang_and_roles_count_for_their_own_project_and_department_and_no_other() -> None:
+    plan = cluster(leader=1, worker=1).decide()
+    held = {report.queue: report.allocated.gpu for report in plan.queues}
+    assert held == {"d": 2500, "p": 2500, "other": 0}
+    asked = {report.queue: report.requested.gpu for report in plan.queues}
+    assert asked == {"d": 5 * MILLI // 2, "p": 5 * MILLI // 2, "other": 0}

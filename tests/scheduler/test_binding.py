@@ -1,0 +1,32 @@
+"""Here we show what a pod is bound to when its workload starts: a node, devices, storage, an address."""
+
+import pytest
+
+from scheduler.models import DeviceClaim
+from tests.scheduler.stage import Stage
+
+
+@pytest.mark.shows("RAI-15")
+def test_a_gang_is_bound_whole_to_nodes_devices_storage_and_one_address(stage: Stage) -> None:
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
+    stage.tick()
+    pods = stage.pods(workload)
+    assert [pod.allocation.node_id for pod in pods] == [pod.node_id for pod in pods]
+    assert len({pod.node_id for pod in pods}) == 2  # two GPUs a node: three pods need both
+    claims = [(claim.node_id, claim.device) for claim in DeviceClaim.objects.all()]
+    assert len(claims) == len(set(claims)) == 3
+    orders = [stage.runtime.order(str(pod.pk)) for pod in pods]
+    assert {order.workspace for order in orders} == {str(workload.pk)}  # storage that its pods share
+    workload.refresh_from_db()
+    addresses = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
+    assert addresses == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
+
+
+@pytest.mark.shows("RAI-15")
+def test_what_cannot_be_bound_whole_is_bound_in_no_part(stage: Stage) -> None:
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
+    stage.tick()
+    assert list(stage.pods(workload)) == []
+    assert not DeviceClaim.objects.exists()
+    workload.refresh_from_db()
+    assert workload.rendezvous is None
