@@ -131,3 +131,27 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return f"{self.owner} on {self.pool}"
+
+
+class RemovedQuota(models.Model):
+    """Which version a quota had when it was removed, so that a new one in its place begins above it."""
+
+    department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
+    pool = models.ForeignKey("pools.NodePool", on_delete=models.CASCADE, related_name="+")
+    version = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="removed_quota_once", fields=["department", "project", "pool"], nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                name="removed_quota_has_one_owner",
+                condition=Q(department__isnull=False, project__isnull=True)
+                | Q(department__isnull=True, project__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.project or self.department} on {self.pool}"

@@ -6,8 +6,9 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from berth.core.errors import Conflict, Invalid
+from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, shown
+from berth.db.references import with_living_references
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Department, Membership, Project, Role
@@ -25,8 +26,9 @@ def grant(*, acting: Acting, user: User, role: str, scope: Department | Project 
         "department": scope if isinstance(scope, Department) else None,
         "project": scope if isinstance(scope, Project) else None,
     }
-    with transaction.atomic():
-        User.objects.select_for_update().get(pk=user.pk)
+    with with_living_references(str(scope or user)):
+        if not User.objects.select_for_update().filter(pk=user.pk).exists():
+            raise NotFound(f"{user} was deleted at the same moment.")
         held = Membership.objects.filter(user=user, **place).first()
         before = {"role": held.role} if held else None
         if held is not None and held.role == role:

@@ -8,6 +8,7 @@ from berth.db.wake import wake
 from projects.acting import Acting
 from projects.models import Department, Project, Quota, QuotaChange
 from projects.services import announce, audit
+from projects.services.quota_versions import remember_removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ def record(
     )
     for each in written:
         _audit(acting, each, change.pk)
+        if each.after is None:
+            remember_removed(each.quota)
         announce.tenants_changed(**_ids(each.owner))
     wake("scheduler")
     return change

@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import Q
+from psycopg.errors import UniqueViolation
 
 from berth.core.errors import Conflict, Invalid, PreconditionFailed
 from berth.core.problems import Problem
+from berth.db.references import with_living_references
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Audit, Department, Project, Quota, QuotaChange
 from projects.services.quota_changes import Written, record
+from projects.services.quota_versions import next_version
 from projects.services.quotas import Columns, columns_of, faults_of, place_of, require_to_set, values_of
 
 NONE_YET = "0.0"
@@ -84,13 +87,15 @@ def apply_draft(
     for change in draft.changes:
         require_to_set(acting, change.owner)
     try:
-        with transaction.atomic():
+        with with_living_references("One of its owners or pools"):
             drafted = compared(draft, lock=True)
             if expected is not None and expected != tag_of(drafted):
                 raise _overtaken(drafted, expected)
             news = [each for each in drafted if each.is_news]
             return (_write(acting, news, draft.note, undoes) if news else None), drafted
-    except IntegrityError:
+    except IntegrityError as error:
+        if not isinstance(error.__cause__, UniqueViolation):
+            raise
         raise PreconditionFailed("Somebody created one of these quotas at the same moment.") from None
 
 
@@ -125,7 +130,7 @@ def _write(acting: Acting, news: Sequence[Drafted], note: str, undoes: int | Non
         quota = each.after or each.before
         assert quota is not None, "what there neither is nor will be is no news"
         if each.after is not None:
-            quota.version += 1
+            quota.version = next_version(quota)
             quota.save()
         written.append(Written(quota, each.change.owner, _values(each.before), _values(each.after)))
     change = record(acting, written, note=note, undoes=undoes)

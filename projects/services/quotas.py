@@ -4,15 +4,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from psycopg.errors import UniqueViolation
 
 from berth.core.amounts import MILLI, RESOURCES
 from berth.core.errors import Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem, shown
+from berth.db.references import with_living_references
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Department, Project, Quota
 from projects.services.quota_changes import Written, record
+from projects.services.quota_versions import next_version
 
 MOST = 10**12
 COLUMNS = {"gpu": "gpu_milli", "cpu": "cpu_milli", "memory_mib": "memory_mib"}
@@ -42,7 +45,7 @@ def set_quota(
     columns = columns_of(values)
     place = place_of(owner)
     try:
-        with transaction.atomic():
+        with with_living_references(f"{owner.name} or the pool {pool.name}"):
             quota = Quota.objects.select_for_update(of=("self",)).filter(pool=pool, **place).first()
             _guard(quota, expected_version)
             stored, quota = quota, quota or Quota(pool=pool, version=0, **place)
@@ -52,10 +55,12 @@ def set_quota(
             if problems := faults_of(quota):
                 raise Invalid(problems)
             if before != values_of(quota):
-                quota.version += 1
+                quota.version = next_version(quota)
                 quota.save()
                 record(acting, [Written(quota, owner, before, values_of(quota))])
-    except IntegrityError:
+    except IntegrityError as error:
+        if not isinstance(error.__cause__, UniqueViolation):
+            raise
         raise PreconditionFailed("Somebody created this quota at the same moment: read it again.") from None
     return quota
 

@@ -3,11 +3,12 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Model, ProtectedError
 
-from berth.core.errors import Conflict, Invalid
+from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, shown
+from berth.db.references import with_living_references
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Department, Project
@@ -45,7 +46,7 @@ def create_project(*, acting: Acting, department: Department, name: str, **value
     require(acting, Action.EDIT, department)
     _check_decider(acting, Project(), values, OF_PROJECT)
     project = Project(department=department, name=name, **_known(values))
-    with transaction.atomic():
+    with with_living_references(f"The department {department.name}"):
         _save(project)
         audit.write_down(acting, "create", project, after=_values(project), project=project)
         announce.tenants_changed(department_id=department.pk, project_id=project.pk)
@@ -72,7 +73,9 @@ def _check_decider(
 
 def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:
     with transaction.atomic():
-        locked = type(obj).objects.select_for_update().get(pk=obj.pk)
+        locked = type(obj).objects.select_for_update().filter(pk=obj.pk).first()
+        if locked is None:
+            raise NotFound(f"{obj} was deleted at the same moment.")
         before = _values(locked)
         for field, value in _known(changes).items():
             setattr(locked, field, value)
@@ -87,10 +90,14 @@ def _edit(acting: Acting, obj: T, changes: Mapping[str, Any]) -> T:
 def _delete(acting: Acting, obj: Department | Project, because: str) -> None:
     try:
         with transaction.atomic():
+            locked = type(obj).objects.select_for_update(of=("self",)).filter(pk=obj.pk).first()
+            if locked is None:
+                raise NotFound(f"{obj} was deleted already.")
             audit.write_down(acting, "delete", obj, before=_values(obj), **_scope(obj))
             announce.tenants_changed(**_ids(obj))
             obj.delete()
-    except ProtectedError:
+            connection.check_constraints()  # what came between our look and our lock is seen here
+    except (ProtectedError, IntegrityError):
         raise Conflict(because) from None
 
 

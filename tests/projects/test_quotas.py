@@ -1,9 +1,11 @@
 """Here we show that quotas are set in one place, guarded, bounded and audited."""
 import pytest
 from django.db import IntegrityError, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from berth.core.errors import Forbidden, Invalid, PreconditionFailed
-from projects.models import Audit, Quota
+from projects.models import Audit, Quota, RemovedQuota
 from projects.services import quotas
 from tests.cast import Cast
 
@@ -85,3 +87,44 @@ def test_history_cannot_be_rewritten_even_by_hand(cast: Cast) -> None:
     for attempt in (lambda: Audit.objects.update(actor="nobody"), lambda: Audit.objects.all().delete()):
         with pytest.raises(IntegrityError, match="append-only"), transaction.atomic():
             attempt()
+
+
+def test_a_version_seen_before_a_quota_was_removed_never_counts_again(cast: Cast) -> None:
+    first = quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    seen = first.version
+    quotas.remove_quota(acting=cast.alice, quota=first)
+    second = quotas.set_quota(
+        acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1}, expected_version=0
+    )
+    assert second.version > seen
+    with pytest.raises(PreconditionFailed):
+        quotas.set_quota(
+            acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6},
+            expected_version=seen,
+        )
+    with pytest.raises(PreconditionFailed):
+        quotas.remove_quota(acting=cast.alice, quota=second, expected_version=seen)
+
+
+Step = tuple[str, int]
+STEPS = st.lists(st.tuples(st.sampled_from(["set", "remove"]), st.integers(0, 3)), min_size=2, max_size=10)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS)
+def test_never_do_two_contents_of_one_quota_bear_the_same_version(cast: Cast, steps: list[Step]) -> None:
+    Quota.objects.filter(project=cast.vision).delete()
+    RemovedQuota.objects.filter(project=cast.vision).delete()
+    seen: dict[int, object] = {}
+    for step, gpus in steps:
+        present = Quota.objects.filter(project=cast.vision).first()
+        if step == "set":
+            quota = quotas.set_quota(
+                acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": gpus}
+            )
+            content = (quota.pk, quotas.values_of(quota))
+            assert seen.setdefault(quota.version, content) == content
+        elif present is not None:
+            quotas.remove_quota(acting=cast.alice, quota=present)

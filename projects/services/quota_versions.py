@@ -1,0 +1,22 @@
+"""Here versions of quotas are counted so that none ever means two things, removed and made anew or not."""
+
+from projects.models import Quota, RemovedQuota
+
+
+def next_version(quota: Quota) -> int:
+    """What the row is about to be stored as."""
+    if quota.pk is not None:
+        return quota.version + 1
+    place = {"department": quota.department, "project": quota.project, "pool": quota.pool}
+    before = RemovedQuota.objects.filter(**place).first()
+    return 1 if before is None else before.version + 1
+
+
+def remember_removed(quota: Quota) -> None:
+    """In the transaction that removes it: counting goes on from here."""
+    RemovedQuota.objects.update_or_create(
+        department_id=quota.department_id,
+        project_id=quota.project_id,
+        pool_id=quota.pool_id,
+        defaults={"version": quota.version},
+    )
