@@ -1,5 +1,6 @@
 """Here we say who acts: a person with the scopes of the token used, or a part of Berth itself."""
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,13 +18,18 @@ class Acting:
     name: str
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
+    until: datetime | None = None  # when the token used here ends; None: no token, or one without an end
     known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # asked once per request
 
     @classmethod
     def person(
-        cls, user: "User", scopes: frozenset[str] = ALL_SCOPES, request_id: str = ""
+        cls,
+        user: "User",
+        scopes: frozenset[str] = ALL_SCOPES,
+        request_id: str = "",
+        until: datetime | None = None,
     ) -> "Acting":
-        return cls(user, user.get_username(), scopes, request_id)
+        return cls(user, user.get_username(), scopes, request_id, until)
 
     @classmethod
     def system(cls, part: str) -> "Acting":

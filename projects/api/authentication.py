@@ -4,6 +4,7 @@ from django.contrib.auth.models import User
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.request import Request
 
+from berth.api.limits import spend
 from berth.api.problems import CHALLENGE
 from berth.core.errors import Unauthenticated
 from projects.acting import Acting
@@ -11,6 +12,8 @@ from projects.services import tokens
 
 
 class BearerTokens(BaseAuthentication):
+    """Who keeps trying tokens that do not count is soon told to wait; one that counts always does."""
+
     def authenticate(self, request: Request) -> tuple[User, Acting] | None:
         header = request.headers.get("Authorization")
         if header is None:
@@ -20,8 +23,10 @@ class BearerTokens(BaseAuthentication):
             raise Unauthenticated("Send a token: Authorization: Bearer berth_...")
         token = tokens.authenticate(secret.strip())
         if token is None:
+            spend("bad_token", f"address {request.META.get('REMOTE_ADDR', '')}")
             raise Unauthenticated("This token is unknown, expired or revoked.")
-        return token.user, Acting.person(token.user, frozenset(token.scopes), _id_of(request))
+        scopes = frozenset(token.scopes)
+        return token.user, Acting.person(token.user, scopes, _id_of(request), token.expires_at)
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE

@@ -29,14 +29,22 @@ def issue(
     expires_at: datetime | None,
     user: User | None = None,
 ) -> tuple[ApiToken, str]:
-    """The token and its secret, which is shown this once. A token never may more than who issues it."""
+    """The token and its secret, which is shown this once.
+
+    A token issued by means of a token never may more, nor lives longer: where no end is given, it ends with
+    that one.
+    """
     owner = user or acting.user
     if owner is None or (owner != acting.user and not may(acting, Action.ADMINISTER)):
         raise Forbidden("A token can be issued for yourself only.")
+    expires_at = expires_at or acting.until
     _check(name, scopes, expires_at)
     beyond = sorted(set(scopes) - acting.scopes)
     if beyond:
         raise Forbidden(f"The token used here lacks the scope {beyond[0]} itself.")
+    if acting.until is not None and expires_at is not None and expires_at > acting.until:
+        latest = f"now to {acting.until:%Y-%m-%dT%H:%M:%SZ}"
+        raise Invalid([Problem("expires_at", "outlives the token used here", shown(str(expires_at)), latest)])
     secret = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken(
         user=owner,
@@ -64,6 +72,12 @@ def revoke(*, acting: Acting, token: ApiToken) -> None:
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
             audit.write_down(acting, "revoke", token, before={"name": token.name})
+
+
+def forget_ended(*, before: datetime) -> int:
+    """Of those that had ended by then nothing is left but their audit. Returns how many there were."""
+    ended = ApiToken.objects.filter(Q(revoked_at__lt=before) | Q(expires_at__lt=before))
+    return ended.delete()[0]
 
 
 def authenticate(secret: str) -> ApiToken | None:

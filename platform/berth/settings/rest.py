@@ -3,10 +3,11 @@ from typing import Any
 
 from berth.settings.base import env
 
-# Requests a minute of one person; log-ins of one address and of one name.
+# Requests a minute of one person; log-ins of one address and of one name; tokens that do not count.
 BERTH_RATE_LIMITS = {
     "read": env.int("BERTH_RATE_READ", default=6000),
     "write": env.int("BERTH_RATE_WRITE", default=3000),
+    "bad_token": env.int("BERTH_RATE_BAD_TOKEN", default=60),
     "login": env.int("BERTH_RATE_LOGIN", default=20),
 }
 BERTH_ACCESS_GUARD = "projects.api.guard.require"

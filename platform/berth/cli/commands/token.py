@@ -21,7 +21,10 @@ def create(
     scope: Annotated[
         list[str] | None, typer.Option(help="read, write or admin; repeat. Default: read, write.")
     ] = None,
-    expires: Annotated[str, typer.Option(help="After so long, such as 30d; never = not at all.")] = "90d",
+    expires: Annotated[
+        str | None,
+        typer.Option(help="After so long, such as 30d; never = not at all. Default: with the token in use."),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a token. Its secret is printed this once, alone on stdout.
@@ -29,7 +32,8 @@ def create(
     \b
     berth token create ci --scope read --scope write --expires 30d
     """
-    until = None if expires == "never" else now() + timedelta(seconds=seconds("--expires", expires))
+    given = None if expires in (None, "never") else expires
+    until = None if given is None else now() + timedelta(seconds=seconds("--expires", given))
     with connected() as client:
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
@@ -37,6 +41,8 @@ def create(
             f"berth: {name} was made, but its secret was lost with the connection: revoke it", file=sys.stderr
         )
         raise typer.Exit(ExitCode.REFUSED)
+    if expires == "never" and token.expires_at:
+        print(f"berth: {name} ends with the token in use, {local(token.expires_at)}", file=sys.stderr)
     show_one(token, output, lambda _: print(token.token))
 
 
