@@ -6,6 +6,7 @@ from django.db.models.functions import Coalesce
 
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
+from pools.services.pool_values import spec_of
 
 
 def pools() -> QuerySet[NodePool]:
@@ -41,6 +42,11 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 def is_operational(pool: NodePool) -> bool:
     """Whether its ready threshold was reached; from then on it takes work, until no node is left."""
     return pool.operational_since is not None
+
+
+def ready_threshold(pool: NodePool) -> int:
+    """So many ready nodes it takes before the pool takes on its first work."""
+    return max(spec_of(pool).ready_threshold, 1)
 
 
 def _counted(states: tuple[NodeState, ...]) -> Count:

@@ -1,16 +1,17 @@
 """Here each pool is told what presses on it, and which of its draining nodes are empty."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from berth.core.amounts import MILLI
 from pools.models import Node
-from pools.models.node import USABLE
+from pools.models.node import PENDING, USABLE
 from pools.services import node_emptied, report_pressure
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.plan import Demand
-from scheduler.models import Allocation
+from scheduler.models import Allocation, Reservation
 from scheduler.observe import Seen
 from scheduler.standings import held_by_pool
 
@@ -19,20 +20,26 @@ def tell_pools(seen: Seen, demands: Iterable[Demand]) -> int:
     """Returns how many pools want another number of nodes now."""
     by_name = {demand.pool: demand for demand in demands}
     held = held_by_pool()
-    capacity = _capacity()
+    capacity, promised = _capacity(), _promised()
     changed = 0
     for name, pool in sorted(seen.pools.items()):
-        demand = by_name.get(name, Demand(name))
+        demand = by_name.get(name)
+        if demand is None:  # nobody decided there in this cycle: what was said before still holds
+            continue
         gpu, cpu, _ = held.get(pool.pk, (0, 0, 0))
-        queued = demand.queued_milli_gpu
+        coming = promised.get(pool.pk, Coming())
+        queued = demand.queued_milli_gpu + coming.milli
+        nodes_wanted = demand.nodes_wanted + len(coming.nodes)
+        if coming.waits and name in seen.opening:  # the nodes there are will not do: the threshold stands
+            queued = max(queued, 1)
         if not pool.gpus_per_node:  # such a pool is counted in thousandths of a node
-            gpu, queued = cpu * MILLI // max(1, pool.cpu_milli), demand.nodes_wanted * MILLI
+            gpu, queued = cpu * MILLI // max(1, pool.cpu_milli), max(nodes_wanted * MILLI, queued)
         changed += report_pressure(
             pool.pk,
             queued_milli_gpu=queued,
             running=gpu,
             capacity=capacity.get(pool.pk, 0),
-            nodes_wanted=demand.nodes_wanted,
+            nodes_wanted=nodes_wanted,
             at=seen.at,
         )
     return changed
@@ -54,6 +61,26 @@ def work_to_lose(now: datetime) -> dict[int, int]:
         seconds = max(0, int((now - since).total_seconds()))
         lost[held.node_id] = lost.get(held.node_id, 0) + seconds * held.gpu_milli_total // MILLI
     return lost
+
+
+@dataclass(slots=True)
+class Coming:
+    """What is promised in one pool: on nodes that are on their way, and at all."""
+
+    milli: int = 0
+    nodes: set[int] = field(default_factory=set)
+    waits: bool = False
+
+
+def _promised() -> dict[int, Coming]:
+    found: dict[int, Coming] = {}
+    for row in Reservation.objects.select_related("node").order_by("pk"):
+        coming = found.setdefault(row.node.pool_id, Coming())
+        coming.waits = True
+        if row.node.state in PENDING:
+            coming.milli += row.gpu_milli * len(row.devices)
+            coming.nodes.add(row.node_id)
+    return found
 
 
 def _capacity() -> dict[int, int]:

@@ -3,7 +3,7 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -14,6 +14,7 @@ from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine import model
 from scheduler.engine.intake import seconds_of
 from scheduler.models import Reservation
+from scheduler.opening import Opening, openings
 from scheduler.queues import Queues, queues_at
 from scheduler.specs import Meaning, Specs
 from scheduler.waits import find_waits
@@ -51,11 +52,13 @@ class Seen:
     nodes: Mapping[str, int]
     pools: Mapping[str, NodePool]
     queues: Queues
+    opening: Mapping[str, Opening] = field(default_factory=dict)  # pools that do not take work yet
 
 
 def observe(now: datetime, specs: Specs) -> Seen:
     pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
     nodes = list(Node.objects.filter(state__in=NODE_STATES).select_related("pool").order_by("name"))
+    opening = openings(pools.values(), nodes)
     queues = queues_at(now, pools.values())
     rows = list(_workloads())
     meanings = specs.of_all([row.pk for row in rows])
@@ -83,7 +86,7 @@ def observe(now: datetime, specs: Specs) -> Seen:
         snapshot=model.Snapshot(
             now=seconds_of(now),
             pools=tuple(_pool(pool) for pool in pools.values()),
-            nodes=tuple(_node(node) for node in nodes),
+            nodes=tuple(_node(node, takes_work=node.pool.name not in opening) for node in nodes),
             queues=queues.described,
             workloads=(*workloads, *waits.stand_ins),
             reservations=reservations,
@@ -98,6 +101,7 @@ def observe(now: datetime, specs: Specs) -> Seen:
         nodes={node.name: node.pk for node in nodes},
         pools=pools,
         queues=queues,
+        opening=opening,
     )
 
 
@@ -143,7 +147,11 @@ def _pool(row: NodePool) -> model.Pool:
     )
 
 
-def _node(row: Node) -> model.Node:
+def _node(row: Node, *, takes_work: bool) -> model.Node:
+    """A pool that has yet to reach its ready threshold has capacity to come, and none to give."""
+    state = NODE_STATES[row.state]
+    if state is model.NodeState.READY and not takes_work:
+        state = model.NodeState.BOOTING
     return model.Node(
         name=row.name,
         pool=row.pool.name,
@@ -155,7 +163,7 @@ def _node(row: Node) -> model.Node:
         max_pods=row.max_pods,
         labels=row.labels,
         taints=_taints(row.taints),
-        state=NODE_STATES[row.state],
+        state=state,
         ordinal=row.ordinal,
         ready_at=seconds_of(row.ready_at) if row.ready_at else None,
     )

@@ -39,6 +39,9 @@ def pool(name: str = "local", *, gpus: int = 2, **columns: Any) -> NodePool:
 
 def node(of: NodePool, ordinal: int | None = None, **columns: Any) -> Node:
     number = of.nodes.count() if ordinal is None else ordinal
+    if of.operational_since is None:
+        of.operational_since = ago(minutes=30)
+        of.save(update_fields=["operational_since"])
     defaults = {
         "name": f"{of.name}-{number}",
         "ordinal": number,

@@ -6,24 +6,24 @@ from berth.db.moves import move
 from pools import history
 from pools.engine import reconciler as mind
 from pools.models import Node, NodePool
-from pools.models.node import HOSTING, USABLE, NodeState
+from pools.models.node import USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.reconciler.rows import Pass, fleet_of, living, locked
 from pools.services.nodes import NOT_DRAINING
-from pools.services.pool_values import spec_of
 from pools.services.pressure import autoscale, would_autoscale
+from pools.services.readiness import note_readiness, readiness_changes
 
 
 def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, int]) -> bool:
     """One step. Judged without a lock first, for mostly there is nothing to do."""
     pool, nodes = NodePool.objects.get(pk=pool_id), living(pool_id)
-    something = would_autoscale(pool, this.now) or _readiness(pool, nodes) or _step(pool, nodes, this, {})
-    if not something:
+    due = would_autoscale(pool, this.now) or readiness_changes(pool, nodes)
+    if not due and not _step(pool, nodes, this, {}):
         return False
     with this.fence():
         pool, nodes = locked(pool_id), living(pool_id)
         did = autoscale(pool, this.now)
-        did |= _note_readiness(pool, nodes, this)
+        did |= note_readiness(pool, nodes, this.now)
         for command in _step(pool, nodes, this, work_to_lose):
             _begin(command, pool, {node.ordinal: node for node in nodes}, this)
             did = True
@@ -70,19 +70,3 @@ def _take_back(node: Node, pool: NodePool, this: Pass) -> None:
     draining = (NodeState.DRAINING,)
     if move(node, "state", expected=draining, to=NodeState.READY, since=this.now, **NOT_DRAINING):
         history.write(pool, ScalingKind.DRAIN_ABORTED, reason, at=this.now, node=node, after=pool.wanted)
-
-
-def _readiness(pool: NodePool, nodes: Iterable[Node]) -> bool:
-    """Whether it is to be noted that the pool takes on work from now on, or has no node left to do so."""
-    states = [node.state for node in nodes]
-    if pool.operational_since is None:
-        return sum(state in USABLE for state in states) >= max(spec_of(pool).ready_threshold, 1)
-    return not any(state in HOSTING for state in states)
-
-
-def _note_readiness(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
-    if not _readiness(pool, nodes):
-        return False
-    pool.operational_since = this.now if pool.operational_since is None else None
-    pool.save(update_fields=["operational_since"])
-    return True

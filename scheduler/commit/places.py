@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from pools.selectors import is_operational
 from projects.models import Phase
 from scheduler.commit.bind import Start, said, start
 from scheduler.commit.scene import Scene, shift
@@ -64,8 +65,7 @@ def _promised_until(bundle: Bundle, scene: Scene) -> datetime:
         for step in bundle.steps
         if isinstance(step, Evict) and (spec := scene.seen.workloads[step.workload].meaning.spec) is not None
     ]
-    booting = any(
-        scene.ground.nodes[step.node].state != "ready" for step in bundle.steps if isinstance(step, Place)
-    )
+    nodes = [scene.ground.nodes[step.node] for step in bundle.steps if isinstance(step, Place)]
+    booting = any(node.state != "ready" or not is_operational(node.pool) for node in nodes)
     grace = timedelta(seconds=max(graces, default=0))
     return scene.now + grace + (PROMISE_WHILE_BOOTING if booting else PROMISE)

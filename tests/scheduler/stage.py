@@ -35,6 +35,9 @@ class Stage:
 
     def node(self, ordinal: int = 0, pool: NodePool | None = None, **values: Any) -> Node:
         pool = pool or self.cast.pool
+        if pool.operational_since is None:
+            pool.operational_since = NOON
+            pool.save(update_fields=["operational_since"])
         values = {
             "gpus": pool.gpus_per_node, "cpu_milli": pool.cpu_milli, "memory_mib": pool.memory_mib,
             "state": "ready", "since": NOON, "devices": [f"GPU-{ordinal}-{i}" for i in range(8)], **values,

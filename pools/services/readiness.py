@@ -1,0 +1,23 @@
+"""Here a pool notes that it takes on work from now on, or that it has no node left to do so."""
+from collections.abc import Iterable
+from datetime import datetime
+
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING, USABLE
+from pools.selectors import ready_threshold
+
+
+def readiness_changes(pool: NodePool, nodes: Iterable[Node]) -> bool:
+    states = [node.state for node in nodes]
+    if pool.operational_since is None:
+        return sum(state in USABLE for state in states) >= ready_threshold(pool)
+    return not any(state in HOSTING for state in states)
+
+
+def note_readiness(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
+    """The caller holds the row's lock."""
+    if not readiness_changes(pool, nodes):
+        return False
+    pool.operational_since = at if pool.operational_since is None else None
+    pool.save(update_fields=["operational_since"])
+    return True

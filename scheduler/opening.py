@@ -1,0 +1,52 @@
+"""Here who waits for a pool that has too few ready nodes to begin is told so."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pools.models import Node, NodePool
+from pools.selectors import is_operational, ready_threshold
+from scheduler.engine.plan import Blocker, Reason, Refusal
+
+ABOUT_ROOM = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reason.WAITING_FOR_SCALE_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A pool that has not begun to take work."""
+
+    pool: str
+    ready: int
+    needed: int
+
+    def __str__(self) -> str:
+        nodes = "1 node is" if self.needed == 1 else f"{self.needed} nodes are"
+        return f"The pool {self.pool} takes on work as soon as {nodes} ready: {self.ready} so far."
+
+
+def openings(pools: Iterable[NodePool], nodes: Iterable[Node]) -> Mapping[str, Opening]:
+    ready = Counter(node.pool_id for node in nodes if node.state == Node.State.READY)
+    return {
+        pool.name: Opening(pool.name, ready[pool.pk], ready_threshold(pool))
+        for pool in pools
+        if not is_operational(pool)
+    }
+
+
+def told(refusals: Iterable[Refusal], opening: Mapping[str, Opening]) -> tuple[Refusal, ...]:
+    """What is missing there is not room but the other nodes; limits and turns stand as they are."""
+    return tuple(
+        _retold(refusal, opening[refusal.pool]) if refusal.pool in opening else refusal
+        for refusal in refusals
+    )
+
+
+def _retold(refusal: Refusal, pool: Opening) -> Refusal:
+    return replace(refusal, blockers=tuple(_reworded(found, pool) for found in refusal.blockers))
+
+
+def _reworded(found: Blocker, pool: Opening) -> Blocker:
+    if found.reason not in ABOUT_ROOM:
+        return found
+    numbers = {**found.numbers, "ready_nodes": pool.ready, "needed_nodes": pool.needed}
+    return Blocker(Reason.WAITING_FOR_SCALE_UP, str(pool), numbers)

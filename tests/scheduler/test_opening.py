@@ -1,0 +1,66 @@
+"""Here we show that a pool takes on work once as many nodes are ready as it wants to begin with."""
+
+import pytest
+
+from pools.models import Node, NodePool
+from projects.models import Phase
+from tests.scheduler.stage import NOON, Stage
+
+ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
+
+
+@pytest.fixture
+def opening(stage: Stage) -> NodePool:
+    """Two of at most four nodes are needed to begin; of those two one is ready."""
+    pool = stage.cast.pool
+    Node.objects.filter(name="local-1").update(state="booting")
+    pool.nodes_min, pool.nodes_desired, pool.operational_since, pool.wanted = 1, 2, None, 2
+    pool.save()
+    return pool
+
+
+@pytest.mark.shows("SKY-03", "SKY-05", "SKY-15")
+def test_nothing_starts_before_the_pool_is_operational_and_everything_after(
+    stage: Stage, opening: NodePool
+) -> None:
+    workload = stage.submit(roles=ONE)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.RESERVED
+    assert not stage.pods(workload)
+    first = workload.explanation["blockers"][0]
+    assert first["reason"] == "WaitingForScaleUp"
+    assert first["message"] == "The pool local takes on work as soon as 2 nodes are ready: 1 so far."
+    Node.objects.update(state="ready")
+    NodePool.objects.update(operational_since=NOON)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+
+
+def test_who_is_promised_a_place_there_presses_on_the_pool(stage: Stage, opening: NodePool) -> None:
+    """Or it would be found idle, and never reach its threshold."""
+    stage.submit(roles=ONE)
+    stage.tick(2)
+    opening.refresh_from_db()
+    assert opening.pressure["queued"] >= 1
+    assert opening.wanted == 2
+
+
+def test_limits_are_told_as_ever(stage: Stage, opening: NodePool) -> None:
+    stage.cast.vision.quotas.update(limit_gpu_milli=0, gpu_milli=0)
+    workload = stage.submit(roles=ONE)
+    stage.tick(2)
+    workload.refresh_from_db()
+    assert workload.reason == "ProjectLimit"
+
+
+def test_a_promise_on_nodes_that_boot_keeps_the_pool_from_shrinking(stage: Stage) -> None:
+    Node.objects.update(state="booting")
+    pool = stage.cast.pool
+    pool.wanted = 2
+    pool.save()
+    stage.submit(roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
+    stage.tick(3, seconds=60)
+    pool.refresh_from_db()
+    assert pool.pressure["queued"] == 4000
+    assert pool.pressure["gang_nodes"] == 2
+    assert pool.wanted == 2
