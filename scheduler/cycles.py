@@ -8,12 +8,13 @@ from typing import Any
 
 from berth.db.lease import fenced
 from scheduler.commit import Outcome, commit
+from scheduler.deciding import decide_what_can_be
 from scheduler.dispatch.meeting import meeting_places
-from scheduler.engine.cycle import decide
 from scheduler.engine.plan import Bundle, Evict, Plan
 from scheduler.explanations import Explanations
 from scheduler.models import Cycle
 from scheduler.observe import Seen, observe
+from scheduler.opening import told
 from scheduler.points import point
 from scheduler.post import Post
 from scheduler.snapshots import as_scenario
@@ -46,7 +47,7 @@ def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
     seen = observe(now, post.specs)
     observed = time.perf_counter()
     point("cycle.observed")
-    plan = decide(seen.snapshot)
+    plan = decide_what_can_be(seen.snapshot)
     decided = time.perf_counter()
     point("cycle.decided")
     record = Cycle(
@@ -72,19 +73,30 @@ def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest
     with fenced(post.held):
         explained = 0
         if newest:
-            explained = memory.explanations.write(seen, plan.refusals, record.pk)
+            explained = memory.explanations.write(seen, told(plan.refusals, seen.opening), record.pk)
             keep_standings(seen, plan.queues)
             settle_use(seen.at)
         noted = (*plan.notes, *notes)
-        told = bool(plan.bundles or explained or noted != memory.noted)
+        happened = bool(plan.bundles or explained or noted != memory.noted)
         due = memory.recorded_at is None or seen.at - memory.recorded_at >= QUIET_FOR
-        if told or due:
+        if happened or due:
             _finish(ran, noted)
             memory.recorded_at, memory.noted = seen.at, noted
         point("cycle.before_end")
     ran.written = True
     point("cycle.done")
-    return told
+    return happened
+
+
+def write_failure(now: datetime, trigger: str, post: Post, memory: Memory, notes: Sequence[str]) -> bool:
+    """A cycle that came to no decision; once, for as long as the same is wrong."""
+    noted = tuple(notes)
+    if noted == memory.noted:
+        return False
+    with fenced(post.held):
+        Cycle.objects.create(at=now, epoch=post.held.epoch, trigger=trigger[:40], notes=list(noted[:100]))
+    memory.recorded_at, memory.noted = now, noted
+    return True
 
 
 def _finish(ran: Ran, notes: Sequence[str]) -> None:

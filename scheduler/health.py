@@ -35,6 +35,7 @@ def health(now: datetime) -> dict[str, Any]:
             "applied": cycle.applied,
             "stale": cycle.stale,
             "evictions": cycle.evictions,
+            "notes": cycle.notes,
         },
         "invariants": [{"name": law.name, "ok": law.ok, "detail": law.detail} for law in check(now)],
         "pending": Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).count(),

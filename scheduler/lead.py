@@ -158,6 +158,6 @@ class Scheduler:
     def _release(self) -> None:
         held = self._held()
         if held is not None:
-            with contextlib.suppress(DatabaseError):
+            with contextlib.suppress(DatabaseError, InterfaceError):
                 lease.release(held)
         self.loop = None

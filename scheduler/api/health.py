@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from django.utils import timezone
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -31,6 +32,7 @@ class LastCycle(Answer):
     applied: int
     stale: int
     evictions: int
+    notes: list[str] = Field(description="What was found broken, and left out or gone around.")
 
 
 class Law(Answer):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
 from berth.db.lease import Held, fenced
+from berth.db.races import is_lost_race
 from scheduler.commit import ground as judging
 from scheduler.commit.evict import evict
 from scheduler.commit.places import place
@@ -65,9 +66,9 @@ def _apply(bundles: Sequence[Bundle], view: View, outcome: Outcome) -> None:
     try:
         with transaction.atomic():
             _write(bundles, view, attempt)
-    except (OperationalError, InterfaceError):
-        raise
-    except (DatabaseError, KeyError, AssertionError) as error:
+    except (DatabaseError, InterfaceError, KeyError, AssertionError) as error:
+        if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
+            raise
         if len(bundles) == 1:
             log.warning("bundle for %s dropped: %s", bundles[0].workload, error)
             outcome.stale.append((bundles[0], str(error).splitlines()[0] if str(error) else repr(error)))
@@ -88,7 +89,7 @@ def _write(bundles: Sequence[Bundle], view: View, outcome: Outcome) -> None:
         if trouble:
             outcome.stale.append((bundle, trouble))
             continue
-        judging.take(bundle, scene.ground)
+        judging.take(bundle, seen, scene.ground)
         outcome.evictions += evict(bundle, scene)
         point("commit.evicted")
         place(bundle, scene)

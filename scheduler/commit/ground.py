@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from django.db.models import Sum
+from django.db.models import Count, Q, Sum
 
 from berth.core.amounts import MILLI
 from pools.models import Node
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place
-from scheduler.models import DeviceClaim, Reservation
+from scheduler.models import Allocation, DeviceClaim, Reservation
 from scheduler.observe import Seen
 
 CAN_STOP = (PodState.STARTING, PodState.RUNNING)
@@ -24,11 +24,17 @@ CAN_BE_PROMISED = ("ready", "booting", "requested")
 
 
 Key = tuple[str, str, int]  # workload, role, index
+Room = tuple[int, int, int]  # milli-CPU, MiB, pods
+NO_ROOM: Room = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The rows as they are now, locked in one order: workloads, pods, nodes, quotas."""
+    """The rows as they are now, locked in one order: workloads, pods, nodes, quotas.
+
+    Of the quotas, those of the workloads' queues: an edit that was answered before we came is seen, and one
+    that comes now waits until the commit is through.
+    """
 
     workloads: Mapping[str, Workload]
     found: Mapping[str, tuple[str, int]]  # phase and version of each as it was found, before this commit
@@ -36,6 +42,7 @@ class Ground:
     promised: frozenset[Key]
     nodes: Mapping[str, Node]
     claimed: dict[tuple[int, int], int]  # thousandths by (node, device); grows with every bundle taken
+    held: dict[int, Room]  # by node; grows with every bundle taken
     changed_queues: frozenset[str]
 
     def standing(self, seen: Seen, key: Key) -> uuid.UUID | None:
@@ -60,6 +67,7 @@ def locked(seen: Seen, bundles: Iterable[Bundle]) -> Ground:
         .filter(pk__in=places)
         .order_by("pk")
     )
+    _lock_quotas(workloads.values())
     return Ground(
         workloads=workloads,
         found={name: (row.phase, row.version) for name, row in workloads.items()},
@@ -67,6 +75,7 @@ def locked(seen: Seen, bundles: Iterable[Bundle]) -> Ground:
         promised=_promised(by_pk),
         nodes={node.name: node for node in nodes},
         claimed=_claims(places),
+        held=_held(places),
         changed_queues=_changed_queues(seen),
     )
 
@@ -78,6 +87,7 @@ def outdated(bundle: Bundle, seen: Seen, ground: Ground) -> str:
         if trouble:
             return trouble
     wanted: dict[tuple[int, int], int] = defaultdict(int)
+    room: dict[int, Room] = {}
     for step in bundle.steps:
         trouble = (
             _evict_trouble(step, seen, ground) if isinstance(step, Evict) else _place_trouble(step, ground)
@@ -85,19 +95,22 @@ def outdated(bundle: Bundle, seen: Seen, ground: Ground) -> str:
         if trouble:
             return trouble
         if isinstance(step, Place) and not step.reserved:
+            node = ground.nodes[step.node]
+            room[node.pk] = plus(room.get(node.pk, NO_ROOM), _asked(step, seen))
             for device in step.devices:
-                wanted[ground.nodes[step.node].pk, device] += step.milli
-    for (node, device), milli in wanted.items():
-        if ground.claimed.get((node, device), 0) + milli > MILLI:
-            return f"device {device} of node {node} is taken"
-    return ""
+                wanted[node.pk, device] += step.milli
+    for (pk, device), milli in wanted.items():
+        if ground.claimed.get((pk, device), 0) + milli > MILLI:
+            return f"device {device} of node {pk} is taken"
+    return _room_trouble(room, ground)
 
 
-def take(bundle: Bundle, ground: Ground) -> None:
+def take(bundle: Bundle, seen: Seen, ground: Ground) -> None:
     """Count what an accepted bundle will hold, for the judgement of those after it."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = ground.nodes[step.node].pk
+            ground.held[node] = plus(ground.held.get(node, NO_ROOM), _asked(step, seen))
             for device in step.devices:
                 ground.claimed[node, device] = ground.claimed.get((node, device), 0) + step.milli
 
@@ -130,6 +143,30 @@ def _place_trouble(step: Place, ground: Ground) -> str:
     return ""
 
 
+def plus(a: Room, b: Room) -> Room:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def _asked(step: Place, seen: Seen) -> Room:
+    request = seen.workloads[step.workload].meaning.roles[step.role].request
+    return request.cpu, request.memory_mib, 1
+
+
+def _room_trouble(asked: Mapping[int, Room], ground: Ground) -> str:
+    """The database would refuse it too; but then all that go in together would have to be tried anew."""
+    nodes = {node.pk: node for node in ground.nodes.values()}
+    for pk, more in asked.items():
+        node = nodes[pk]
+        cpu, memory, pods = plus(ground.held.get(pk, NO_ROOM), more)
+        if cpu * MILLI > node.cpu_milli * node.pool.cpu_load_limit:
+            return f"node {node.name} would give {cpu} of its {node.cpu_milli} milli-CPU"
+        if memory > node.memory_mib:
+            return f"node {node.name} would give {memory} of its {node.memory_mib} MiB"
+        if pods > node.max_pods:
+            return f"node {node.name} would hold {pods} pods of at most {node.max_pods}"
+    return ""
+
+
 def _workloads(bundle: Bundle) -> set[str]:
     return {
         bundle.workload,
@@ -152,6 +189,19 @@ def _claims(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
         DeviceClaim.objects.filter(node_id__in=nodes).values_list("node_id", "device").annotate(Sum("milli"))
     )
     return {(node, device): milli for node, device, milli in sums.order_by("node_id", "device")}
+
+
+def _held(nodes: Iterable[int]) -> dict[int, Room]:
+    held = Allocation.objects.filter(node_id__in=nodes, released_at__isnull=True).values_list("node_id")
+    sums = held.annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk")).order_by("node_id")
+    return {node: (cpu, memory, pods) for node, cpu, memory, pods in sums}
+
+
+def _lock_quotas(workloads: Iterable[Workload]) -> None:
+    projects = {row.project for row in workloads}
+    owned = Q(project__in=projects) | Q(department__in={project.department_id for project in projects})
+    rows = Quota.objects.select_for_update(of=("self",), no_key=True).filter(owned).order_by("pk")
+    list(rows.values_list("pk"))
 
 
 def _changed_queues(seen: Seen) -> frozenset[str]:

@@ -2,7 +2,7 @@
 import pytest
 
 from projects.models import Phase, Workload
-from scheduler import cycles
+from scheduler import deciding
 from scheduler.models import Cycle
 from tests.scheduler.stage import Stage
 
@@ -51,7 +51,7 @@ def test_a_cycle_that_fails_leaves_what_runs_running_and_is_written_in_the_log(
     def failing(snapshot: object) -> None:
         raise RuntimeError("no idea")
 
-    monkeypatch.setattr(cycles, "decide", failing)
+    monkeypatch.setattr(deciding, "decide", failing)
     stage.finish(workload)
     stage.tick(2)
     assert stage.phase(workload) == Phase.COMPLETED

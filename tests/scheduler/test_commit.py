@@ -1,14 +1,18 @@
 """Here we show that what changed between looking and committing is noticed, bundle by bundle."""
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connection, transaction
 
 from pools.models import Node, NodePool
 from pools.services import cordon_node
 from projects.models import Phase, Quota, Workload
 from projects.services import workloads
 from scheduler.commit import commit
+from scheduler.commit import ground as judging
+from scheduler.commit.bind import Bound
 from scheduler.engine.cycle import decide
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.models import Cycle, DeviceClaim
@@ -74,8 +78,19 @@ def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
     assert stage.phase(second) == Phase.STARTING
 
 
-def test_a_bundle_that_the_database_refuses_is_found_and_dropped_alone(stage: Stage) -> None:
-    """A plan that is wrong in itself: more CPU than the node has, which only the trigger sees."""
+def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that is wrong in itself: more CPU than the node has."""
+    written = 0
+    insert = Bound.insert
+
+    def counted(bound: Bound) -> None:
+        nonlocal written
+        written += 1
+        insert(bound)
+
+    monkeypatch.setattr(Bound, "insert", counted)
     greedy = stage.submit("greedy", roles=[{"name": "worker", "replicas": 2, "gpu": 1, "cpu": 8}])
     modest = stage.submit("modest", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     seen = observe(stage.clock.now(), Specs())
@@ -89,6 +104,7 @@ def test_a_bundle_that_the_database_refuses_is_found_and_dropped_alone(stage: St
     outcome = commit(seen, Plan(bundles=(wrong, right)), stage.loop.post.held, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/modest"]
     assert "milli-CPU" in outcome.stale[0][1]
+    assert written == 1, "it is seen before anything is written"
     assert (stage.phase(greedy), stage.phase(modest)) == (Phase.PENDING, Phase.STARTING)
     assert DeviceClaim.objects.count() == 1
 
@@ -127,3 +143,112 @@ def test_workloads_of_two_pools_start_in_one_commit_each_in_its_own(stage: Stage
     stage.tick(2)
     assert [stage.phase(row) for row in (here, there)] == [Phase.RUNNING, Phase.RUNNING]
     assert [here.pool.name, there.pool.name] == ["local", "other"]
+
+
+def cpu_taken(stage: Stage, seen: Seen) -> None:
+    Node.objects.update(cpu_milli=1500)
+
+
+def memory_taken(stage: Stage, seen: Seen) -> None:
+    Node.objects.update(memory_mib=1500)
+
+
+def pods_taken(stage: Stage, seen: Seen) -> None:
+    Node.objects.update(max_pods=1)
+
+
+@pytest.mark.parametrize("race", [cpu_taken, memory_taken, pods_taken])
+@pytest.mark.parametrize("judged", [True, False])
+def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
+    stage: Stage, race: Callable[[Stage, Seen], None], judged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether we see it ourselves, or only the database does."""
+    wide = [{"name": "worker", "replicas": 2, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}]
+    late = stage.submit("late", roles=wide)
+    small = stage.submit(
+        "small", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}],
+    )
+    seen = observe(stage.clock.now(), Specs())
+    bundles = (
+        Bundle(
+            Kind.START, "vision/late", "local",
+            tuple(Place("vision/late", "worker", i, "local-0", (0,), 500) for i in range(2)),
+        ),
+        Bundle(
+            Kind.START, "vision/small", "local", (Place("vision/small", "worker", 0, "local-1", (0,), 500),)
+        ),
+    )
+    race(stage, seen)
+    if not judged:
+        monkeypatch.setattr(judging, "_room_trouble", lambda asked, ground: "")
+    outcome = commit(seen, Plan(bundles=bundles), stage.loop.post.held, record(stage))
+    assert [bundle.workload for bundle in outcome.applied] == ["vision/small"]
+    assert "node local-0 would" in outcome.stale[0][1]
+    assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
+
+
+def test_a_lost_race_for_a_lock_drops_bundles_and_does_not_look_like_a_database_that_is_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.submit("first")
+    stage.submit("second")
+    seen, plan = looked(stage)
+    insert = Bound.insert
+
+    def deadlocked(bound: Bound) -> None:
+        if any(workload.name == "first" for workload in bound.started):
+            with connection.cursor() as cursor:
+                cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
+        insert(bound)
+
+    monkeypatch.setattr(Bound, "insert", deadlocked)
+    outcome = commit(seen, plan, stage.loop.post.held, record(stage))
+    assert [bundle.workload for bundle in outcome.applied] == ["vision/second"]
+    assert [bundle.workload for bundle, _ in outcome.stale] == ["vision/first"]
+
+
+def test_an_edit_of_a_quota_waits_for_the_commit_that_heeds_it(stage: Stage) -> None:
+    stage.submit()
+    seen, plan = looked(stage)
+
+    def edited() -> None:
+        with transaction.atomic():
+            Quota.objects.select_for_update(nowait=True).get(project=stage.cast.vision)
+
+    with transaction.atomic():
+        judging.locked(seen, plan.bundles)
+        blocked = aside(edited)
+        free = aside(lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9))
+    assert isinstance(blocked, OperationalError)
+    assert free == 0
+
+
+def aside(work: Callable[[], Any]) -> Any:
+    """On a connection of its own; what it raised is the answer."""
+    answer: list[Any] = []
+
+    def run() -> None:
+        try:
+            answer.append(work())
+        except Exception as error:
+            answer.append(error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(20)
+    return answer[0]
+
+
+def test_a_redirected_workload_is_another_one_for_who_decided_before(stage: Stage) -> None:
+    workload = stage.submit(grace_period_seconds=30)
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    versions = []
+    for steer in (workloads.suspend, workloads.resume, workloads.cancel):
+        steer(acting=stage.cast.alice, workload=workload)
+        workload.refresh_from_db()
+        versions.append(workload.version)
+    assert len(set(versions)) == 3
+    assert versions == sorted(versions)

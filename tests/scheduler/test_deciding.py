@@ -1,0 +1,88 @@
+"""Here we show that a pool that cannot be decided keeps no other pool waiting, and is named."""
+
+from typing import Any
+
+import pytest
+
+from pools.models import NodePool
+from projects.models import Phase, Quota
+from scheduler import deciding
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Plan
+from scheduler.health import health
+from scheduler.models import Cycle
+from tests.scheduler.stage import Stage
+
+ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
+
+
+@pytest.fixture
+def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
+    """A pool on which the engine stumbles."""
+    pool = NodePool.objects.create(
+        name="cursed", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
+        cpu_milli=8000, memory_mib=16384, operational_since=stage.clock.now(), wanted=1,
+        pressure={"queued": 2000, "running": 0, "capacity": 0, "nodes": 0, "gang_nodes": 1},
+    )
+    stage.node(0, pool=pool)
+    Quota.objects.create(project=stage.cast.vision, pool=pool, gpu_milli=2000)
+
+    def stumbling(snapshot: Snapshot, *more: Any) -> Plan:
+        if any(found.name == "cursed" for found in snapshot.pools):
+            raise ZeroDivisionError("no share")
+        return decide(snapshot, *more)
+
+    monkeypatch.setattr(deciding, "decide", stumbling)
+    return pool
+
+
+def test_the_other_pools_go_on_and_health_names_the_one_left_out(stage: Stage, cursed: NodePool) -> None:
+    here, there = stage.submit("here", pools=["local"], roles=ONE), stage.submit("there", pools=["cursed"])
+    either = stage.submit("either", pools=["cursed", "local"], roles=ONE)
+    after = stage.submit("after", pools=["local"], roles=ONE, waits_for=["there"])
+    stage.tick(2)
+    phases = [stage.phase(row) for row in (here, either, there, after)]
+    assert phases == [Phase.RUNNING, Phase.RUNNING, Phase.PENDING, Phase.PENDING]
+    told = health(stage.clock.now())["last_cycle"]
+    assert told["id"] == Cycle.objects.latest("id").pk
+    assert [note for note in told["notes"] if "The pool cursed was left out" in note]
+    assert "ZeroDivisionError" in told["notes"][-1]
+
+
+def test_a_pool_left_out_keeps_what_was_last_known_to_press_on_it(stage: Stage, cursed: NodePool) -> None:
+    stage.submit("there", pools=["cursed"])
+    stage.tick(2)
+    cursed.refresh_from_db()
+    assert cursed.pressure["queued"] == 2000
+
+
+def test_what_stands_in_a_pool_left_out_stands_on_and_nothing_is_placed_twice(
+    stage: Stage, cursed: NodePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as healthy:
+        healthy.setattr(deciding, "decide", decide)
+        stays = stage.submit("stays", pools=["cursed", "local"], roles=ONE)
+        stage.tick(2)
+    assert (stage.phase(stays), stays.pool) == (Phase.RUNNING, cursed)
+    stage.tick(3)
+    assert (stage.phase(stays), len(stage.pods(stays))) == (Phase.RUNNING, 1)
+
+
+def test_what_fails_for_all_pools_together_is_still_written_down_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = stage.submit()
+    calls: list[int] = []
+
+    def only_together(snapshot: Snapshot) -> Plan:
+        calls.append(1)
+        if len(calls) % 2:
+            raise RuntimeError("no idea")
+        return decide(snapshot)
+
+    monkeypatch.setattr(deciding, "decide", only_together)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.PENDING
+    rows = Cycle.objects.filter(notes__contains=["the cycle failed: RuntimeError('no idea')"])
+    assert rows.count() == 1
