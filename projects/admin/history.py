@@ -1,4 +1,4 @@
-"""Here admins look up what happened and who changed what; neither is ever changed."""
+"""Here admins look up what happened, who changed what and who was told; nothing of it is ever changed."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from unfold.decorators import display
 from berth.web.administration import ReadOnly, table
 from projects.models import (
     Audit,
+    Delivery,
     Event,
 )
 from projects.web.activity import changes
@@ -46,3 +47,11 @@ class AuditAdmin(ReadOnly):
     @display(description="Before and after")
     def what_changed(self, row: Audit) -> Any:
         return table(("Value", "Before", "After"), changes(row))
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnly):
+    list_display = ("at", "kind", "to", "channel", "state", "tries", "last_error")
+    list_filter = ("state", "channel", "kind", ("at", RangeDateTimeFilter))
+    search_fields = ("to", "last_error")
+    date_hierarchy = "at"

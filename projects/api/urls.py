@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, path
 
 from projects.api import (
+    deliveries,
     departments,
     history,
     members,
@@ -39,6 +40,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/resume", workloads.Resume.as_view()),
     path("workloads/<uuid:workload_id>/pods", pods.PodsOfWorkload.as_view()),
     path("workloads/<uuid:workload_id>/events", history.EventsOfWorkload.as_view()),
+    path("workloads/<uuid:workload_id>/deliveries", deliveries.DeliveriesOfWorkload.as_view()),
     path("pods", pods.Pods.as_view()),
     path("events", history.Events.as_view()),
     path("audit", history.AuditTrail.as_view()),

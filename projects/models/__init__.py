@@ -1,13 +1,15 @@
 """Here we keep tenants and what they ask for."""
+from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange
 from projects.models.leftovers import Leftover
 from projects.models.people import ApiToken, Membership, Role
-from projects.models.tenants import Department, Project, Quota
+from projects.models.tenants import Department, Project, Quota, RemovedQuota
 from projects.models.workloads import Phase, Pod, PodState, RoleNode, Workload, WorkloadKind
 
 __all__ = [
     "ApiToken",
     "Audit",
+    "Delivery",
     "Department",
     "Event",
     "Leftover",
@@ -18,6 +20,7 @@ __all__ = [
     "Project",
     "Quota",
     "QuotaChange",
+    "RemovedQuota",
     "Role",
     "RoleNode",
     "Workload",

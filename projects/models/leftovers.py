@@ -15,6 +15,7 @@ class Leftover(models.Model):
     kind = models.CharField(max_length=10, choices=Kind.choices)
     name = models.CharField(max_length=64, help_text="What the runtime of the pool knows it by.")
     left_at = models.DateTimeField(db_default=Now(), editable=False)
+    handed_at = models.DateTimeField(null=True, editable=False, help_text="To the task queue, last.")
 
     class Meta:
         ordering = ["id"]

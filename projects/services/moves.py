@@ -8,7 +8,9 @@ from django.db.models import F
 
 from projects.engine import lifecycle
 from projects.models import Phase, Workload
-from projects.services import announce, events
+from projects.services import announce, deliveries, events
+
+MAY_HOLD_PROMISES = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 
 
 def move(
@@ -21,11 +23,14 @@ def move(
     actor: str,
     now: datetime,
     data: dict[str, Any] | None = None,
+    keeps_promises: bool = False,
     **columns: Any,
 ) -> bool:
     """True if the workload stood in one of `expected` and now stands in `to`; False changes nothing.
 
-    `columns` are written in the same statement. `expected` states from which the table allows no move
+    `columns` are written in the same statement. Who stops, is suspended or has ended is promised nothing
+    any more (a promise for growth must not outlive the run it was made to), unless it `keeps_promises`, for
+    it only moves to the place that it was promised. `expected` states from which the table allows no move
     to `to` are a mistake in the caller.
     """
     for frm in expected:
@@ -40,8 +45,11 @@ def move(
         )
         if not changed:
             return False
+        if to not in MAY_HOLD_PROMISES and not keeps_promises:
+            workload.reservations.all().delete()
         events.record(
             str(to), workload, message or reason, actor=actor, data={"reason": reason, **(data or {})}
         )
+        deliveries.remember(workload, to=to, reason=reason, message=message, now=now)
         announce.workload_changed(workload)
     return True

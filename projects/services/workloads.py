@@ -6,13 +6,14 @@ from itertools import count
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from berth.core.amounts import UNLIMITED, Amounts, Bounds
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload, tree_of
+from berth.db.references import with_living_references
 from berth.db.wake import wake
 from pools.models import NodePool
 from projects.access import Action, require
@@ -42,7 +43,7 @@ def submit(
     workload, spec = prepared(acting=acting, document=document, project=project, now=now)
     tree = tree_of(spec)
     try:
-        with transaction.atomic():
+        with with_living_references(f"The project {workload.project.name}"):
             workload.save(force_insert=True)
             _store_tree(workload, tree)
             doubts = warnings(workload, tree)
@@ -143,7 +144,7 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
             )
             assert moved, "the row is locked"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
-            Workload.objects.filter(pk=locked.pk).update(next_phase=Phase.PENDING)
+            _steer(locked, next_phase=Phase.PENDING)
             events.record(
                 "resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name
             )
@@ -209,7 +210,6 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 now=at,
                 explanation=None,
             )
-            locked.reservations.all().delete()
         _audit(acting, reason.lower(), locked)
         wake("scheduler")
     return _fresh(workload)
@@ -219,9 +219,15 @@ def _redirect(locked: Workload, to: str, reason: str, said: str, acting: Acting)
     """It is stopping for another cause: let it stop, and change where that leads. A cancel wins."""
     if locked.next_phase in lifecycle.ENDED:
         raise Conflict(f"It is stopping already, on its way to {locked.next_phase}.")
-    Workload.objects.filter(pk=locked.pk).update(next_phase=to, reason=reason, message=said)
+    _steer(locked, next_phase=to, reason=reason, message=said)
+    locked.reservations.all().delete()
     events.record(reason.lower(), locked, said, actor=acting.name)
     announce.workload_changed(locked)
+
+
+def _steer(locked: Workload, **columns: Any) -> None:
+    """No move, but a change all the same: whoever decided before it must decide again."""
+    Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
 
 
 def _locked(workload: Workload) -> Workload:

@@ -15,7 +15,6 @@ from projects.services.moves import move
 from scheduler import backoff
 from scheduler.dispatch.verdict import LIVE, GangFacts, PodFact, Verdict, verdict
 from scheduler.holdings import recount
-from scheduler.models import Reservation
 from scheduler.specs import Meaning, Specs
 
 log = logging.getLogger(__name__)
@@ -124,16 +123,20 @@ def _carry_out(found: Verdict, workload: Workload, attempts: Iterable[Pod], now:
             actor=ACTOR,
             now=now,
             data={"run": workload.run},
+            keeps_promises=_only_moves(attempts),
             **columns,
         )
         assert moved, "the row is locked"
         workload.phase, workload.reason, workload.message = found.to, found.reason, found.message
         if found.to == Phase.STOPPING:
             _stop(workload, attempts, found.reason, now)
-        elif found.to in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
-            Reservation.objects.filter(workload=workload).delete()
     for name, value in columns.items():
         setattr(workload, name, value)
+
+
+def _only_moves(attempts: Iterable[Pod]) -> bool:
+    """All its pods went for the sake of order, and it has a place promised where it goes on."""
+    return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in attempts)
 
 
 def _columns(found: Verdict, workload: Workload, now: datetime) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.moves import move
 from scheduler.dispatch.gangs import ACTOR, stop_live_pods
-from scheduler.models import Reservation
 from scheduler.points import outside_transactions
 from scheduler.post import Post
 
@@ -128,7 +127,6 @@ def _end(found: Overdue, now: datetime) -> bool:
         stop_live_pods(row, found.reason, now)
     elif row.phase in (Phase.PENDING, Phase.RESERVED):
         to, columns = Phase.FAILED, {"explanation": None}
-        Reservation.objects.filter(workload=row).delete()
     elif row.phase == Phase.SUSPENDED:
         to = Phase.CANCELLED
     else:

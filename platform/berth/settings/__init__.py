@@ -5,6 +5,8 @@ from berth.settings.base import *
 from berth.settings.channels import *
 from berth.settings.database import *
 from berth.settings.logging import *
+from berth.settings.notify import *
 from berth.settings.rest import *
+from berth.settings.retention import *
 from berth.settings.tasks import *
 from berth.settings.web import *

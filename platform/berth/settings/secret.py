@@ -1,11 +1,14 @@
-"""Here we keep the key that signs sessions: made once, readable by the owner only."""
+"""Here we keep the keys that sign sessions and letters: made once, readable by the owner only."""
 import os
 import secrets
 from pathlib import Path
 
 
 def secret_key(home: Path) -> str:
-    path = home / "secret_key"
+    return kept_key(home / "secret_key")
+
+
+def kept_key(path: Path) -> str:
     if not path.exists():
         write_once(path, secrets.token_urlsafe(50))
     return path.read_text().strip()

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from berth.core.problems import Problem, shown
+from berth.core.spec.addresses import ALLOWED, channel_of
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
 from berth.core.spec.tree import smallest_gang, tree_of
@@ -26,6 +27,10 @@ def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     yield from _scaling_rules(roles)
     if not crooked and smallest_gang(tree_of(spec)) == 0:
         yield Problem("roles", "a gang of no replicas", "min 0", "a role that must run with min of 1 or more")
+    for number, notification in enumerate(spec.notifications):
+        if channel_of(notification.to) is None:
+            path = f"notifications[{number}].to"
+            yield Problem(path, "is no address", shown(notification.to), ALLOWED)
     if spec.name in spec.waits_for:
         yield Problem("waits_for", "waits for itself", shown(spec.name), "names of other workloads")
 

@@ -35,7 +35,7 @@ class RestartPolicy(Document):
 
 
 class Notification(Document):
-    """Somebody to tell: `to` is a mail address or an address to post to."""
+    """Somebody to tell: `to` is a mail address, a web address to post to, or slack: and a chat's."""
 
     to: Annotated[Text, Field(min_length=1)]
     on: Annotated[

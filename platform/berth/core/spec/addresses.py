@@ -1,0 +1,39 @@
+"""Here we say what kind of address somebody is to be told at: a mailbox, a web address, a chat."""
+
+import re
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+CHAT_PREFIX = "slack:"
+CHAT_HOST = "hooks.slack.com"
+ALLOWED = "a mail address, https://..., or slack:https://... for a chat that takes Slack's messages"
+_MAIL = re.compile(r"[^@\s,;:<>\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,255}")
+
+
+class Channel(StrEnum):
+    MAIL = "mail"
+    WEBHOOK = "webhook"
+    CHAT = "chat"
+
+
+def channel_of(to: str) -> Channel | None:
+    """None for what is no address at all."""
+    if to.startswith(CHAT_PREFIX):
+        return Channel.CHAT if _is_web(url_of(to)) else None
+    if _is_web(to):
+        return Channel.CHAT if urlsplit(to).hostname == CHAT_HOST else Channel.WEBHOOK
+    return Channel.MAIL if _MAIL.fullmatch(to) else None
+
+
+def url_of(to: str) -> str:
+    return to.removeprefix(CHAT_PREFIX)
+
+
+def _is_web(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port_is_right = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    plain = text.isascii() and text.isprintable() and " " not in text
+    return plain and port_is_right and parts.scheme in ("http", "https") and bool(parts.hostname)

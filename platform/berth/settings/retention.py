@@ -1,0 +1,9 @@
+"""Here we set for how many days is kept what is not kept for ever."""
+from berth.settings.base import env
+
+BERTH_KEEP_DAYS = {
+    "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after they ended
+    "deliveries": env.int("BERTH_KEEP_DELIVERIES", default=90),
+    "cycles": env.int("BERTH_KEEP_CYCLES", default=30),
+    "snapshots": env.int("BERTH_KEEP_SNAPSHOTS", default=2),
+}

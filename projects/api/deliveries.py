@@ -1,0 +1,45 @@
+"""Here we tell who was told what about a workload, and what came of it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.door import Door
+from berth.api.pages import NEWEST, page
+from berth.api.queries import ListQuery, query_of
+from berth.api.schema import described
+from projects import selectors
+from projects.models import Delivery
+
+
+class DeliveryAnswer(Answer):
+    id: int
+    at: datetime
+    kind: Literal["started", "completed", "failed", "preempted", "cancelled"]
+    to: str
+    channel: Literal["mail", "webhook", "chat"]
+    state: Literal["waiting", "delivered", "given_up"]
+    tries: int
+    due_at: datetime
+    last_error: str
+    ended_at: datetime | None
+
+
+class DeliveriesOfWorkload(Door):
+    @described("Who was told what about one workload, newest first", query=ListQuery, page=DeliveryAnswer)
+    def get(self, request: Request, workload_id: UUID) -> Response:
+        query = query_of(request, ListQuery)
+        workload = selectors.find_workload(self.acting, workload_id)
+        rows = Delivery.objects.filter(workload_id=workload.pk)
+        return Response(page(rows, query, NEWEST, presented))
+
+
+def presented(rows: Sequence[Delivery]) -> list[Any]:
+    return [
+        DeliveryAnswer(**{name: getattr(row, name) for name in DeliveryAnswer.model_fields}) for row in rows
+    ]

@@ -1,0 +1,50 @@
+"""Here we keep what somebody is to be told about a workload, and what became of it."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from berth.core.spec.addresses import Channel
+
+
+class Delivery(models.Model):
+    """One piece of news for one address: written with the move it tells of, so that none is lost.
+
+    Ids and names are copied: the log outlives the workload.
+    """
+
+    class State(models.TextChoices):
+        WAITING = "waiting"
+        DELIVERED = "delivered"
+        GIVEN_UP = "given_up"
+
+    at = models.DateTimeField(db_default=Now(), editable=False)
+    kind = models.CharField(max_length=10, help_text="started, completed, failed, preempted, cancelled")
+    workload_id = models.UUIDField()
+    project_id = models.BigIntegerField()
+    to = models.TextField()
+    channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])
+    content = models.JSONField(help_text="What is told.")
+    state = models.CharField(max_length=9, choices=State.choices, default=State.WAITING)
+    tries = models.PositiveIntegerField(default=0)
+    due_at = models.DateTimeField(help_text="When it may be tried (again).")
+    last_error = models.TextField(blank=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "deliveries"
+        indexes = [
+            models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
+            models.Index(fields=["due_at"], name="delivery_due", condition=Q(state="waiting")),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                name="delivery_ended_has_a_time",
+                condition=Q(state="waiting", ended_at__isnull=True)
+                | Q(~Q(state="waiting"), ended_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} to {self.to}: {self.state}"

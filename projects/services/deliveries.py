@@ -1,0 +1,123 @@
+"""Here those whom a workload's document names are told what became of it, however often that takes.
+
+What is to be told is written in the transaction of the move it tells of. The task queue carries it out; a
+delivery whose carrier died is due again a little later, so it may arrive twice but is never lost.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F
+from django_q.tasks import async_task
+
+from berth.core.spec.addresses import channel_of
+from projects.delivering.http import NotTaken
+from projects.delivering.send import send
+from projects.models import Delivery, Phase, Workload
+
+TASK = "projects.tasks.deliver"
+MOST_TRIES = 8
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=2)
+CARRIED_FOR = timedelta(minutes=5)  # then it is somebody else's to try
+MOST_AT_ONCE = 200
+NEWS = {
+    Phase.RUNNING: "started",
+    Phase.COMPLETED: "completed",
+    Phase.FAILED: "failed",
+    Phase.CANCELLED: "cancelled",
+}
+GAVE_WAY = ("Reclaimed", "Preempted")
+
+
+def news_of(to: str, reason: str) -> str | None:
+    """What a move is called in a document's `notifications`; None for one that nobody is told of."""
+    if to == Phase.STOPPING:
+        return "preempted" if reason in GAVE_WAY else None
+    return NEWS.get(Phase(to))
+
+
+def remember(workload: Workload, *, to: str, reason: str, message: str, now: datetime) -> int:
+    """In the transaction of the move. Returns how many are to be told."""
+    news = news_of(to, reason)
+    if news is None:
+        return 0
+    wanted = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
+    found = [entry["to"] for entry in wanted if news in entry.get("on", ("completed", "failed"))]
+    content = _content(workload, news, reason, message, now) if found else {}
+    count = 0
+    for address in dict.fromkeys(found):
+        channel = channel_of(address)
+        if channel is None:  # a document from before addresses were checked
+            continue
+        row = Delivery.objects.create(
+            kind=news,
+            workload_id=workload.pk,
+            project_id=workload.project_id,
+            to=address,
+            channel=channel,
+            content=content,
+            due_at=now,
+        )
+        async_task(TASK, row.pk)
+        count += 1
+    return count
+
+
+def deliver(delivery: int, now: datetime) -> bool:
+    """One try, if it is due and nobody else is at it. True when it arrived."""
+    due = Delivery.objects.filter(pk=delivery, state=Delivery.State.WAITING, due_at__lte=now)
+    if not due.update(due_at=now + CARRIED_FOR, tries=F("tries") + 1):
+        return False
+    row = Delivery.objects.get(pk=delivery)
+    try:
+        send(row, now)
+    except NotTaken as trouble:
+        _failed(row, trouble, now)
+        return False
+    _end(row, Delivery.State.DELIVERED, now, last_error="")
+    return True
+
+
+def hand_out_due(now: datetime) -> int:
+    """Those whose turn comes again, and those whose carrier died. Returns how many."""
+    due = Delivery.objects.filter(state=Delivery.State.WAITING, due_at__lte=now).order_by("due_at", "pk")
+    waiting = list(due.values_list("pk", flat=True)[:MOST_AT_ONCE])
+    for pk in waiting:
+        async_task(TASK, pk)
+    return len(waiting)
+
+
+def forget_old(*, before: datetime) -> int:
+    return Delivery.objects.exclude(state=Delivery.State.WAITING).filter(at__lt=before).delete()[0]
+
+
+def pause_after(tries: int) -> timedelta:
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1))
+
+
+def _content(workload: Workload, news: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
+    return {
+        "event": news,
+        "workload": workload.name,
+        "workload_id": str(workload.pk),
+        "project": workload.project.name,
+        "run": workload.run,
+        "reason": reason,
+        "message": message or reason,
+        "at": now.isoformat(timespec="seconds"),
+    }
+
+
+def _failed(row: Delivery, trouble: NotTaken, now: datetime) -> None:
+    if trouble.for_good or row.tries >= MOST_TRIES:
+        _end(row, Delivery.State.GIVEN_UP, now, last_error=str(trouble)[:500])
+        return
+    Delivery.objects.filter(pk=row.pk, state=Delivery.State.WAITING).update(
+        due_at=now + pause_after(row.tries), last_error=str(trouble)[:500]
+    )
+
+
+def _end(row: Delivery, state: str, now: datetime, **columns: Any) -> None:
+    Delivery.objects.filter(pk=row.pk, state=Delivery.State.WAITING).update(
+        state=state, ended_at=now, **columns
+    )

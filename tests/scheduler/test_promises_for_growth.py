@@ -1,0 +1,121 @@
+"""Here we show that what was promised to a running workload ends with its run."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pools.models import Node
+from projects.models import Phase, Pod, Workload
+from projects.services import workloads
+from scheduler.models import Reservation
+from tests.scheduler.stage import Stage
+
+ELASTIC = [{"name": "worker", "min": 2, "max": 3, "gpu": 1}]
+
+
+def cancelled(stage: Stage, workload: Workload) -> None:
+    workloads.cancel(acting=stage.cast.alice, workload=workload)
+
+
+def suspended(stage: Stage, workload: Workload) -> None:
+    workloads.suspend(acting=stage.cast.alice, workload=workload)
+
+
+def overdue(stage: Stage, workload: Workload) -> None:
+    stage.clock.advance(1000)
+
+
+def drained(stage: Stage, workload: Workload) -> None:
+    node = stage.pods(workload, "running")[0].node
+    Node.objects.filter(pk=node.pk).update(state="draining", drain_started_at=stage.clock.now())
+    stage.clock.advance(700)
+
+
+def failed(stage: Stage, workload: Workload) -> None:
+    stage.finish(workload, exit_code=3)
+
+
+def lost(stage: Stage, workload: Workload) -> None:
+    for pod in stage.pods(workload, "running"):
+        Node.objects.filter(pk=pod.node_id).update(state="lost")
+
+
+def grown_on_paper(stage: Stage, **changes: object) -> Workload:
+    """Runs at its minimum, with a promise for one replica more; everything else is taken."""
+    stage.quota(stage.cast.speech, 0)
+    workload = stage.submit(roles=ELASTIC, kind="elastic", **changes)
+    stage.submit("rest", roles=[{"name": "worker", "replicas": 2, "gpu": 1}], priority=90)
+    stage.tick(3)
+    pods = stage.pods(workload, "running")
+    assert len(pods) == 2
+    elsewhere = Node.objects.exclude(pk__in={pod.node_id for pod in pods}).first() or pods[0].node
+    Reservation.objects.create(
+        workload=workload, role="worker", index=2, node=elsewhere, devices=[0], gpu_milli=1000,
+        since=stage.clock.now(),
+    )
+    return workload
+
+
+@pytest.mark.parametrize("end", [cancelled, suspended, overdue, drained, failed, lost])
+def test_a_promise_for_growth_ends_with_the_run(
+    stage: Stage, end: Callable[[Stage, Workload], None]
+) -> None:
+    workload = grown_on_paper(stage, max_runtime=900)
+    end(stage, workload)
+    stage.loop.act()
+    stage.loop.settle()
+    assert stage.phase(workload) not in (Phase.STARTING, Phase.RUNNING)
+    assert not Reservation.objects.filter(workload=workload).exists()
+
+
+def test_reclaimed_whole_with_a_promise_for_growth_it_starts_whole_or_not_at_all(stage: Stage) -> None:
+    stage.cast.vision.quotas.update(gpu_milli=0)
+    workload = grown_on_paper(stage)
+    rival = stage.submit("rival", roles=[{"name": "worker", "replicas": 4, "gpu": 1}], priority=95)
+    stage.cast.vision.quotas.update(gpu_milli=4000, version=7)
+    stage.tick()
+    assert stage.phase(workload) == Phase.STOPPING
+    assert not Reservation.objects.filter(workload=workload).exists()
+    for _ in range(4):
+        stage.tick()
+        alive = Pod.objects.filter(workload=workload, run=2).exclude(state__in=("stopped", "lost")).count()
+        assert alive == 0 or alive >= 2
+    stage.finish(rival)
+    stage.clock.advance(600)
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert len(stage.pods(workload, "running")) >= 2
+
+
+def test_who_is_moved_keeps_the_place_it_moves_to(stage: Stage) -> None:
+    stage.cast.pool.node_placement = "spread"
+    stage.cast.pool.save()
+    one = [{"name": "worker", "replicas": 1, "gpu": 1}]
+    rows = [stage.submit(name, roles=one, grace_period_seconds=30) for name in ("first", "second")]
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    stage.submit("wide", roles=[{"name": "worker", "replicas": 1, "gpu": 2}])
+    stage.tick()
+    moved = next(row for row in rows if stage.pods(row, "stopping"))
+    promise = Reservation.objects.get(workload=moved)
+    stage.clock.advance(31)
+    stage.loop.act()
+    stage.loop.act()
+    assert stage.phase(moved) in (Phase.STARTING, Phase.RUNNING)
+    (pod,) = stage.pods(moved, "starting", "running")
+    assert (pod.run, pod.node_id, pod.allocation.devices) == (2, promise.node_id, promise.devices)
+
+
+def test_who_is_cancelled_while_it_moves_has_no_use_for_its_place(stage: Stage) -> None:
+    stage.cast.pool.node_placement = "spread"
+    stage.cast.pool.save()
+    one = [{"name": "worker", "replicas": 1, "gpu": 1}]
+    rows = [stage.submit(name, roles=one, grace_period_seconds=30) for name in ("first", "second")]
+    stage.tick(2)
+    stage.runtime.stubborn.update(stage.runtime.running())
+    stage.submit("wide", roles=[{"name": "worker", "replicas": 1, "gpu": 2}])
+    stage.tick()
+    moved = next(row for row in rows if stage.pods(row, "stopping"))
+    assert Reservation.objects.filter(workload=moved).exists()
+    workloads.cancel(acting=stage.cast.alice, workload=moved)
+    assert not Reservation.objects.filter(workload=moved).exists()
