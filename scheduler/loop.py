@@ -15,18 +15,19 @@ from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
 from berth.db.lease import Held, LeadershipLost, fenced
+from berth.db.races import is_lost_race
 from pools.models import NodePool
 from scheduler.checkpoints import EVERY, note_checkpoints
 from scheduler.commit.promises import drop_dead_promises
-from scheduler.cycles import Memory, Ran, run_cycle, write_down
+from scheduler.cycles import Memory, Ran, run_cycle, write_down, write_failure
 from scheduler.demand import tell_empty_drains, tell_pools, work_to_lose
 from scheduler.dispatch import TakenIn, start_pods, stop_pods, take_in
 from scheduler.dispatch.drains import evict_from_overdue_drains
-from scheduler.dispatch.leftovers import clear_leftovers
+from scheduler.dispatch.leftovers import clear_logs, hand_over_workspaces
 from scheduler.dispatch.limits import Quiet, end_overdue
 from scheduler.dispatch.sweep import sweep
 from scheduler.post import Post
-from scheduler.snapshots import drop_old
+from scheduler.schedules import keep_schedules
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +86,13 @@ class Loop:
         return bool(ended or drained or told or grown)
 
     def _cycle(self, now: datetime, trigger: str, notes: list[str]) -> bool:
+        before = len(notes)
         ran = self._try("the cycle", lambda: run_cycle(now, trigger, self.post), notes)
         if ran is not None:
             self._ran.append(ran)
+        else:
+            failed = notes[before:]
+            self._try("records", lambda: write_failure(now, trigger, self.post, self.memory, failed), notes)
         return ran is not None and bool(ran.outcome.applied or ran.outcome.stale)
 
     def _write_down(self, notes: list[str]) -> bool:
@@ -122,8 +127,9 @@ class Loop:
             notes: list[str] = []
             for note in self._try("sweep", lambda: sweep(now, self.post), notes) or ():
                 log.warning(note)
-            self._try("leftovers", lambda: clear_leftovers(self.post), notes)
-            self._try("old cycles", self._fenced(lambda: drop_old(now)), notes)
+            self._try("logs of the deleted", lambda: clear_logs(self.post), notes)
+            self._try("workspaces of the deleted", lambda: hand_over_workspaces(now, self.post), notes)
+            self._try("schedules", self._fenced(keep_schedules), notes)
 
     def _fenced(self, step: Callable[[], Did]) -> Callable[[], Did]:
         """For a step that knows of no lead: what it writes is written only while we have it."""
@@ -138,9 +144,11 @@ class Loop:
         """One broken row or machine stops its own step, not the loop."""
         try:
             return step()
-        except (OperationalError, InterfaceError, LeadershipLost):
+        except LeadershipLost:
             raise
         except Exception as error:
+            if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
+                raise
             log.exception("%s failed", what)
             notes.append(f"{what} failed: {error!r}")
             return None

@@ -40,12 +40,18 @@ def scenario_of(cycle: Cycle) -> dict[str, Any] | None:
     return document
 
 
-def drop_old(now: datetime, most_bytes: int = MOST_BYTES) -> int:
+def drop_old(
+    now: datetime,
+    most_bytes: int = MOST_BYTES,
+    *,
+    scenarios_kept: timedelta = SCENARIOS_KEPT,
+    cycles_kept: timedelta = CYCLES_KEPT,
+) -> int:
     """Returns how many scenarios went: those of former days, and the older ones where they are too much."""
-    old = Cycle.objects.filter(at__lt=now - SCENARIOS_KEPT, scenario__isnull=False)
+    old = Cycle.objects.filter(at__lt=now - scenarios_kept, scenario__isnull=False)
     dropped = old.update(scenario=None)
     with connection.cursor() as cursor:
-        cursor.execute(DROP_SURPLUS, [now - SCENARIOS_KEPT, most_bytes])
+        cursor.execute(DROP_SURPLUS, [now - scenarios_kept, most_bytes])
         dropped += cursor.rowcount
-    Cycle.objects.filter(at__lt=now - CYCLES_KEPT).delete()
+    Cycle.objects.filter(at__lt=now - cycles_kept).delete()
     return dropped

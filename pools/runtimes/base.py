@@ -117,7 +117,7 @@ class Runtime(Protocol):
         ...
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """The last `lines` lines, of what is kept."""
+        """The last `lines` lines, of what is kept; of very long ones only the end."""
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

@@ -182,7 +182,10 @@ class LocalRuntime:
             kept.unlink(missing_ok=True)
 
     def drop_workspace(self, workspace: str) -> None:
-        shutil.rmtree(self._workspaces / _checked(workspace), ignore_errors=True)
+        place = self._workspaces / _checked(workspace)
+        shutil.rmtree(place, ignore_errors=True)  # somebody else may be at it at the same time
+        if place.exists():
+            raise RuntimeFailure(f"some of {place} cannot be removed")
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
         ended, path = self._log(pod_id)

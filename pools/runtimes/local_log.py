@@ -6,6 +6,7 @@ from pools.runtimes.base import LogChunk
 from pools.runtimes.shim.podlog import read_gap
 
 _BLOCK = 65536
+TAIL_MAX = 4 * 1024 * 1024
 
 
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
@@ -40,12 +41,13 @@ def _around(gap: tuple[int, int], offset: int, limit: int) -> tuple[int, int]:
 
 
 def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
-    """From the beginning of the last `lines` lines on; back to the hole, if there is one in the way."""
+    """From the beginning of the last `lines` lines on; back to the hole, if there is one in the way, and
+    never further than `TAIL_MAX`: what never ends a line would be read whole."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
         return LogChunk(b"", 0, 0, 0, ended)
-    oldest = read_gap(str(path))[1]
+    oldest = max(read_gap(str(path))[1], size - TAIL_MAX)
     begin, data = size, b""
     while begin > oldest and data.count(b"\n") <= lines:
         step = min(_BLOCK, begin - oldest)

@@ -1,11 +1,16 @@
-"""Here the logs and workspaces of deleted workloads are cleared away, as the rows say that they left.
+"""Here what deleted workloads left is cleared away, as rows say: logs at once, workspaces by the task queue.
 
-A crash between a machine and its row does no harm: what is gone already is dropped once more.
+A workspace may hold millions of files: nobody waits for that here. A crash between a machine and its row
+does no harm: what is gone already is dropped once more, what was handed over in vain is handed over again.
 """
 
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django_q.tasks import async_task
 
 from berth.db.lease import fenced
 from pools.models import NodePool
@@ -18,13 +23,16 @@ from scheduler.post import Post
 log = logging.getLogger(__name__)
 
 MOST = 500  # in one round: somebody waits for the loop
+AGAIN = timedelta(minutes=15)  # longer than the queue takes to try again by itself
+TASK = "scheduler.tasks.clear_workspace"
 
 
-def clear_leftovers(post: Post) -> int:
-    """Returns how many are gone."""
+def clear_logs(post: Post) -> int:
+    """Returns how many pods are gone."""
     outside_transactions()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
-    for left in Leftover.objects.select_related("pool").order_by("pk")[:MOST]:
+    pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
+    for left in pods[:MOST]:
         by_pool[left.pool].append(left)
     gone: list[int] = []
     for pool, lefts in by_pool.items():
@@ -38,16 +46,28 @@ def clear_leftovers(post: Post) -> int:
     return len(gone)
 
 
+def hand_over_workspaces(now: datetime, post: Post) -> int:
+    """Returns how many. The queue's row and the note of it are one transaction."""
+    due = Leftover.objects.filter(
+        Q(handed_at__isnull=True) | Q(handed_at__lte=now - AGAIN), kind=Leftover.Kind.WORKSPACE
+    )
+    if not due.exists():
+        return 0
+    with fenced(post.held):
+        handed = list(due.order_by("pk").values_list("pk", flat=True)[:MOST])
+        for pk in handed:
+            async_task(TASK, pk)
+        Leftover.objects.filter(pk__in=handed).update(handed_at=now)
+    return len(handed)
+
+
 def _clear(lefts: Iterable[Leftover], runtime: Runtime, post: Post) -> list[int]:
     known, gone = set(runtime.known()), []
     for left in lefts:
         if not post.leads():
             break
-        if left.kind == Leftover.Kind.WORKSPACE:
-            runtime.drop_workspace(left.name)
-        elif not _drop_pod(left.name, runtime, left.name in known):
-            continue
-        gone.append(left.pk)
+        if _drop_pod(left.name, runtime, left.name in known):
+            gone.append(left.pk)
     return gone
 
 

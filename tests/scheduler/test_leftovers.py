@@ -1,12 +1,16 @@
 """Here we show that a deleted workload leaves nothing on machines, whatever dies in between."""
+from types import SimpleNamespace
+
 import pytest
 from django.db import connection
+from django_q.models import OrmQ
 
 from berth.db.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
 from projects.services import workloads
-from scheduler.dispatch.leftovers import clear_leftovers
+from scheduler import tasks
+from scheduler.dispatch.leftovers import AGAIN, clear_logs, hand_over_workspaces
 from tests.scheduler.stage import Stage
 
 
@@ -25,35 +29,73 @@ def kept(stage: Stage, pods: list[str]) -> list[bytes]:
     return [stage.runtime.read_log(pod, 0, 100).data for pod in pods]
 
 
+def work_off(stage: Stage) -> int:
+    """What the task queue's worker would do with what waits there."""
+    waiting = OrmQ.objects.order_by("pk")
+    for row in waiting:
+        task = row.task
+        assert task["func"] == "scheduler.tasks.clear_workspace"
+        tasks.clear_workspace(*task["args"])
+        row.delete()
+    return len(waiting)
+
+
+@pytest.fixture(autouse=True)
+def same_runtime(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "wired", lambda: SimpleNamespace(runtime_of=lambda pool: stage.runtime))
+
+
 def test_logs_and_workspace_go_with_the_workload(stage: Stage) -> None:
     workload = ended(stage)
     pods = [str(pod.pk) for pod in stage.pods(workload)]
     name = str(workload.pk)
     assert kept(stage, pods) == [b"loss 0.1\n"] * 2
     workloads.delete(acting=stage.cast.alice, workload=workload)
-    assert clear_leftovers(stage.loop.post) == 3
+    assert clear_logs(stage.loop.post) == 2
     assert kept(stage, pods) == [b"", b""]
-    assert ("drop_workspace", name) in stage.runtime.calls
     assert not set(pods) & set(stage.runtime.known())
+    assert hand_over_workspaces(stage.clock.now(), stage.loop.post) == 1
+    assert ("drop_workspace", name) not in stage.runtime.calls, "nobody waits for it in the loop"
+    assert work_off(stage) == 1
+    assert ("drop_workspace", name) in stage.runtime.calls
     assert not Leftover.objects.exists()
-    assert clear_leftovers(stage.loop.post) == 0
+    assert clear_logs(stage.loop.post) == 0
 
 
 def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
     workloads.delete(acting=stage.cast.alice, workload=ended(stage))
     stage.clock.advance(120)
     stage.tick()
+    assert work_off(stage) == 1
     assert not Leftover.objects.exists()
+
+
+def test_a_workspace_is_handed_over_once_and_again_only_when_nothing_came_of_it(stage: Stage) -> None:
+    workloads.delete(acting=stage.cast.alice, workload=ended(stage))
+    now = stage.clock.now()
+    assert [hand_over_workspaces(now, stage.loop.post) for _ in range(2)] == [1, 0]
+    OrmQ.objects.all().delete()  # the queue has lost it
+    assert hand_over_workspaces(now + AGAIN, stage.loop.post) == 1
+    assert work_off(stage) == 1
+    assert hand_over_workspaces(now + 2 * AGAIN, stage.loop.post) == 0
+
+
+def test_a_task_that_is_done_twice_does_no_harm(stage: Stage) -> None:
+    workloads.delete(acting=stage.cast.alice, workload=ended(stage))
+    left = Leftover.objects.get(kind="workspace")
+    assert [tasks.clear_workspace(left.pk) for _ in range(2)] == [True, False]
 
 
 def test_what_cannot_be_cleared_away_now_is_cleared_away_later(stage: Stage) -> None:
     workload = ended(stage)
     workloads.delete(acting=stage.cast.alice, workload=workload)
     stage.runtime.next("drop_workspace", RuntimeFailure("the disk is away"))
-    clear_leftovers(stage.loop.post)
+    left = Leftover.objects.get(kind="workspace")
+    with pytest.raises(RuntimeFailure):
+        tasks.clear_workspace(left.pk)
     assert Leftover.objects.filter(name=str(workload.pk)).exists()
-    clear_leftovers(stage.loop.post)
-    assert not Leftover.objects.exists()
+    tasks.clear_workspace(left.pk)
+    assert not Leftover.objects.filter(name=str(workload.pk)).exists()
 
 
 def test_a_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
@@ -62,14 +104,17 @@ def test_a_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
     assert not Leftover.objects.exists()
 
 
-def test_a_former_leader_forgets_no_leftover(stage: Stage) -> None:
+def test_a_former_leader_forgets_and_hands_over_nothing(stage: Stage) -> None:
     workloads.delete(acting=stage.cast.alice, workload=ended(stage))
     former = stage.loop.post
     let_the_lease_run_out()
     stage.new_loop("second")
     with pytest.raises(LeadershipLost):
-        clear_leftovers(former)
-    assert Leftover.objects.exists()
+        clear_logs(former)
+    with pytest.raises(LeadershipLost):
+        hand_over_workspaces(stage.clock.now(), former)
+    assert Leftover.objects.count() == 3
+    assert not OrmQ.objects.exists()
 
 
 def let_the_lease_run_out() -> None:

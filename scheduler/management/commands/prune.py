@@ -1,0 +1,59 @@
+"""Here an operator ends the past: history that is only ever added to is deleted up to a day."""
+
+from argparse import ArgumentParser
+from datetime import UTC, date, datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, transaction
+
+from projects.acting import Acting
+from projects.models import Project
+from projects.services import audit
+
+# Table and the trigger that forbids what this command does.
+HISTORY = (
+    ("projects_event", "projects_event_append_only"),
+    ("projects_audit", "projects_audit_append_only"),
+    ("scheduler_eviction", "scheduler_eviction_append_only"),
+    ("pools_scalingevent", "pools_scalingevent_append_only"),
+)
+
+
+class Command(BaseCommand):
+    help = "Deletes events, audit, evictions and scaling events from before a day. Export them first."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--before", required=True, type=_day, metavar="YYYY-MM-DD", help="in UTC")
+        parser.add_argument("--yes", action="store_true", help="do it; without, only count")
+
+    def handle(self, *args: Any, before: datetime, yes: bool, **options: Any) -> None:
+        if before > datetime.now(UTC):
+            raise CommandError(f"--before: given {before:%Y-%m-%d}; allowed: a day that is over")
+        counts = {table: _prune(table, trigger, before, yes) for table, trigger in HISTORY}
+        for table, count in counts.items():
+            self.stdout.write(f"{table}: {count} rows {'deleted' if yes else 'are older'}")
+        if not yes:
+            self.stdout.write("Nothing was deleted: say --yes to do it.")
+        elif any(counts.values()):
+            after = {"before": f"{before:%Y-%m-%d}", **counts}
+            audit.write_down(Acting.system("prune"), "prune", Project(name="history"), after=after)
+
+
+def _day(text: str) -> datetime:
+    day = date.fromisoformat(text)
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _prune(table: str, trigger: str, before: datetime, yes: bool) -> int:
+    """The trigger is off within this transaction only; who would change the table waits for its end."""
+    name, guard = connection.ops.quote_name(table), connection.ops.quote_name(trigger)
+    with transaction.atomic(), connection.cursor() as cursor:
+        if not yes:
+            cursor.execute(f"SELECT count(*) FROM {name} WHERE at < %s", [before])  # noqa: S608
+            return int(cursor.fetchone()[0])
+        cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER {guard}")
+        cursor.execute(f"DELETE FROM {name} WHERE at < %s", [before])  # noqa: S608
+        deleted = cursor.rowcount
+        cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER {guard}")
+        return deleted

@@ -1,0 +1,43 @@
+"""Here is what the task queue does for the scheduler. Each task may run twice, or be killed half way."""
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.core.management import call_command
+from django.utils import timezone
+
+from berth.api.idempotency import forget_old_answers
+from berth.wiring import wired
+from projects.models import Leftover
+from projects.services import deliveries, tokens
+from scheduler.snapshots import drop_old
+
+
+def clear_workspace(leftover: int) -> bool:
+    """True when it was still to be done. The row goes last: until then somebody comes again."""
+    left = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
+    if left is None:
+        return False
+    wired().runtime_of(left.pool).drop_workspace(left.name)
+    Leftover.objects.filter(pk=left.pk).delete()
+    return True
+
+
+def keep_house() -> dict[str, int]:
+    """What is of no use any more goes; how long things are kept is in docs/operations.md."""
+    now = timezone.now()
+    kept = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
+    call_command("clearsessions")
+    return {
+        "tokens": tokens.forget_ended(before=now - kept["tokens"]),
+        "deliveries": deliveries.forget_old(before=now - kept["deliveries"]),
+        "answers": _old_answers(),
+        "snapshots": drop_old(now, scenarios_kept=kept["snapshots"], cycles_kept=kept["cycles"]),
+    }
+
+
+def _old_answers() -> int:
+    gone = 0
+    while more := forget_old_answers():
+        gone += more
+    return gone
