@@ -196,11 +196,27 @@ def _made_account() -> pwd.struct_passwd:
 
 
 def _own(directory: Path) -> None:
-    """The server's user alone may look inside, and must be able to get there."""
+    """The server's user alone may look inside, and must be able to get there.
+
+    The directory may lie where everybody writes (/tmp): one that somebody else made, or a link to elsewhere,
+    is refused rather than taken over.
+    """
+    account = _account()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)
-    if account := _account():
-        os.chown(directory, *account)
+    try:
+        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise DatabaseTrouble(f"{directory} is no directory of ours ({error.strerror}): remove it.") from None
+    try:
+        owner = os.fstat(opened).st_uid
+        if owner not in {os.geteuid(), *(account or ())[:1]}:
+            raise DatabaseTrouble(f"{directory} belongs to user {owner}, not to us: it is not safe to use.")
+        os.fchmod(opened, 0o700)
+        if account:
+            os.fchown(opened, *account)
+    finally:
+        os.close(opened)
+    if account:
         for place in (directory, _programs()):
             _let_pass(place)
 

@@ -30,9 +30,10 @@ def database(home: Path, cluster: Embedded) -> Child:
     return Child("database", command, dict(os.environ), log, stop_by=signal.SIGINT)
 
 
-def web(home: Path, listening: socket) -> Child:
+def web(home: Path, listening: socket, starts: int) -> Child:
+    """`starts`: a pipe's end that reads as ended once it may answer."""
     number = listening.fileno()
-    return _python(home, "web", ["berth.up.web", str(number)], passes=(number,))
+    return _python(home, "web", ["berth.up.web", str(number), str(starts)], passes=(number, starts))
 
 
 def scheduler(home: Path) -> Child:

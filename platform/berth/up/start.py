@@ -55,8 +55,12 @@ class Start:
         try:
             if "DATABASE_URL" not in os.environ:
                 last = [self._start_database(supervisor)]
-            supervisor.start(web(self.home, self.listening))  # loads while the tables are made
-            self._prepare(demo)
+            starts, holds_back = os.pipe()
+            supervisor.start(web(self.home, self.listening, starts))  # loads while the tables are made
+            try:
+                self._prepare(demo)
+            finally:
+                os.close(holds_back)
             for child in (scheduler(self.home), tasks(self.home)):
                 supervisor.start(child)
             if self._announce(supervisor):
