@@ -70,16 +70,28 @@ def test_a_promise_for_growth_ends_with_the_run(
 
 def test_reclaimed_whole_with_a_promise_for_growth_it_starts_whole_or_not_at_all(stage: Stage) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0)
-    workload = grown_on_paper(stage)
-    rival = stage.submit("rival", roles=[{"name": "worker", "replicas": 4, "gpu": 1}], priority=95)
-    stage.cast.vision.quotas.update(gpu_milli=4000, version=7)
+    stage.quota(stage.cast.speech, 4)
+    workload = stage.submit(roles=[{"name": "worker", "min": 2, "max": 4, "gpu": 1}], kind="elastic")
+    rest = stage.submit("rest", roles=[{"name": "worker", "replicas": 2, "gpu": 1}], priority=90)
+    stage.tick(2)
+    assert [stage.phase(row) for row in (workload, rest)] == [Phase.RUNNING] * 2
+    leaving = stage.pods(rest, "running")[0]
+    Reservation.objects.create(
+        workload=workload, role="worker", index=2, node=leaving.node, devices=leaving.allocation.devices,
+        gpu_milli=1000, since=stage.clock.now(),
+    )
+    stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(rest))
+    workloads.cancel(acting=stage.cast.alice, workload=rest)
+    everything = [{"name": "worker", "replicas": 4, "gpu": 1}]
+    rival = stage.submit("rival", roles=everything, project=stage.cast.speech)
     stage.tick()
     assert stage.phase(workload) == Phase.STOPPING
     assert not Reservation.objects.filter(workload=workload).exists()
-    for _ in range(4):
-        stage.tick()
+    for _ in range(6):
+        stage.tick(seconds=40)
         alive = Pod.objects.filter(workload=workload, run=2).exclude(state__in=("stopped", "lost")).count()
         assert alive == 0 or alive >= 2
+    assert stage.phase(rival) == Phase.RUNNING
     stage.finish(rival)
     stage.clock.advance(600)
     stage.tick(2)
