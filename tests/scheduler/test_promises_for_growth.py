@@ -7,7 +7,7 @@ import pytest
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services import workloads
-from scheduler.models import Reservation
+from scheduler.models import Eviction, Reservation
 from tests.scheduler.stage import Stage
 
 ELASTIC = [{"name": "worker", "min": 2, "max": 3, "gpu": 1}]
@@ -84,13 +84,13 @@ def test_reclaimed_whole_with_a_promise_for_growth_it_starts_whole_or_not_at_all
     workloads.cancel(acting=stage.cast.alice, workload=rest)
     everything = [{"name": "worker", "replicas": 4, "gpu": 1}]
     rival = stage.submit("rival", roles=everything, project=stage.cast.speech)
-    stage.tick()
-    assert stage.phase(workload) == Phase.STOPPING
-    assert not Reservation.objects.filter(workload=workload).exists()
-    for _ in range(6):
+    for _ in range(8):
         stage.tick(seconds=40)
+        if stage.phase(workload) in (Phase.STOPPING, Phase.PENDING):
+            assert not Reservation.objects.filter(workload=workload).exists()
         alive = Pod.objects.filter(workload=workload, run=2).exclude(state__in=("stopped", "lost")).count()
         assert alive == 0 or alive >= 2
+    assert Eviction.objects.filter(workload_id=workload.pk, whole=True).exists()
     assert stage.phase(rival) == Phase.RUNNING
     stage.finish(rival)
     stage.clock.advance(600)
