@@ -112,6 +112,7 @@ class Board:
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.upheavals = 0  # how many times kept moves took something away from a queue
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
+        self.givable: dict[Account, dict[Hashable, object]] = {}  # what bounds remember, until somebody comes
         self._log: list[Move] = []
         self.topology = Topology(pool.topology, self.nodes)
         self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
@@ -189,6 +190,7 @@ class Board:
         return Trial(self, gang, otherwise)
 
     def put(self, gang: Gang, part: Part, index: int, spot: Spot) -> None:
+        self.givable.pop(gang.account, None)
         i, devices, milli = spot
         pod = Pod(
             part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
@@ -235,6 +237,7 @@ class Board:
         if not gang.standing:
             self.by_project.setdefault(gang.account, {})[gang.name] = gang
         gang.standing += 1
+        gang.all_of_it = None
         if part.on is not None:
             part.on[i] = part.on.get(i, 0) + 1
 
@@ -245,6 +248,7 @@ class Board:
         del part.live[pod.index]
         del self.on_node[i][id(pod)]
         gang.standing -= 1
+        gang.all_of_it = None
         if not gang.standing:
             del self.by_project[gang.account][gang.name]
         if part.on is not None:

@@ -1,13 +1,13 @@
 """Here we ask, before anything is tried: if everything that may be taken went, would it do? Sums only."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
 from scheduler.engine.laws import Law
-from scheduler.engine.ledger import Account
+from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.taking import Taker
 
@@ -63,14 +63,44 @@ def _free(board: Board) -> list[int]:
 def _sides(taker: Taker) -> dict[Account, _Sum]:
     law = taker.law
     sides: dict[Account, _Sum] = {}
-    for account, gangs in taker.board.by_project.items():
+    for account in taker.board.by_project:
         if law.may_look_at(account):
             parting = law.parting(account)
-            found = sides.setdefault(parting[1] if parting else account, _Sum())
-            for gang in gangs.values():
-                if (gang.may_grow or law.takes_gangs) and law.would_take_from(gang):
-                    _add(found, gang, taker)
+            side = parting[1] if parting else account
+            found = _of_project(taker, account)
+            sides[side] = _both(sides[side], found) if side in sides else found
     return sides
+
+
+def _of_project(taker: Taker, account: Account) -> _Sum:
+    """Counted once: as long as nobody comes, all that is left may still go where all could."""
+    law, known = taker.law, taker.board.givable.setdefault(account, {})
+    kind = law.kind, tuple(law.kinds), law.gang.workload.priority
+    found = known.get(kind)
+    if not isinstance(found, _Sum) or law.gang.account is account:
+        found = _Sum()
+        for gang in taker.board.by_project[account].values():
+            if (gang.may_grow or law.takes_gangs) and law.would_take_from(gang):
+                _add(found, gang, taker)
+        if found.total == [account.allocated[k] - account.firm[k] if k in law.kinds else 0 for k in KINDS]:
+            known[kind] = found
+        return found
+    left = [account.allocated[k] - account.firm[k] if k in law.kinds else 0 for k in KINDS]
+    return replace(found, total=left)
+
+
+def _both(one: _Sum, other: _Sum) -> _Sum:
+    def added(kind: int) -> tuple[int, int, int, int, int]:
+        return (
+            one.total[kind] + other.total[kind],
+            one.guarded[kind] + other.guarded[kind],
+            one.firm[kind] + other.firm[kind],
+            max(one.biggest[kind], other.biggest[kind]),
+            gcd(one.grain[kind], other.grain[kind]),
+        )
+
+    total, guarded, firm, biggest, grain = zip(*map(added, KINDS), strict=True)
+    return _Sum(list(total), list(guarded), list(firm), list(biggest), list(grain))
 
 
 def _add(found: _Sum, gang: Gang, taker: Taker) -> None:

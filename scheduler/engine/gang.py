@@ -95,8 +95,8 @@ class Gang:
     """A workload on the board of one pool."""
 
     __slots__ = (
-        "_asked", "_root", "account", "choice", "firm", "may_grow", "name", "parts", "peers", "simple",
-        "standing", "workload",
+        "_asked", "_root", "account", "all_of_it", "choice", "firm", "may_grow", "name", "parts", "peers",
+        "simple", "standing", "workload",
     )  # fmt: skip
 
     def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
@@ -108,6 +108,7 @@ class Gang:
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in self.parts)
         self.peers: Peers | None = None  # those it waits with
+        self.all_of_it: object = None  # all that stands, as one lump, until that changes
         self._root: Section | None = None
         self._asked: tuple[int, int, int] | None = None
 

@@ -32,6 +32,7 @@ class Law:
         self.board, self.gang, self.asked = board, gang, asked
         self.kinds = [kind for kind in KINDS if asked[kind] > 0]
         self._seconds: dict[Account, int] = {}
+        self._partings: dict[Account, tuple[Account, Account] | None] = {}
         self.stays_in_quota = {
             account: within(account.allocated, account.quota, asked) for account in gang.account.path
         }
@@ -116,10 +117,10 @@ class Law:
 
     def parting(self, account: Account) -> tuple[Account, Account] | None:
         """Where the newcomer's path and another's part: its side and the other's."""
-        for mine, theirs in zip(reversed(self.gang.account.path), reversed(account.path), strict=False):
-            if mine is not theirs:
-                return mine, theirs
-        return None
+        if account not in self._partings:
+            ways = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
+            self._partings[account] = next((sides for sides in ways if sides[0] is not sides[1]), None)
+        return self._partings[account]
 
 
 def _projects(account: Account) -> Iterator[Account]:
@@ -196,11 +197,18 @@ class Reclaim(Law):
 
     def _turn(self, account: Account) -> Key:
         """The furthest beyond its due, the lowest rank, the most saturated, the newest."""
-        saturation = account.saturation(self.asked, plus=False)
-        return self._beyond(account), account.rank, -saturation, -account.created, account.name
+        key = ("turn", self.asked)
+        found: Key | None = account.recalled.get(key)
+        if found is None:
+            saturation = account.saturation(self.asked, plus=False)
+            found = self._beyond(account), account.rank, -saturation, -account.created, account.name
+            account.recalled[key] = found
+        return found
 
     def standing(self, lumps: Sequence[Lump]) -> Key:
         """What takes a queue below its quota goes last; before, who is over fair share, then over quota."""
+        if len(lumps) == 1:
+            return self._standing_alone(lumps[0])
         taken: dict[Account, list[int]] = {}
         worst = (False, 0, 0)
         for lump in lumps:
@@ -214,11 +222,27 @@ class Reclaim(Law):
             worst = max(worst, (dips, self._beyond(theirs), self._beyond(account)))
         return worst
 
+    def _standing_alone(self, lump: Lump) -> Key:
+        account = lump.gang.account
+        sides = self.parting(account)
+        theirs = sides[1] if sides else account
+        dips, held, quota, amounts = True, theirs.allocated, theirs.quota, lump.amounts
+        for kind in self.kinds:
+            if amounts[kind] and held[kind] - amounts[kind] >= quota[kind]:
+                dips = False
+        return dips, self._beyond(theirs), self._beyond(account)
+
     def _beyond(self, account: Account) -> int:
-        held = account.allocated
-        if any(held[kind] > account.entitled[kind] for kind in self.kinds):
-            return 0  # over its fair share
-        return 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
+        key = ("beyond", tuple(self.kinds))
+        found: int | None = account.recalled.get(key)
+        if found is None:
+            held = account.allocated
+            if any(held[kind] > account.entitled[kind] for kind in self.kinds):
+                found = 0  # over its fair share
+            else:
+                found = 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
+            account.recalled[key] = found
+        return found
 
     def may_evict(self) -> bool:
         """Within quota or fair share, or owed a turn by somebody."""

@@ -1,7 +1,7 @@
 """Here we keep one pool's queues: what each may hold, what it holds now and what it asks for."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Entitlement, Pool, Queue
@@ -40,9 +40,26 @@ class Account:
     """One queue in one pool. Sums are kept up to date with every pod that comes or goes."""
 
     __slots__ = (
-        "allocated", "asked_for", "cap", "children", "created", "entitled", "entitlement", "firm",
-        "leaving", "limit", "name", "parent", "parts", "path", "queue", "quota", "rank", "requested",
-        "share", "turns",
+        "allocated",
+        "asked_for",
+        "cap",
+        "children",
+        "created",
+        "entitled",
+        "entitlement",
+        "firm",
+        "leaving",
+        "limit",
+        "name",
+        "parent",
+        "parts",
+        "path",
+        "queue",
+        "quota",
+        "rank",
+        "recalled",
+        "requested",
+        "share",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "Account | None", pool: str) -> None:
@@ -60,25 +77,26 @@ class Account:
         self.requested = [0, 0, 0]  # both, when the cycle began
         self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
         self.parts = [(0, 0, 0)] * 3  # of the share: in quota, by weight, by rounding
-        self.turns: dict[tuple[int, int, int], Turn] = {}  # remembered until what it holds changes
+        self.recalled: dict[Hashable, Any] = {}  # what was worked out from what it holds, until that changes
         if parent:
             parent.children.append(self)
 
     def settle(self, share: Sequence[int]) -> None:
         self.share = list(share)
         self.entitled = [max(quota, part) for quota, part in zip(self.quota, share, strict=True)]
-        self.turns.clear()
+        self.recalled.clear()
 
     def turn(self, asked: tuple[int, int, int]) -> Turn:
-        if asked not in self.turns:
-            self.turns[asked] = Turn(
+        found: Turn | None = self.recalled.get(asked)
+        if found is None:
+            found = self.recalled[asked] = Turn(
                 not within(self.allocated, self.quota, asked),
                 -self.rank,
                 not within(self.allocated, self.entitled, asked),
                 self.saturation(asked),
                 self.saturation(asked, plus=False),
             )
-        return self.turns[asked]
+        return found
 
     def saturation(self, asked: Sequence[int], plus: bool = True) -> float:
         """Allocated (and asked) against what is due, in the worst of the resources asked for."""
@@ -121,7 +139,7 @@ class Ledger:
             held[GPU] += gpu
             held[CPU] += cpu
             held[MEMORY] += memory
-            account.turns.clear()
+            account.recalled.clear()
             if firm:
                 held = account.firm
                 held[GPU] += gpu

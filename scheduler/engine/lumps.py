@@ -20,6 +20,7 @@ class Lump:
     growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could have been taken before its core
     fulfilment: float = 0.0
     lost: int = 0
+    at: int = 0  # when that was counted
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
@@ -36,6 +37,14 @@ class Lump:
 
 
 def whole(board: Board, gang: Gang) -> Lump:
+    """All of it that stands."""
+    found = gang.all_of_it
+    if not isinstance(found, Lump) or found.at != board.now:
+        found = gang.all_of_it = _whole(board, gang)
+    return found
+
+
+def _whole(board: Board, gang: Gang) -> Lump:
     pods = tuple((part, pod) for part in gang.parts for pod in part.live.values())
     lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
     growth = [0, 0, 0]
@@ -43,7 +52,7 @@ def whole(board: Board, gang: Gang) -> Lump:
         spare = min(part.count - part.role.min, len(part.live))
         if spare > 0:
             growth = [sum_ + spare * amount for sum_, amount in zip(growth, part.amounts, strict=True)]
-    return Lump(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost)
+    return Lump(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost, board.now)
 
 
 def single(board: Board, gang: Gang, part: Part, pod: Pod) -> Lump:
