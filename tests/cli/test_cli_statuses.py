@@ -1,0 +1,68 @@
+"""Here we follow a workload's phases at the command line and on its page, tick by tick."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from typer.testing import CliRunner
+
+from berth.cli.main import app
+from projects.models import Workload
+from projects.services import tokens
+from tests.cast import make_cast
+from tests.scheduler.stage import Stage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ROLES = [{"name": "leader", "replicas": 1, "gpu": 1}, {"name": "worker", "replicas": 2, "gpu": 1}]
+
+
+class Seen:
+    """What a member is shown of one workload."""
+
+    def __init__(self, stage: Stage, url: str, home: Path) -> None:
+        person = stage.cast.alice
+        assert person.user is not None
+        token = tokens.issue(acting=person, name="test", scopes=["read"], expires_at=None)[1]
+        self.environment = {"BERTH_CONFIG": str(home / "config.toml"), "BERTH_URL": url, "BERTH_TOKEN": token}
+        self.browser = Client()
+        self.browser.force_login(person.user)
+
+    def told(self, workload: Workload) -> str:
+        named = f"{workload.project.name}/{workload.name}"
+        result = CliRunner().invoke(app, ["describe", named], env={**self.environment, "COLUMNS": "120"})
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def page(self, workload: Workload) -> str:
+        answer = self.browser.get(f"/workloads/{workload.pk}")
+        assert answer.status_code == 200
+        return answer.content.decode().lower()
+
+
+@pytest.mark.shows("RAI-19")
+def test_phases_of_a_workload_its_roles_and_pods_are_told_as_they_change(
+    live_server: Any, tmp_path: Path
+) -> None:
+    stage = Stage(make_cast())
+    stage.quota(stage.cast.research, 4)
+    stage.quota(stage.cast.vision, 4)
+    seen = Seen(stage, live_server.url, tmp_path)
+    workload = stage.submit(roles=ROLES)
+    stage.tick()
+    assert "pending" in seen.told(workload)
+    assert "pending" in seen.page(workload)
+    stage.node(0)
+    stage.node(1)
+    for phase in ("starting", "running"):
+        stage.tick()
+        workload.refresh_from_db()
+        assert workload.phase == phase
+        for shown in (seen.told(workload), seen.page(workload)):
+            assert phase in shown
+            assert all(pod in shown for pod in ("leader-0", "worker-0", "worker-1"))
+    assert "3 of 3 running" in seen.told(workload)
+    stage.finish(workload)
+    stage.tick()
+    assert "completed" in seen.told(workload)
+    assert "completed" in seen.page(workload)
