@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 ProviderWord = Literal["local", "static", "fake", "aws"]
 RuntimeWord = Literal["local", "fake", "ray"]
-PlacementWord = Literal["binpack", "spread"]
+PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
 FairShareWord = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
 IN_THOUSANDTHS = {"cpu": "cpu_milli", "cpu_load_limit": "cpu_load_limit"}
@@ -54,8 +54,8 @@ class PoolValues(Body):
     labels: Labels = {}
     taints: Annotated[tuple[TaintValues, ...], Field(max_length=64, strict=False)] = ()
     price_per_gpu_hour: Price | None = None
-    node_placement: PlacementWord = "binpack"
-    device_placement: PlacementWord = "binpack"
+    node_placement: PlacementWord = "auto"
+    device_placement: PlacementWord = "auto"
     reclaim_min_runtime: Count = 0
     preempt_min_runtime: Count = 0
     preemption_delay: Count = 0

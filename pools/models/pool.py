@@ -20,6 +20,8 @@ class NodePool(models.Model):
     class Placement(models.TextChoices):
         BINPACK = "binpack"
         SPREAD = "spread"
+        FRAGMENTATION = "fragmentation"
+        AUTO = "auto"
 
     class FairShare(models.TextChoices):
         POINT_IN_TIME = "point_in_time"
@@ -64,8 +66,8 @@ class NodePool(models.Model):
     price_per_gpu_hour = models.DecimalField(max_digits=10, decimal_places=4, null=True, blank=True)
 
     # How the scheduler places and shares it.
-    node_placement = models.CharField(max_length=8, choices=Placement, default=Placement.BINPACK)
-    device_placement = models.CharField(max_length=8, choices=Placement, default=Placement.BINPACK)
+    node_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
+    device_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     reclaim_min_runtime = models.PositiveIntegerField(default=0)
     preempt_min_runtime = models.PositiveIntegerField(default=0)
     preemption_delay = models.PositiveIntegerField(default=0)
@@ -137,8 +139,8 @@ class NodePool(models.Model):
             models.CheckConstraint(name="pool_version_positive", condition=Q(version__gte=1)),
             models.CheckConstraint(
                 name="pool_known_placement",
-                condition=Q(node_placement__in=["binpack", "spread"])
-                & Q(device_placement__in=["binpack", "spread"]),
+                condition=Q(node_placement__in=["binpack", "spread", "fragmentation", "auto"])
+                & Q(device_placement__in=["binpack", "spread", "fragmentation", "auto"]),
             ),
             models.CheckConstraint(
                 name="pool_known_fairshare_mode",

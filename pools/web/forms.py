@@ -24,7 +24,12 @@ class PoolForm(forms.Form):
     gpu_model = forms.CharField(label="GPU model", max_length=64, required=False)
     cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
     memory_mib = forms.IntegerField(label="Memory per node, MiB", min_value=1, initial=16384)
-    node_placement = forms.ChoiceField(label="Placement", choices=NodePool.Placement.choices)
+    node_placement = forms.ChoiceField(
+        label="Placement",
+        choices=NodePool.Placement.choices,
+        initial=NodePool.Placement.AUTO,
+        help_text="Auto: fragmentation where requests are mixed, else binpack",
+    )
     autoscale_cooldown = forms.IntegerField(label="Seconds between changes of size", min_value=0, initial=30)
     autoscale_idle_timeout = forms.IntegerField(
         label="Seconds idle before shrinking", min_value=0, initial=60

@@ -3,8 +3,9 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from berth.core.amounts import MILLI
 from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
@@ -14,6 +15,9 @@ from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Request, Ro
 from scheduler.engine.nodes import Nodes, Spot
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Numbers, Place, Reason, Step
 from scheduler.engine.topology import Topology
+
+if TYPE_CHECKING:
+    from scheduler.engine.fragmentation import Fragmentation
 
 
 class Move(NamedTuple):
@@ -184,6 +188,13 @@ class Board:
         self.ledger.charge(gang.account, sign * gpus_of(pod), sign * cpu, sign * memory, gang.firm)
 
     # -- trying
+
+    @cached_property
+    def fragmentation(self) -> "Fragmentation":
+        """Counted from when it is first asked for; NumPy takes its time to load, so not before."""
+        from scheduler.engine.fragmentation import Fragmentation
+
+        return Fragmentation(self.nodes, self.gangs.values())
 
     def trial(self, gang: Gang, otherwise: Reason) -> Trial:
         self.trials += 1

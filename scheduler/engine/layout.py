@@ -13,6 +13,7 @@ from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import shape
 from scheduler.engine.shares import settle_shares
 from scheduler.engine.soundness import orphans, oversold, sorted_out, unkept
+from scheduler.engine.strategy import settled
 
 _GONE = (PodState.COMPLETED, PodState.STOPPING)
 
@@ -27,6 +28,7 @@ def lay_out(snapshot: Snapshot) -> tuple[list[Board], list[str]]:
             gangs.sort(key=lambda gang: gang.name)
         for peers in board.waiting.values():
             peers.gangs.sort(key=in_project)
+        board.pool = settled(board.pool, board.nodes.nodes, board.gangs.values())
         settle_shares(board.pool, board.ledger, board.nodes.capacity())
         layout.notes += oversold(board.nodes)
     return list(layout.boards.values()), layout.notes

@@ -16,6 +16,8 @@ NO_GPUS = Bounds(0, None, None)
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
+    FRAGMENTATION = "fragmentation"  # where the least of what is free becomes useless
+    AUTO = "auto"  # fragmentation where nodes or requests are mixed, else binpack
 
 
 class NodeState(StrEnum):

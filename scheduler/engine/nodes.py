@@ -49,6 +49,7 @@ class Nodes:
         self.gpu = [node.gpus * MILLI for node in self.nodes]
         self.whole = [node.gpus for node in self.nodes]  # devices nobody holds any of
         self.leaving: dict[int, Leaving] = {}
+        self.touched: list[int] | None = None  # nodes in the order of what happened to them, if asked for
         self._by_whole: list[list[int]] | None = None
         self._shared: set[int] = set()
 
@@ -116,6 +117,8 @@ class Nodes:
         self.cpu_unasked[i] -= sign * request.cpu
         self.memory_unasked[i] -= sign * request.memory_mib
         self.pods[i] -= sign
+        if self.touched is not None:
+            self.touched.append(i)
 
     def _devices(self, i: int, devices: Sequence[int], milli: int) -> None:
         free = self.devices[i]

@@ -32,6 +32,8 @@ def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | 
 def _pick(
     board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Spot | None:
+    if board.pool.node_strategy is Strategy.FRAGMENTATION:
+        return _least_lost(board, part, horizon, within, only)
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
     for i in _candidates(board, part, horizon, within):
         if only is not None and not only[i]:
@@ -41,6 +43,24 @@ def _pick(
         spot = on_node(nodes, i, part, horizon, spread)
         if spot is not None:
             return spot
+    return None
+
+
+def _least_lost(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+) -> Spot | None:
+    nodes, strategy = board.nodes, board.pool.device_strategy
+    for ready in (True, False) if horizon >= Horizon.BOOTING else (True,):
+        for i, device in board.fragmentation.best_first(part, within):
+            if nodes.ready[i] is not ready or (only is not None and not only[i]):
+                continue
+            if not takes(nodes, i, part, horizon):
+                continue
+            if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
+                return Spot(i, (device,), nodes.milli_on(i, part.request))
+            spot = on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
+            if spot is not None:
+                return spot
     return None
 
 

@@ -30,9 +30,12 @@ Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Threesome = Annotated[tuple[float, float, float], Field(strict=False)]
 
 
+PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
+
+
 class Placement(Document):
-    nodes: Literal["binpack", "spread"] = "binpack"
-    devices: Literal["binpack", "spread"] = "binpack"
+    nodes: PlacementWord = "binpack"
+    devices: PlacementWord = "binpack"
 
 
 def both(value: Any) -> Any:

@@ -1,0 +1,149 @@
+"""Here we measure placement on a real cluster: `python -m benchmarks.openb [--moves] [--seeds 42 43 ...]`.
+
+The cluster and the pods are those of the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
+nodes, 6,212 GPUs. Arrival only: nodes and pods are shuffled once per seed, pods are drawn until 130 % of
+all GPUs are asked for, each is offered once, and nothing leaves. All of it is one decision of the engine.
+"""
+
+import argparse
+import csv
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
+
+from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
+from berth.core.amounts import MILLI, Bounds  # noqa: E402
+from scheduler.engine.cycle import decide  # noqa: E402
+from scheduler.engine.model import (  # noqa: E402
+    Entitlement,
+    Group,
+    Node,
+    Pool,
+    Queue,
+    Request,
+    Role,
+    Snapshot,
+    Strategy,
+    Workload,
+)
+from scheduler.engine.plan import Evict, Place, Plan  # noqa: E402
+
+DATA = Path(os.environ.get("BERTH_BENCH_DATA", Path(__file__).parents[2] / "shared" / "data")) / "openb"
+SEEDS, LISTS, POINTS, ARRIVING = range(42, 52), ("default", "gpuspec10"), (80, 90, 95, 100, 130), 130
+Row = dict[str, str]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS))
+    parser.add_argument("--lists", nargs="*", default=LISTS)
+    parser.add_argument("--placement", nargs="*", default=["fragmentation", "binpack"])
+    parser.add_argument("--moves", action="store_true", help="with consolidation afterwards, counted apart")
+    asked = parser.parse_args()
+    if not DATA.is_dir():
+        print(f"skipped: {DATA} is not there; the trace is Alibaba's public clusterdata, gpu-v2023")
+        return
+    points = "".join(f"{point:>8}%" for point in POINTS)
+    print(f"{'list':<10} {'placement':<14}{points}   CPU s   moves")
+    rows = [
+        measured(name, Strategy(word), asked.seeds, asked.moves)
+        for name in asked.lists
+        for word in asked.placement
+    ]
+    RESULTS.mkdir(exist_ok=True)
+    if not asked.moves and asked.seeds == list(SEEDS) and tuple(asked.lists) == LISTS:
+        answer = {"machine": machine(), "commit": commit(), "seeds": asked.seeds, "rows": rows}
+        (RESULTS / "openb.json").write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -> dict[str, object]:
+    nodes = list(csv.DictReader((DATA / "openb_node_list_gpu_node.csv").open()))
+    pods = list(csv.DictReader((DATA / f"openb_pod_list_{name}.csv").open()))
+    started, cpu = time.perf_counter(), time.process_time()
+    curves, moved = [], 0
+    for seed in seeds:
+        snapshot = arrivals(nodes, pods, random.Random(seed), strategy)
+        plan = decide(snapshot, None if moves else ("allocate",))
+        curves.append(curve(snapshot, plan))
+        steps = [step for bundle in plan.bundles for step in bundle.steps]
+        moved += sum(isinstance(step, Evict) for step in steps)
+    row = {
+        "list": name,
+        "placement": strategy.value,
+        "allocated": [round(statistics.mean(found[point] for found in curves), 2) for point in POINTS],
+        "cpu_seconds": round(time.process_time() - cpu, 1),
+        "seconds": round(time.perf_counter() - started, 1),
+        "moves": moved,
+    }
+    figures = "".join(f"{found:>9.2f}" for found in row["allocated"])  # type: ignore[attr-defined]
+    print(f"{name:<10} {strategy.value:<14}{figures} {row['cpu_seconds']:>7} {moved:>7}", flush=True)
+    return row
+
+
+def arrivals(nodes: Sequence[Row], pods: Sequence[Row], chance: random.Random, by: Strategy) -> Snapshot:
+    """The whole arrival as one queue: who comes first waits longest."""
+    nodes = chance.sample(nodes, len(nodes))
+    capacity = sum(int(node["gpu"]) for node in nodes) * MILLI
+    line = offered(pods, chance, capacity * ARRIVING // 100)
+    unlimited = {"openb": Entitlement(Bounds(None, None, None))}
+    return Snapshot(
+        0,
+        (Pool("openb", by, by),),
+        tuple(_node(f"n{place:04}", row) for place, row in enumerate(nodes)),
+        (Queue("all", None, 0, unlimited), Queue("one", "all", 0, unlimited)),
+        tuple(_workload(f"w{place:05}", place, row) for place, row in enumerate(line)),
+    )
+
+
+def offered(pods: Sequence[Row], chance: random.Random, most: int) -> list[Row]:
+    """The list once, in another order; then drawn with replacement until the next would be too much."""
+    line = chance.sample(pods, len(pods))
+    total = sum(map(gpus, line))
+    while total > most:
+        total -= gpus(line.pop(chance.randrange(len(line))))
+    while total + gpus(drawn := chance.choice(pods)) <= most:
+        line.append(drawn)
+        total += gpus(drawn)
+    return line
+
+
+def gpus(row: Row) -> int:
+    return int(row["num_gpu"]) * int(row["gpu_milli"] or 0)
+
+
+def _node(name: str, row: Row) -> Node:
+    cpu, memory = int(row["cpu_milli"]), int(row["memory_mib"])
+    return Node(name, "openb", int(row["gpu"]), row["model"], 0, cpu, memory, max_pods=10_000)
+
+
+def _workload(name: str, at: int, row: Row) -> Workload:
+    devices, cpu, memory = int(row["num_gpu"]), int(row["cpu_milli"]), int(row["memory_mib"])
+    request = Request(int(row["gpu_milli"] or 0) if devices else 0, devices, 0, cpu, memory, cpu, memory)
+    models = tuple(sorted(set(filter(None, row["gpu_spec"].split("|")))))
+    role = Role("pod", 1, 1, request, gpu_models=models)
+    return Workload(name, "one", Group(name, (role,), 1), ("openb",), submitted=at)
+
+
+def curve(snapshot: Snapshot, plan: Plan) -> dict[int, float]:
+    """Allocated by arrived, both in per cent of all GPUs."""
+    capacity = sum(node.gpus for node in snapshot.nodes) * MILLI
+    placed = {step.workload for bundle in plan.bundles for step in bundle.steps if isinstance(step, Place)}
+    arrived = allocated = 0
+    found: dict[int, list[float]] = {}
+    for workload in snapshot.workloads:
+        request = workload.tree.children[0].request  # type: ignore[union-attr]
+        arrived += request.amounts.gpu
+        allocated += request.amounts.gpu if workload.name in placed else 0
+        found.setdefault(round(100 * arrived / capacity), []).append(100 * allocated / capacity)
+    return {x: statistics.mean(values) for x, values in found.items()}
+
+
+if __name__ == "__main__":
+    main()

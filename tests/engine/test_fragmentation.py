@@ -1,0 +1,148 @@
+"""Here we show that placement by fragmentation keeps what is free usable for what usually asks."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.engine.fragmentation import Fragmentation
+from scheduler.engine.layout import lay_out
+from scheduler.engine.model import Pool, Strategy
+from scheduler.engine.scenario import load, simulate
+from scheduler.engine.spots import Horizon, pick
+from tests.engine.world import World, placed, request, role, steps
+
+BY_FRAGMENTATION = Pool("default", Strategy.FRAGMENTATION, Strategy.FRAGMENTATION)
+
+
+def world(pool: Pool = BY_FRAGMENTATION, **nodes: int) -> World:
+    return World(pool=pool, **nodes).department("d", None).project("a", "d", None)
+
+
+def test_work_that_needs_no_model_leaves_the_scarce_one_alone() -> None:
+    cluster = world().node("a-scarce", 2, gpu_model="H100").node("plain", 2, gpu_model="T4")
+    picky = {"gpu_models": ("H100",)}
+    cluster.queued("first", "a", gpus=2).queued("picky", "a", gpus=2, on_role=picky)
+    assert placed(cluster.decide()) == {"first": ["plain"], "picky": ["a-scarce"]}
+
+
+def test_work_that_needs_much_cpu_goes_where_gpus_have_much_of_it() -> None:
+    cluster = world().node("a-lean", 4, cpu=16).node("rich", 4, cpu=64)
+    cluster.queued("hungry", "a", gpus=1, cpu=14)
+    for number in range(4):
+        cluster.queued(f"modest{number}", "a", gpus=1, cpu=3)
+    found = placed(cluster.decide())
+    assert found["hungry"] == ["rich"] and len(found) == 5
+
+
+def test_a_share_goes_to_the_device_that_is_of_least_use_to_others() -> None:
+    cluster = world(n=2).running("there", "a", "n", 0.5)
+    for number in range(3):
+        cluster.queued(f"whole{number}", "a", gpus=1)
+    cluster.queued("share", "a", gpus=0.5, submitted=0)
+    (step,) = [s for s in steps(cluster.decide()) if s.workload == "share"]
+    assert step.devices == (0,)
+
+
+def test_what_is_lost_depends_on_what_usually_asks() -> None:
+    """Beside big requests a whole node is kept; beside small ones nothing is lost by opening it."""
+    cluster = world(a_wide=4, b_used=4).running("there", "a", "b_used", 1, up_to=1)
+    for number in range(3):
+        cluster.queued(f"wide{number}", "a", gpus=4)
+    cluster.queued("one", "a", gpus=1, submitted=0)
+    assert placed(cluster.decide())["one"] == ["b_used"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "settled"),
+    [
+        (("T4", "T4"), (1, 2), Strategy.BINPACK),
+        (("T4", "A10"), (1, 2), Strategy.FRAGMENTATION),
+        (("T4", "T4"), (1, 0.5), Strategy.FRAGMENTATION),
+    ],
+)
+def test_a_pool_that_leaves_it_open_counts_fragments_where_things_are_mixed(
+    nodes: tuple[str, ...], asked: tuple[float, ...], settled: Strategy
+) -> None:
+    cluster = world(Pool("default", Strategy.AUTO, Strategy.AUTO))
+    for number, model in enumerate(nodes):
+        cluster.node(f"n{number}", 4, gpu_model=model)
+    for number, gpus in enumerate(asked):
+        cluster.queued(f"w{number}", "a", gpus=gpus)
+    (board,), _ = lay_out(cluster.snapshot())
+    assert (board.pool.node_strategy, board.pool.device_strategy) == (settled, settled)
+
+
+def test_a_scenario_file_may_name_it_and_means_binpack_where_it_names_nothing() -> None:
+    base = {
+        "format": "berth.scenario/1",
+        "nodes": [{"name": "n", "gpus": 2, "cpu": 8, "memory_mib": 8000}],
+        "departments": [{"name": "d", "quotas": {"default": {"gpu": None}}}],
+        "projects": [{"name": "p", "department": "d", "quotas": {"default": {"gpu": None}}}],
+        "workloads": [{"name": "w", "project": "p", "roles": [{"name": "r", "replicas": 1, "gpu": 1}]}],
+    }
+    for word in ("fragmentation", "auto"):
+        scenario = load({**base, "pools": [{"name": "default", "placement": word}]})
+        assert scenario.snapshot.pools[0].node_strategy == word
+        assert simulate(scenario)["workloads"]["w"]["pods"][0]["node"] == "n"
+    assert load(base).snapshot.pools[0].node_strategy is Strategy.BINPACK
+
+
+ASKED = st.tuples(
+    st.sampled_from((0, 0.2, 0.5, 0.7, 1, 2, 4)), st.sampled_from((1, 4, 12)), st.sampled_from(((), ("A",)))
+)
+NODES = st.lists(st.tuples(st.sampled_from((0, 1, 2, 4)), st.sampled_from((8, 32)), st.sampled_from("AB")),
+                 min_size=1, max_size=5)  # fmt: skip
+
+
+def mixed_cluster(
+    nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]]
+) -> World:
+    cluster = world()
+    for number, (gpus, cpu, model) in enumerate(nodes):
+        cluster.node(f"n{number}", gpus, cpu=cpu, gpu_model=model)
+    for number, (gpus, cpu, models) in enumerate(asked):
+        ask = role("r", ask=request(gpus, cpu=cpu), gpu_models=models)
+        cluster.queued(f"w{number:02}", "a", roles=(ask,))
+    return cluster
+
+
+@settings(max_examples=60, deadline=None)
+@given(NODES, st.lists(ASKED, min_size=1, max_size=14), st.randoms(use_true_random=False))
+def test_losses_kept_up_to_date_are_those_counted_afresh(
+    nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]], chance: Random
+) -> None:
+    (board,), _ = lay_out(mixed_cluster(nodes, asked).snapshot())
+    parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
+    for gang, part in parts:
+        mark, spot = board.mark(), pick(board, part, Horizon.NOW)
+        afresh = Fragmentation(board.nodes, ())
+        afresh._mix = board.fragmentation._mix
+        afresh._look_at(afresh._open.nonzero()[0])
+        board.nodes.touched = board.fragmentation._touched
+        assert list(afresh.best_first(part, None)) == list(board.fragmentation.best_first(part, None))
+        if spot is not None:
+            board.put(gang, part, 0, spot)
+            if chance.random() < 0.3:
+                board.rewind(mark)
+
+
+@settings(max_examples=60, deadline=None)
+@given(NODES, st.lists(ASKED, min_size=1, max_size=14))
+def test_it_refuses_nobody_whom_binpack_would_have_found_a_place_alone(
+    nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]]
+) -> None:
+    """One after the other, on the same board: a place is found where there is one."""
+    (board,), _ = lay_out(mixed_cluster(nodes, asked).snapshot())
+    packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
+    for gang in board.gangs.values():
+        spot = pick(board, gang.parts[0], Horizon.NOW)
+        counting, board.pool = board.pool, packed
+        other = pick(board, gang.parts[0], Horizon.NOW)
+        board.pool = counting
+        assert (spot is None) == (other is None)
+        if spot is not None:
+            board.put(gang, gang.parts[0], 0, spot)
+            assert min(board.nodes.devices[spot.node], default=0) >= 0 <= board.nodes.cpu[spot.node]
