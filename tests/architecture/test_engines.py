@@ -13,8 +13,8 @@ WITH_EFFECTS = {
     "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil",
     "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
-# A scenario is read from a file, and played with a stopwatch beside it; the engine itself gets values.
-ALLOWED_TO_SCENARIOS = {"pathlib", "sys", "time"}
+# A scenario or a trace is read from a file, and played with a stopwatch; the engine itself gets values.
+ALLOWED_TO_PLAYS = {"pathlib", "sys", "time"}
 # Libraries that only compute. A workload document is checked by its types before anything else sees it.
 ALLOWED_LIBRARIES = {"numpy", "pydantic", "yaml"}
 ALLOWED_WORDS = {"pydantic", "pydantic_core"}
@@ -53,7 +53,7 @@ def test_an_engine_imports_only_the_words_and_what_has_no_effects(engine: str) -
         for file in modules_of(engine)
         for name in imports_of(file)
         if not is_allowed(name, engine)
-        and not (name in ALLOWED_TO_SCENARIOS and file.parent.name == "scenario")
+        and not (name in ALLOWED_TO_PLAYS and file.parent.name in {"scenario", "replay"})
     }
     assert not broken
 

@@ -1,5 +1,6 @@
 """Here we show what tables look like, in terminals and in pipes, and that nothing in them gives orders."""
 
+import json
 from pathlib import Path
 
 import httpx
@@ -129,3 +130,27 @@ def test_a_simulation_needs_no_server(terminal: Terminal, tmp_path: Path) -> Non
     bad = terminal.run("simulate", str(file), "--actions", "pray")
     assert bad.exit_code == 2
     assert "no such action" in bad.stderr
+
+
+def test_a_trace_is_played_and_drawn_without_a_server(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "vc_nodes.csv").write_text("vc,node_num\nred,4\nblue,4\n")
+    file = tmp_path / "jobs.csv"
+    file.write_text(
+        "timestamp,duration,num_gpus,gpu_time,cluster\n"
+        "2017-10-03 00:00:00,1000,16,0,red\n2017-10-03 00:10:00,50,8,0,blue\n"
+    )
+    told = terminal.run("trace", str(file), "--plots", str(tmp_path / "plots"))
+    assert told.exit_code == 0
+    assert "2 came, 2 completed" in told.stdout
+    assert "1 by reclaim" in told.stdout
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == {"allocation.svg", "queue.svg"}
+    figures = json.loads(terminal.run("trace", str(file), "--json", "--policy", "skip").stdout)
+    assert figures["projects"]["blue"]["queueing"]["longest"] == 400
+
+
+def test_a_public_trace_that_is_not_here_is_told_where_it_is(terminal: Terminal, tmp_path: Path) -> None:
+    for name in ("openb", "philly"):
+        told = terminal.run("trace", name, "--data", str(tmp_path))
+        assert told.exit_code == 2
+        assert len(told.stderr.splitlines()) == 1
+        assert "https://github.com/" in told.stderr

@@ -13,6 +13,7 @@ from berth.cli.commands import (
     steering,
     submit,
     token,
+    trace,
     why,
     workloads,
 )
@@ -49,6 +50,7 @@ app.command()(signing.logout)
 app.command()(signing.whoami)
 app.add_typer(token.app, name="token")
 app.command()(simulate.simulate)
+app.command()(trace.trace)
 app.command()(here.up)
 app.command()(here.version)
 

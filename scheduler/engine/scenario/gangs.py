@@ -1,7 +1,7 @@
 """Here we say of a workload in a simulation whether its gang is whole, and what its pods hold."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from berth.core.amounts import NOTHING, Amounts
 from scheduler.engine.gang import roles_of
@@ -19,9 +19,8 @@ def is_whole(workload: Workload, states: Iterable[PodState] = ALIVE) -> bool:
     return _stands(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
 
 
-def has(workload: Workload, states: Iterable[PodState]) -> bool:
-    wanted = set(states)
-    return any(pod.state in wanted for pod in workload.pods)
+def has(workload: Workload, states: Collection[PodState]) -> bool:
+    return any(pod.state in states for pod in workload.pods)
 
 
 def is_finished(workload: Workload) -> bool:

@@ -1,26 +1,33 @@
 """Here we carry a plan out on a scenario and let time pass: the cluster of a simulation."""
 
-from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
+from heapq import heappop, heappush
 
-from berth.core.amounts import MILLI, Amounts
 from scheduler.engine.backoff import backoff_seconds
-from scheduler.engine.gang import roles_of
-from scheduler.engine.model import Node, NodeState, Pod, PodState, Snapshot, Workload
+from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
-from scheduler.engine.scenario.gangs import ALIVE, HOLDING, STANDING, has, is_finished, is_whole
+from scheduler.engine.scenario.gangs import ALIVE, STANDING, has, is_finished, is_whole
+from scheduler.engine.scenario.rooms import all_fit, rooms_of
 
 COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # giving way like this counts as a preemption and earns a backoff
+PASSING = (PodState.STOPPING, PodState.STARTING)
 
 
 class World:
-    """What is where, now. Workloads are frozen values that are replaced."""
+    """What is where, now. Workloads are frozen values that are replaced; only what changes is looked at."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.now = snapshot.now
-        self.fixed = snapshot
+    def __init__(self, snapshot: Snapshot, stop_seconds: int = 0) -> None:
+        self.now, self.fixed, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self.nodes = {node.name: node for node in snapshot.nodes}
-        self.workloads = {workload.name: workload for workload in snapshot.workloads}
+        self.workloads: dict[str, Workload] = {}
+        self.touched: set[str] = set()  # since the caller last emptied it
+        self._unjudged: set[str] = set()  # written since staleness was last looked at
+        self._passing: dict[str, int] = {}  # who is stopping or starting, and until when
+        self._promised: set[str] = set()
+        self._ends: list[tuple[int, str]] = []  # when who has run its time, if it still runs then
+        for workload in snapshot.workloads:
+            self._write(workload)
         for promise in snapshot.reservations:
             if promise.expires is None or promise.expires > self.now:
                 self._put(
@@ -39,6 +46,16 @@ class World:
             reservations=(),
         )
 
+    def admit(self, workload: Workload) -> None:
+        self._write(workload)
+
+    def forget(self, name: str) -> None:
+        """It is over, and nobody waits for it."""
+        del self.workloads[name]
+        self._unjudged.discard(name)
+        self._promised.discard(name)
+        self._passing.pop(name, None)
+
     def carry_out(self, plan: Plan) -> None:
         for bundle in plan.bundles:
             placed_again = {step.workload for step in bundle.steps if isinstance(step, Place)}
@@ -56,21 +73,55 @@ class World:
         for node in self.nodes.values():
             if node.state is NodeState.BOOTING and node.ready_at is not None and node.ready_at <= self.now:
                 self.nodes[node.name] = replace(node, state=NodeState.READY, ready_at=None)
-        for workload in self.workloads.values():
-            if workload.pods:
-                self.workloads[workload.name] = self._ended(_settled(workload))
+        for name in [name for name, until in self._passing.items() if until <= self.now]:
+            self._write(_settled(self.workloads[name]))
+        while self._ends and self._ends[0][0] <= self.now:
+            _, name = heappop(self._ends)
+            if name in self.workloads:
+                self._write(self._ended(self.workloads[name]))
         self._start_promised()
         self._mark_stale()
+
+    def next_change(self) -> int | None:
+        """When something happens by itself; a workload that was stopped meanwhile may make it too early."""
+        booting = [node.ready_at for node in self.nodes.values() if node.state is NodeState.BOOTING]
+        times = [time for time in booting if time is not None]
+        times += [max(time, self.now + 1) for time in self._passing.values()]
+        if self._ends:
+            times.append(self._ends[0][0])
+        return min(times, default=None)
 
     @property
     def is_settled(self) -> bool:
         """Nothing is on its way, and nothing is known to happen later."""
         return not any(
-            has(workload, (PodState.STOPPING, PodState.STARTING, PodState.RESERVED))
+            has(workload, (*PASSING, PodState.RESERVED))
             or (workload.runtime_seconds is not None and has(workload, STANDING))
             or (workload.backoff_until is not None and workload.backoff_until > self.now)
             for workload in self.workloads.values()
         )
+
+    def _write(self, workload: Workload) -> None:
+        """The one door: what has to be looked at again later is found from here."""
+        name = workload.name
+        self.workloads[name] = workload
+        self.touched.add(name)
+        self._unjudged.add(name)
+        states = {pod.state for pod in workload.pods}
+        if states.isdisjoint(PASSING):
+            self._passing.pop(name, None)
+        else:
+            self._passing.setdefault(name, self.now + self.stop_seconds)
+        if PodState.RESERVED in states:
+            self._promised.add(name)
+        else:
+            self._promised.discard(name)
+        if (
+            workload.runtime_seconds is not None
+            and workload.started is not None
+            and not states.isdisjoint(STANDING)
+        ):
+            heappush(self._ends, (workload.started + workload.runtime_seconds, name))
 
     # -- carrying out
 
@@ -84,7 +135,7 @@ class World:
                     pods.append(replace(pod, state=PodState.STOPPING))
             else:
                 pods.append(pod)
-        self.workloads[step.workload] = replace(workload, pods=tuple(pods))
+        self._write(replace(workload, pods=tuple(pods)))
 
     def _place(self, step: Place) -> None:
         state = PodState.RESERVED if step.reserved else PodState.RUNNING
@@ -102,7 +153,7 @@ class World:
             for other in workload.pods
             if (other.role, other.index) != (pod.role, pod.index) or other.state is not PodState.RESERVED
         )
-        self.workloads[name] = replace(workload, pods=(*others, pod))
+        self._write(replace(workload, pods=(*others, pod)))
 
     def _send_back(self, bundle: Bundle, placed_again: set[str]) -> None:
         for eviction in bundle.evictions:
@@ -114,7 +165,7 @@ class World:
                 times = workload.preemptions + 1
                 until = self.now + backoff_seconds(times)
                 workload = replace(workload, preemptions=times, backoff_until=until)
-            self.workloads[workload.name] = workload
+            self._write(workload)
 
     # -- time
 
@@ -130,85 +181,38 @@ class World:
         return replace(workload, pods=pods)
 
     def _start_promised(self) -> None:
-        waiting = [w for w in self.workloads.values() if has(w, (PodState.RESERVED,))]
-        if not waiting:
+        if not self._promised:
             return
-        rooms = self._rooms()
+        waiting = [self.workloads[name] for name in self._promised]
+        rooms = rooms_of(self.nodes.values(), self.workloads.values())
         for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
             promised = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
             if is_whole(workload, STANDING):
-                started = [pod for pod in promised if self._all_fit(workload, [pod], rooms)]
+                started = [pod for pod in promised if all_fit(workload, [pod], rooms)]
             else:  # a gang starts whole
-                started = promised if self._all_fit(workload, promised, rooms) else []
+                started = promised if all_fit(workload, promised, rooms) else []
             if started:
                 self._start(workload, started)
 
-    def _start(self, workload: Workload, started: list[Pod]) -> None:
+    def _start(self, workload: Workload, started: Iterable[Pod]) -> None:
+        starting = list(started)
         pods = tuple(
-            replace(pod, state=PodState.RUNNING, started=self.now) if pod in started else pod
+            replace(pod, state=PodState.RUNNING, started=self.now) if pod in starting else pod
             for pod in workload.pods
         )
-        fresh = not has(workload, STANDING)
-        self.workloads[workload.name] = replace(
-            workload, pods=pods, started=self.now if fresh else workload.started, backoff_until=None
-        )
-
-    def _rooms(self) -> dict[str, "Room"]:
-        rooms = {node.name: Room(node) for node in self.nodes.values()}
-        for workload in self.workloads.values():
-            if workload.pods:
-                amounts = {role.name: role.request.amounts for role in roles_of(workload.tree)}
-                for pod in workload.pods:
-                    if pod.state in HOLDING and pod.node in rooms:
-                        rooms[pod.node].take(pod, amounts[pod.role])
-        return rooms
-
-    def _all_fit(self, workload: Workload, pods: list[Pod], rooms: dict[str, "Room"]) -> bool:
-        amounts = {role.name: role.request.amounts for role in roles_of(workload.tree)}
-        taken: list[Pod] = []
-        for pod in pods:
-            room = rooms.get(pod.node)
-            if room is None or not room.fits(pod, amounts[pod.role]):
-                for done in taken:
-                    rooms[done.node].take(done, amounts[done.role], -1)
-                return False
-            room.take(pod, amounts[pod.role])
-            taken.append(pod)
-        return True
+        since = workload.started if has(workload, STANDING) else self.now
+        self._write(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
         """A gang that stands below its minimum has a grace, counted from when it fell there."""
-        for workload in self.workloads.values():
+        for name in sorted(self._unjudged):
+            workload = self.workloads[name]
             broken = has(workload, STANDING) and not is_whole(workload) and not is_finished(workload)
             if broken and workload.stale_since is None:
-                self.workloads[workload.name] = replace(workload, stale_since=self.now)
+                self.workloads[name] = replace(workload, stale_since=self.now)
             elif not broken and workload.stale_since is not None:
-                self.workloads[workload.name] = replace(workload, stale_since=None)
-
-
-class Room:
-    """What one node has left."""
-
-    def __init__(self, node: Node) -> None:
-        self.ready = node.state in (NodeState.READY, NodeState.CORDONED)
-        self.devices = defaultdict(int, dict.fromkeys(range(node.gpus), MILLI))
-        self.cpu, self.memory_mib, self.pods = node.cpu, node.memory_mib, node.max_pods
-
-    def fits(self, pod: Pod, amounts: Amounts) -> bool:
-        return (
-            self.ready
-            and all(self.devices[device] >= pod.milli for device in pod.devices)
-            and self.cpu >= amounts.cpu
-            and self.memory_mib >= amounts.memory_mib
-            and self.pods > 0
-        )
-
-    def take(self, pod: Pod, amounts: Amounts, sign: int = 1) -> None:
-        for device in pod.devices:
-            self.devices[device] -= sign * pod.milli
-        self.cpu -= sign * amounts.cpu
-        self.memory_mib -= sign * amounts.memory_mib
-        self.pods -= sign
+                self.workloads[name] = replace(workload, stale_since=None)
+        self._unjudged.clear()
 
 
 def _settled(workload: Workload) -> Workload:

@@ -1,0 +1,26 @@
+"""Here we play a trace the way that was chosen."""
+
+from collections.abc import Iterator
+
+from scheduler.engine.replay.baselines import InOrder
+from scheduler.engine.replay.play import Player, Progress
+from scheduler.engine.replay.policy import Policy
+from scheduler.engine.replay.records import Records
+from scheduler.engine.replay.trace import Trace, split
+
+
+def play(trace: Trace, policy: Policy, records: Records) -> Iterator[Progress]:
+    """Plays it to its end. Static: every project on nodes of its own, one after the other."""
+    if policy is Policy.FAIR:
+        yield from Player(trace, records).play()
+        return
+    skip = policy in (Policy.SKIP, Policy.STATIC_SKIP)
+    parts = split(trace) if policy in (Policy.STATIC_FIFO, Policy.STATIC_SKIP) else (trace,)
+    before = Progress(trace.cluster.now, 0, 0, 0)
+    for part in parts:
+        last = before
+        for step in InOrder(part, records, skip).play():
+            last = Progress(step.now, before.arrived + step.arrived, before.ended + step.ended,
+                            before.cycles + step.cycles)  # fmt: skip
+            yield last
+        before = last

@@ -1,0 +1,11 @@
+"""Here we name the ways in which a trace can be played. Nothing is loaded for a name."""
+
+from enum import StrEnum
+
+
+class Policy(StrEnum):
+    FAIR = "fair"  # the engine
+    FIFO = "fifo"
+    SKIP = "skip"
+    STATIC_FIFO = "static-fifo"
+    STATIC_SKIP = "static-skip"
