@@ -1,6 +1,7 @@
 """Here we say what a source of machines must do, whoever it is."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -25,7 +26,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ProvisionOrder:
-    """`count` instances for the ordinals from `start_ordinal` on. The token names the order for ever."""
+    """`count` instances for the ordinals from `start_ordinal` on. The token names the order for ever.
+
+    `user_data` is what a machine runs when it boots for the first time; a provider without machines of its
+    own has no use for it.
+    """
 
     pool: str
     count: int
@@ -33,11 +38,23 @@ class ProvisionOrder:
     start_ordinal: int
     shape: Shape
     tags: Mapping[str, str] = field(default_factory=dict)
+    user_data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The provider takes the machine back: at `leaves_at`, if it says when."""
+
+    reason: str
+    leaves_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`devices` is the physical identity of each device in index order, as CUDA_VISIBLE_DEVICES takes it."""
+    """`devices` is the physical identity of each device in index order, as CUDA_VISIBLE_DEVICES takes it.
+
+    `ordinal` is UNNUMBERED where the provider was stopped before it could write it on the instance.
+    """
 
     instance_id: str
     ordinal: int
@@ -45,6 +62,10 @@ class Instance:
     client_token: str
     address: str = ""
     devices: tuple[str, ...] = ()
+    notice: Notice | None = None
+
+
+UNNUMBERED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +79,7 @@ class ProviderErrorKind(StrEnum):
     QUOTA = "quota"  # the account may not have more
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
+    SETTINGS = "settings"  # the pool's settings name something that is not there or does not fit
     TIMEOUT = "timeout"  # the answer was lost: the call may have worked
     BROKEN = "broken"  # anything else; the message is the provider's own
 
@@ -73,7 +95,14 @@ class ProviderError(Exception):
 
 class Provider(Protocol):
     """A source of instances. Every call may take long and may raise ProviderError; none is made while a
-    transaction is open."""
+    transaction is open.
+
+    `machines_join`: an instance that is ready has booted, and its node is ready once the machine itself has
+    called the join door. Else the node is ready with its instance.
+    """
+
+    @property
+    def machines_join(self) -> bool: ...
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
         """Bring `order.count` instances into being, tagged with pool, token and ordinal.

@@ -32,6 +32,8 @@ class Answer:
 class FakeProvider:
     """In memory. Unless it `boots_at_once`, instances boot until `boot`. `capacity`: it has no more."""
 
+    machines_join = False
+
     def __init__(self, *, boots_at_once: bool = True, capacity: int | None = None) -> None:
         self.boots_at_once, self.capacity = boots_at_once, capacity
         self.calls: list[tuple[str, object]] = []

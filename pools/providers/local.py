@@ -29,6 +29,8 @@ class LocalProvider:
     CPU and memory are what the pool says: the scheduler keeps to it, the machine is not asked.
     """
 
+    machines_join = False
+
     def __init__(self, root: Path, machine: Machine) -> None:
         self.root, self.machine = root, machine
         root.mkdir(parents=True, exist_ok=True, mode=0o700)

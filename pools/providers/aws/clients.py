@@ -1,0 +1,45 @@
+"""Here we reach EC2 and SSM, with the credentials that this process has from its surroundings and no others.
+
+boto3 finds them: environment, profile, web identity, the role of the machine. None is ever stored.
+"""
+from functools import cached_property
+from typing import Any
+
+CONNECT_SECONDS, READ_SECONDS, LAUNCH_SECONDS = 5, 20, 60
+
+
+class Clients:
+    """Made on first use. What makes instances is tried once: who asks again does so under the same token,
+    and knows that he does. What only reads or ends is repeated by the SDK."""
+
+    def __init__(self, region: str, endpoint_url: str | None = None) -> None:
+        self.region, self.endpoint_url = region, endpoint_url
+
+    @cached_property
+    def launching(self) -> Any:
+        return self._client("ec2", attempts=1, seconds=LAUNCH_SECONDS)
+
+    @cached_property
+    def ec2(self) -> Any:
+        return self._client("ec2", attempts=3, seconds=READ_SECONDS)
+
+    @cached_property
+    def ssm(self) -> Any:
+        return self._client("ssm", attempts=3, seconds=READ_SECONDS)
+
+    @cached_property
+    def session(self) -> Any:
+        from boto3.session import Session
+
+        return Session(region_name=self.region)
+
+    def _client(self, service: str, *, attempts: int, seconds: int) -> Any:
+        from botocore.config import Config
+
+        config = Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=seconds,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            user_agent_appid="berth",
+        )
+        return self.session.client(service, config=config, endpoint_url=self.endpoint_url)

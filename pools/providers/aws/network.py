@@ -1,0 +1,61 @@
+"""Here we find or make the security group of a pool: its nodes reach each other, nobody else reaches them."""
+from typing import Any
+
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.tags import filters, of_pool, tag_list
+from pools.providers.base import ProviderError, ProviderErrorKind
+
+ANY_PROTOCOL = "-1"
+
+
+def security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
+    """Made on the first launch. Done again after a stop at any point it ends with the same one group."""
+    vpc = _vpc(clients, subnets)
+    found = _find(clients, installation, pool, vpc) or _make(clients, installation, pool, vpc)
+    if not _reaches_itself(found):
+        _let_it_reach_itself(clients, found["GroupId"])
+    return str(found["GroupId"])
+
+
+def _vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
+    pages = clients.ec2.get_paginator("describe_subnets").paginate(SubnetIds=list(subnets))
+    found = {subnet["VpcId"] for page in pages for subnet in page["Subnets"]}
+    if len(found) != 1:
+        message = f"the subnets lie in {len(found)} networks: {', '.join(sorted(found))}"
+        raise ProviderError(ProviderErrorKind.SETTINGS, message)
+    return str(found.pop())
+
+
+def _find(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any] | None:
+    ours = [*filters(of_pool(installation, pool)), {"Name": "vpc-id", "Values": [vpc]}]
+    pages = clients.ec2.get_paginator("describe_security_groups").paginate(Filters=ours)
+    found = [group for page in pages for group in page["SecurityGroups"]]
+    return min(found, key=lambda group: group["GroupId"], default=None)
+
+
+def _make(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
+    made = clients.ec2.create_security_group(
+        GroupName=f"berth-{installation}-{pool}",
+        Description=f"Nodes of the pool {pool}: they reach each other, nobody reaches them",
+        VpcId=vpc,
+        TagSpecifications=[
+            {"ResourceType": "security-group", "Tags": tag_list(of_pool(installation, pool))}
+        ],
+    )
+    return {"GroupId": made["GroupId"], "IpPermissions": []}
+
+
+def _reaches_itself(group: dict[str, Any]) -> bool:
+    return any(
+        pair.get("GroupId") == group["GroupId"]
+        for rule in group["IpPermissions"]
+        if rule["IpProtocol"] == ANY_PROTOCOL
+        for pair in rule.get("UserIdGroupPairs", ())
+    )
+
+
+def _let_it_reach_itself(clients: Clients, group_id: str) -> None:
+    clients.ec2.authorize_security_group_ingress(
+        GroupId=group_id,
+        IpPermissions=[{"IpProtocol": ANY_PROTOCOL, "UserIdGroupPairs": [{"GroupId": group_id}]}],
+    )

@@ -1,0 +1,32 @@
+"""Here we see from outside which spot machines EC2 is about to take back.
+
+Without an event bus the status of the spot request is the only word of it: two minutes before the end it
+becomes `marked-for-termination`. We look with every listing, so up to one tick of the two minutes is gone
+by then. A rebalance recommendation, which comes earlier, is told to the machine itself alone.
+"""
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.tags import filters
+from pools.providers.base import Notice
+
+WARNING = timedelta(minutes=2)
+MARKED = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
+
+
+def notices(clients: Clients, tags: Mapping[str, str], spot_ids: Collection[str]) -> dict[str, Notice]:
+    """By instance id."""
+    if not spot_ids:
+        return {}
+    wanted = [*filters(tags), {"Name": "state", "Values": ["active"]}]
+    pages = clients.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=wanted)
+    found: dict[str, Notice] = {}
+    for page in pages:
+        for request in page["SpotInstanceRequests"]:
+            status, instance_id = request.get("Status", {}), request.get("InstanceId")
+            if instance_id in spot_ids and status.get("Code") in MARKED:
+                since = status.get("UpdateTime")
+                leaves_at = since + WARNING if since is not None else None
+                found[instance_id] = Notice("EC2 takes this spot machine back", leaves_at)
+    return found

@@ -1,0 +1,106 @@
+"""Here EC2 is a provider: one launch per order, machines known by their tags, nothing kept in memory."""
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from pools.providers.aws import fleet, images, instances, network, notices, numbering, tags, template
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.errors import told_apart
+from pools.providers.aws.machine_types import MachineTypes
+from pools.providers.aws.settings import AwsSettings
+from pools.providers.base import (
+    Instance,
+    InstanceState,
+    ProviderError,
+    ProvisionOrder,
+    ProvisionResult,
+)
+
+ENDED_AT_ONCE = 500
+
+
+class AwsProvider:
+    """`installation` keeps those apart who share an account: each sees and ends only its own machines."""
+
+    machines_join = True
+
+    def __init__(self, settings: AwsSettings, clients: Clients, installation: str) -> None:
+        self.settings, self.clients, self.installation = settings, clients, installation
+        self._types = MachineTypes(clients)
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        """What carries the order's tag is the answer to it. Where nothing does, EC2 is asked under the order's
+        client token, and answers as it did before if it was asked before: tags may show a little late."""
+        with told_apart():
+            made, message = self._described(self._tags(order), gone_too=True), ""
+            ids = sorted(made)
+            if not ids:
+                launched = self._launch(order)
+                ids, message = sorted(launched.instance_ids), fleet.why(launched)
+                if not ids:
+                    raise fleet.none_came(launched)
+                made = self._described(self._tags(order), gone_too=True)
+            numbered = numbering.ordinals(order, ids, made)
+        with suppress(ProviderError), told_apart():  # the rows know the number; on the machine it is for people
+            numbering.write_down(self.clients, order.pool, numbered, made)
+        return ProvisionResult(self._answer(order, numbered, made), message)
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        with told_apart():
+            ours = tags.of_pool(self.installation, pool)
+            found = self._described(ours).values()
+            spot = {told["InstanceId"] for told in found if instances.is_spot(told)}
+            leaving = notices.notices(self.clients, ours, spot)
+            gpus = self._gpus(found)
+        listed = [
+            instances.instance(told, gpus[told["InstanceType"]], notice=leaving.get(told["InstanceId"]))
+            for told in found
+        ]
+        return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        """Only what carries our tags, and is not gone: any other id is left alone."""
+        with told_apart():
+            living = self._described(tags.of_pool(self.installation, pool))
+            ending = sorted(living.keys() & set(instance_ids))
+            for start in range(0, len(ending), ENDED_AT_ONCE):
+                self.clients.ec2.terminate_instances(InstanceIds=ending[start : start + ENDED_AT_ONCE])
+
+    def _launch(self, order: ProvisionOrder) -> fleet.Launched:
+        settings = self.settings
+        self._types.require(settings.instance_types, order.shape)
+        groups = settings.security_groups or (
+            network.security_group(self.clients, self.installation, order.pool, settings.subnets),
+        )
+        template_id = template.launch_template(
+            self.clients, settings, self.installation, order.pool,
+            image=images.image_id(self.clients, settings), groups=groups,
+        )  # fmt: skip
+        asked = fleet.Launch(order.client_token, template_id, order.user_data, self._tags(order))
+        return fleet.launch(self.clients, settings, asked, order.count)
+
+    def _tags(self, order: ProvisionOrder) -> dict[str, str]:
+        ours = tags.of_pool(self.installation, order.pool)
+        return {**order.tags, **ours, tags.ORDER: order.client_token}
+
+    def _described(self, wanted: Mapping[str, str], *, gone_too: bool = False) -> dict[str, instances.Told]:
+        found = instances.described(self.clients, wanted, gone_too=gone_too)
+        return {told["InstanceId"]: told for told in found}
+
+    def _gpus(self, found: Iterable[instances.Told]) -> dict[str, int]:
+        names = sorted({told["InstanceType"] for told in found})
+        return {known.name: known.gpus for known in self._types.known(names)}
+
+    def _answer(
+        self, order: ProvisionOrder, numbered: Mapping[str, int], made: Mapping[str, instances.Told]
+    ) -> tuple[Instance, ...]:
+        """A machine that no listing shows yet is on its way."""
+        devices = tuple(str(index) for index in range(order.shape.gpus))
+        answered = []
+        for instance_id, ordinal in numbering.in_order(numbered):
+            told = made.get(instance_id)
+            answered.append(
+                Instance(instance_id, ordinal, InstanceState.BOOTING, order.client_token, "", devices)
+                if told is None
+                else instances.instance(told, order.shape.gpus, ordinal=ordinal)
+            )
+        return tuple(answered)

@@ -1,0 +1,74 @@
+"""Here we say what a pool on EC2 has to be told, and check it. Credentials are no setting: see clients."""
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from berth.core.spec.findings import problems_of
+
+OVERRIDES_MAX = 50  # what one launch may choose from: instance types times subnets
+
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
+InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$")]
+Subnet = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")]
+Group = Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")]
+Image = Annotated[str, StringConstraints(pattern=r"^ami-[0-9a-f]+$")]
+Parameter = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9_./-]+$", max_length=1011)]
+Profile = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]+$", max_length=128)]
+
+
+class AwsSettings(BaseModel):
+    """`image` or `image_parameter`, an SSM parameter that holds the image's id, read at each launch."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    region: Region
+    instance_types: Annotated[tuple[InstanceType, ...], Field(min_length=1, max_length=20, strict=False)]
+    subnets: Annotated[tuple[Subnet, ...], Field(min_length=1, max_length=16, strict=False)]
+    image: Image | None = None
+    image_parameter: Parameter | None = None
+    instance_profile: Profile | None = None
+    security_groups: Annotated[tuple[Group, ...], Field(max_length=5, strict=False)] = ()
+    purchase: Literal["on_demand", "spot", "spot_then_on_demand"] = "on_demand"
+    spot_allocation: Literal["price-capacity-optimized", "capacity-optimized", "lowest-price"] = (
+        "price-capacity-optimized"
+    )
+    on_demand_allocation: Literal["lowest-price", "prioritized"] = "lowest-price"
+    spot_price_max: Annotated[float, Field(gt=0, le=1000)] | None = None
+    volume_gib: Annotated[int, Field(ge=8, le=16384)] | None = None
+    root_device: Annotated[str, StringConstraints(pattern=r"^/dev/[a-z0-9]+$")] = "/dev/xvda"
+
+    @model_validator(mode="after")
+    def _one_image(self) -> "AwsSettings":
+        if (self.image is None) == (self.image_parameter is None):
+            raise PydanticCustomError(
+                "one_image", "say which image", {"allowed": "one of image and image_parameter"}
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _few_choices(self) -> "AwsSettings":
+        if len(self.instance_types) * len(self.subnets) > OVERRIDES_MAX:
+            allowed = f"instance_types times subnets at most {OVERRIDES_MAX}"
+            raise PydanticCustomError("too_many_choices", "too many to choose from", {"allowed": allowed})
+        return self
+
+
+def aws_settings(given: Any) -> AwsSettings:
+    """Raises Invalid, each problem with the place in `provider_settings`."""
+    try:
+        return AwsSettings.model_validate(given)
+    except ValidationError as error:
+        found = problems_of(error, AwsSettings)
+    raise Invalid(Problem(_within(p.path), p.message, _given(p), p.allowed) for p in found)
+
+
+def _within(path: str) -> str:
+    return f"provider_settings.{path}" if path else "provider_settings"
+
+
+def _given(problem: Problem) -> str:
+    """Not the whole of it, where the whole is wrong."""
+    return problem.given if problem.path else ""

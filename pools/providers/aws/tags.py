@@ -1,0 +1,23 @@
+"""Here we say by which tags our instances are known: whose they are, which pool's, which order's."""
+from collections.abc import Iterable, Mapping
+
+INSTALLATION, POOL = "berth:installation", "berth:pool"
+ORDER, ORDINAL, NODE = "berth:order", "berth:ordinal", "berth:node"
+
+Tag = dict[str, str]
+
+
+def tag_list(tags: Mapping[str, str]) -> list[Tag]:
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+def tag_map(tags: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in tags or ()}
+
+
+def of_pool(installation: str, pool: str) -> dict[str, str]:
+    return {INSTALLATION: installation, POOL: pool}
+
+
+def filters(tags: Mapping[str, str]) -> list[dict[str, object]]:
+    return [{"Name": f"tag:{key}", "Values": [value]} for key, value in sorted(tags.items())]

@@ -1,0 +1,231 @@
+"""Here a front stands before moto's EC2 server and adds what EC2 does and moto does not.
+
+Launches are idempotent by client token, a token that comes back with other parameters is refused, there may
+be too few machines, calls fail or lose their answer as told, machines take a while to boot, and spot
+machines are taken back with a notice.
+"""
+import re
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import httpx
+
+STATUS = {"RequestLimitExceeded": 503, "InternalError": 500, "UnauthorizedOperation": 403, "AuthFailure": 401}
+NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The next call is refused with this code; with `after`, its work is done and the answer lost."""
+
+    code: str = "InternalError"
+    after: bool = False
+
+
+@dataclass
+class Ec2Front:
+    """`capacity`: so many machines at most by lifecycle, None for any number. Those that boot are `booting`
+    for ever unless `boot` is called."""
+
+    moto: str
+    capacity: dict[str, int | None] = field(default_factory=lambda: {"spot": None, "on-demand": None})
+    short_of: str = "InsufficientInstanceCapacity"
+    boots_at_once: bool = True
+    calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    trouble: dict[str, deque[Trouble]] = field(default_factory=dict)
+    taken_back: dict[str, datetime] = field(default_factory=dict)
+    booted: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
+    unending: set[str] = field(default_factory=set)
+    launched: dict[str, list[str]] = field(default_factory=lambda: {"spot": [], "on-demand": []})
+    _answers: dict[str, tuple[dict[str, str], bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._http = httpx.Client(base_url=self.moto, timeout=30)
+        self._lock = threading.Lock()
+
+    # --- told by the test
+
+    def next(self, action: str, *trouble: Trouble) -> None:
+        self.trouble.setdefault(action, deque()).extend(trouble)
+
+    def boot(self, *instance_ids: str) -> None:
+        self.booted |= set(instance_ids) or {each for ids in self.launched.values() for each in ids}
+
+    def take_back(self, instance_id: str, noticed_at: datetime) -> None:
+        self.taken_back[instance_id] = noticed_at
+
+    def count(self, action: str) -> int:
+        return Counter(name for name, _ in self.calls)[action]
+
+    def living(self) -> set[str]:
+        """What was launched here and costs money now, straight from moto."""
+        launched = {each for ids in self.launched.values() for each in ids}
+        body = {"Action": "DescribeInstances", "Version": "2016-11-15"}
+        return _alive(self._forward({}, body).text) & launched
+
+    # --- the server's side
+
+    def answer(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
+        with self._lock:
+            action = form["Action"]
+            self.calls.append((action, form))
+            waiting = self.trouble.get(action)
+            told = waiting.popleft() if waiting else None
+            if told is not None and not told.after:
+                return _refusal(told.code)
+            status, body = self._play(action, headers, form)
+            if told is not None:
+                return 0, b""
+            return status, body
+
+    def _play(self, action: str, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
+        if action == "CreateFleet":
+            return self._create_fleet(headers, form)
+        if action == "TerminateInstances" and self.unending & set(form.values()):
+            return 200, _empty(action)
+        answer = self._forward(headers, form)
+        text = answer.text
+        if action == "DescribeInstances":
+            text = self._as_they_boot(text)
+        if action == "DescribeSpotInstanceRequests":
+            text = self._with_notices(text)
+        return answer.status_code, text.encode()
+
+    def _create_fleet(self, headers: dict[str, str], form: dict[str, str]) -> tuple[int, bytes]:
+        """Nothing is remembered of a launch that brought nothing."""
+        token = form["ClientToken"]
+        said = {key: value for key, value in form.items() if key != "ClientToken"}
+        if token in self._answers:
+            first, body = self._answers[token]
+            return (200, body) if first == said else _refusal("IdempotentParameterMismatch")
+        kind = form["TargetCapacitySpecification.DefaultTargetCapacityType"]
+        asked = int(form["TargetCapacitySpecification.TotalTargetCapacity"])
+        room = self.capacity[kind]
+        count = asked if room is None else min(asked, max(room - self._used(kind), 0))
+        errors = self._shortage(kind) if count < asked else ""
+        if count == 0:
+            return 200, _fleet_answer("fleet-none", errors, "")
+        form = {**form, "TargetCapacitySpecification.TotalTargetCapacity": str(count)}
+        answer = self._forward(headers, form)
+        if answer.status_code != 200:
+            return answer.status_code, answer.content
+        made = re.search(r"<fleetInstanceSet>.*</fleetInstanceSet>", answer.text, re.DOTALL)
+        assert made is not None, answer.text
+        self.launched[kind] += re.findall(r"i-[0-9a-f]+", made[0])
+        body = _fleet_answer("fleet-some", errors, made[0])
+        self._answers[token] = said, body
+        return 200, body
+
+    def _used(self, kind: str) -> int:
+        return len(self.living() & set(self.launched[kind]))
+
+    def _shortage(self, kind: str) -> str:
+        return (
+            f"<errorSet><item><lifecycle>{kind}</lifecycle><errorCode>{self.short_of}</errorCode>"
+            "<errorMessage>told to have no more</errorMessage></item></errorSet>"
+        )
+
+    def _as_they_boot(self, text: str) -> str:
+        def each(found: re.Match[str]) -> str:
+            item = found[0]
+            instance_id = re.search(r"<instanceId>(i-[0-9a-f]+)</instanceId>", item)
+            if instance_id is None:
+                return item
+            if instance_id[1] in self.hidden:
+                return ""
+            if self.boots_at_once or instance_id[1] in self.booted:
+                return item
+            return item.replace("<name>running</name>", "<name>pending</name>")
+
+        return re.sub(r"<item><instanceId>.*?</item>(?=<item><instanceId>|</instancesSet>)", each, text,
+                      flags=re.DOTALL)  # fmt: skip
+
+    def _with_notices(self, text: str) -> str:
+        items = []
+        for instance_id, since in self.taken_back.items():
+            items.append(
+                f"<item><spotInstanceRequestId>sir-{instance_id}</spotInstanceRequestId><state>active</state>"
+                f"<status><code>marked-for-termination</code><message>no capacity</message>"
+                f"<updateTime>{since.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}</updateTime></status>"
+                f"<instanceId>{instance_id}</instanceId></item>"
+            )
+        return text.replace("</spotInstanceRequestSet>", "".join(items) + "</spotInstanceRequestSet>")
+
+    def _forward(self, headers: dict[str, str], form: dict[str, str]) -> httpx.Response:
+        kept = {key: value for key, value in headers.items() if key.lower() in ("authorization", "x-amz-date")}
+        kept.setdefault(
+            "Authorization",
+            "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, "
+            "Signature=0",
+        )
+        kept["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"
+        return self._http.post("/", headers=kept, content=urlencode(form))
+
+
+def serve(front: Ec2Front) -> tuple[ThreadingHTTPServer, str]:
+    class Door(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+            if "Action" not in form:  # SSM speaks JSON
+                self._pass_on(body)
+                return
+            status, answer = front.answer(dict(self.headers), form)
+            if status == 0:  # the line went dead
+                self.close_connection = True
+                return
+            self._send(status, answer, "text/xml")
+
+        def _pass_on(self, body: bytes) -> None:
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "content-length")}
+            answer = httpx.post(f"{front.moto}/", headers=headers, content=body)
+            self._send(answer.status_code, answer.content, answer.headers["content-type"])
+
+        def _send(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_port}"
+
+
+def _alive(text: str) -> set[str]:
+    living = set()
+    for item in re.split(r"(?=<instanceId>i-)", text)[1:]:
+        instance_id = re.match(r"<instanceId>(i-[0-9a-f]+)", item)
+        state = re.search(r"<instanceState>.*?<name>([a-z-]+)</name>", item, re.DOTALL)
+        if instance_id and state and state[1] in ("pending", "running"):
+            living.add(instance_id[1])
+    return living
+
+
+def _refusal(code: str) -> tuple[int, bytes]:
+    body = f"<Response><Errors><Error><Code>{code}</Code><Message>told to</Message></Error></Errors></Response>"
+    return STATUS.get(code, 400), body.encode()
+
+
+def _empty(action: str) -> bytes:
+    return f'<{action}Response xmlns="{NAMESPACE}"><instancesSet/></{action}Response>'.encode()
+
+
+def _fleet_answer(fleet_id: str, errors: str, instances: str) -> bytes:
+    return (
+        f'<CreateFleetResponse xmlns="{NAMESPACE}"><fleetId>{fleet_id}</fleetId>{errors}{instances}'
+        "</CreateFleetResponse>"
+    ).encode()

@@ -1,0 +1,112 @@
+"""Here EC2 is on this machine: moto's server, started once, with our front or without it."""
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.provider import AwsProvider
+from pools.providers.aws.settings import AwsSettings, aws_settings
+from pools.providers.base import ProvisionOrder, Shape
+from tests.pools.ec2_front import Ec2Front, serve
+
+REGION = "us-east-1"
+TWO_GPUS = "g7.12xlarge"
+IMAGE_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+SURROUNDINGS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
+
+
+@dataclass
+class Ec2Place:
+    """One installation of Berth in the account; `calls` are the SDK's, as (service, operation, parameters)."""
+
+    url: str
+    front: Ec2Front
+    installation: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def clients(self) -> Clients:
+        clients = Clients(REGION, self.url)
+        clients.session = boto_session()
+        clients.session.events.register("provide-client-params.*.*", self._note)
+        return clients
+
+    def settings(self, **more: Any) -> AwsSettings:
+        given = {"image_parameter": IMAGE_PARAMETER} if "image" not in more else {}
+        return aws_settings(
+            {"region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1], **given, **more}
+        )
+
+    def provider(self, **more: Any) -> AwsProvider:
+        return AwsProvider(self.settings(**more), self.clients(), self.installation)
+
+    def _note(self, params: dict[str, Any], model: Any, **kwargs: Any) -> None:
+        self.calls.append((model.service_model.service_name, model.name, params))
+
+
+def order(token: str = "t-1", count: int = 2, start: int = 0, **more: Any) -> ProvisionOrder:
+    shape = more.pop("shape", Shape(4000, 8192, gpus=2))
+    return ProvisionOrder("small", count, token, start, shape, **more)
+
+
+@contextmanager
+def ec2_place(monkeypatch: pytest.MonkeyPatch, *, fronted: bool = True) -> Iterator[Ec2Place]:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in SURROUNDINGS.items():
+        monkeypatch.setenv(name, value)
+    front = Ec2Front(moto())
+    if not fronted:
+        yield Ec2Place(moto(), front)
+        return
+    server, url = serve(front)
+    try:
+        yield Ec2Place(url, front)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def boto_session() -> Any:
+    """EC2's service model is large: it is read once for all tests."""
+    import boto3
+    import botocore.session
+
+    underneath = botocore.session.Session()
+    underneath.register_component("data_loader", loader())
+    return boto3.session.Session(region_name=REGION, botocore_session=underneath)
+
+
+@cache
+def loader() -> Any:
+    import botocore.session
+
+    return botocore.session.Session().get_component("data_loader")
+
+
+@cache
+def moto() -> str:
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
+@cache
+def subnets() -> list[str]:
+    found = Clients(REGION, moto()).ec2.describe_subnets()["Subnets"]
+    return sorted(subnet["SubnetId"] for subnet in found)
