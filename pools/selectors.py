@@ -1,12 +1,16 @@
 """Here pools, nodes and their history are read. They are no secret: whoever is signed in may see them."""
+import uuid
 from datetime import datetime, timedelta
 
-from django.db.models import Count, DateTimeField, ExpressionWrapper, F, Q, QuerySet, Sum
-from django.db.models.functions import Coalesce
+from django.conf import settings
+from django.db.models import Count, DateTimeField, F, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce, Least
 
-from pools.models import Node, NodePool, ScalingEvent
+from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.services.pool_values import spec_of
+
+TO_STOP = timedelta(seconds=60)
 
 
 def pools() -> QuerySet[NodePool]:
@@ -31,12 +35,22 @@ def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:
 
 
 def overdue_drains(now: datetime) -> QuerySet[Node]:
-    """Draining nodes whose pods had their pool's whole drain timeout to finish."""
-    patience = ExpressionWrapper(
-        F("drain_started_at") + F("pool__drain_timeout") * timedelta(seconds=1), output_field=DateTimeField()
+    """Draining nodes whose pods had their pool's whole drain timeout to finish; or as much of it as the
+    machine has, less what it takes them to stop."""
+    patience = Least(
+        F("drain_started_at") + F("pool__drain_timeout") * timedelta(seconds=1),
+        F("leaves_at") - TO_STOP,
+        output_field=DateTimeField(),
     )
     draining = Node.objects.filter(state=NodeState.DRAINING, emptied_at=None).annotate(due_at=patience)
     return draining.filter(due_at__lte=now).select_related("pool").order_by("pool__name", "-ordinal")
+
+
+def installation() -> str:
+    """The name by which our machines are known to providers: the setting, or one that was made once."""
+    if given := str(settings.BERTH_INSTALLATION):
+        return given
+    return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
 
 
 def is_operational(pool: NodePool) -> bool:

@@ -1,21 +1,28 @@
 """Here we choose, in one place, what the parts are handed: a clock, sources of machines, ways to run."""
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from django.conf import settings
 
 from berth.core.clock import Clock, SystemClock
+from pools.joining.user_data import user_data
 from pools.models import NodePool
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.provider import AwsProvider
+from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
 from pools.providers.fake import FakeProvider
 from pools.providers.local import LocalProvider
 from pools.providers.measured import Machine, this_machine
+from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
+from pools.selectors import installation
 
 T = TypeVar("T")
 
@@ -27,11 +34,11 @@ class NotWired(LookupError):
 @dataclass(frozen=True)
 class Wiring:
     clock: Clock
-    providers: Mapping[str, Provider]
+    providers: Mapping[str, Callable[[NodePool], Provider]]
     runtimes: Mapping[str, Runtime]
 
     def provider_of(self, pool: NodePool) -> Provider:
-        return _found(self.providers, pool.provider, f"provider of the pool {pool.name}")
+        return _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
 
     def runtime_of(self, pool: NodePool) -> Runtime:
         return _found(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
@@ -41,16 +48,29 @@ class Wiring:
 def wired() -> Wiring:
     """That of this process. What lies under BERTH_HOME is shared by all of them."""
     home, clock = Path(settings.BERTH_HOME), SystemClock()
+    here, fake = LocalProvider(home / "nodes", machine()), FakeProvider()
+    static = StaticProvider(clock.now)
     return Wiring(
         clock=clock,
         providers={
-            NodePool.Provider.LOCAL.value: LocalProvider(home / "nodes", machine()),
-            NodePool.Provider.FAKE.value: FakeProvider(),
+            NodePool.Provider.LOCAL.value: lambda pool: here,
+            NodePool.Provider.FAKE.value: lambda pool: fake,
+            NodePool.Provider.STATIC.value: lambda pool: static,
+            NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
         },
         runtimes={
             NodePool.Runtime.LOCAL.value: LocalRuntime(home / "run"),
             NodePool.Runtime.FAKE.value: FakeRuntime(clock),
         },
+    )
+
+
+@lru_cache(maxsize=64)
+def aws(given: str) -> AwsProvider:
+    """One for all pools with the same settings: the SDK's clients take long to make."""
+    settings_of_pool = aws_settings(json.loads(given))
+    return AwsProvider(
+        settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
     )
 
 

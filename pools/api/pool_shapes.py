@@ -36,6 +36,9 @@ class PoolValues(Body):
 
     provider: ProviderWord = "local"
     runtime: RuntimeWord = "local"
+    provider_settings: dict[str, Any] = Field(
+        default={}, description="What the provider has to be told, such as the region; never a secret."
+    )
     nodes_min: Count = 1
     nodes_desired: Count | None = None
     nodes_max: Count | None = None
@@ -88,6 +91,7 @@ class PoolAnswer(Answer):
     version: int
     provider: ProviderWord
     runtime: RuntimeWord
+    provider_settings: dict[str, Any] | None = Field(description="Null for people who do not run it.")
     nodes_min: int
     nodes_desired: int | None
     nodes_max: int | None
@@ -152,6 +156,7 @@ def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, runni
         cpu=whole(pool.cpu_milli) or 0,
         cpu_load_limit=whole(pool.cpu_load_limit) or 0,
         last_error=pool.last_error if running_it else None,
+        provider_settings=pool.provider_settings if running_it else None,
         **{name: getattr(columns, name) for name in _PLAIN},
     )
 
@@ -169,5 +174,6 @@ def _stored(name: str, value: Any) -> Any:
 _PLAIN = tuple(
     name
     for name in PoolAnswer.model_fields
-    if name not in ("capacity", "free", "operational", "cpu", "cpu_load_limit", "last_error")
+    if name
+    not in ("capacity", "free", "operational", "cpu", "cpu_load_limit", "last_error", "provider_settings")
 )

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from pools.api import nodes, pools
+from pools.api import joining, nodes, pools
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools", pools.Pools.as_view()),
@@ -11,6 +11,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/resume", pools.ResumePool.as_view()),
     path("node-pools/<str:name>/scale", pools.ScalePool.as_view()),
     path("node-pools/<str:name>/history", pools.PoolHistory.as_view()),
+    path("node-pools/<str:name>/join-tokens", joining.JoinTokens.as_view()),
+    path("node-pools/<str:name>/join", joining.Join.as_view()),
+    path("machines/call", joining.Call.as_view()),
+    path("machines/leave", joining.Leave.as_view()),
+    path("machines/program", joining.join_program),
     path("nodes", nodes.Nodes.as_view()),
     path("nodes/<str:name>", nodes.OneNode.as_view()),
     path("nodes/<str:name>/cordon", nodes.CordonNode.as_view()),

@@ -124,7 +124,7 @@ def next_step(fleet: Fleet, work_to_lose: Mapping[int, int] | None = None) -> St
     if fleet.wanted > len(fleet.current) and fleet.draining:
         fleet, taken_back = _take_back(fleet)
         commands.append(taken_back)
-    if fleet.wanted > fleet.effective and not fleet.in_flight and fleet.may_order:
+    if _something_missing(fleet) and not fleet.in_flight and fleet.may_order:
         order = _order(fleet)
         fleet = fleet.ordered(order)
         commands.append(order)
@@ -145,9 +145,14 @@ def _take_back(fleet: Fleet) -> tuple[Fleet, TakeBack]:
     return fleet, TakeBack(back)
 
 
+def _something_missing(fleet: Fleet) -> bool:
+    """Nodes; or the head, without which the others are no use, be there as many of them as there may."""
+    return fleet.wanted > fleet.effective or (fleet.wanted > 0 and HEAD not in fleet.taken)
+
+
 def _order(fleet: Fleet) -> Order:
     """Consecutive ordinals after the highest one; a missing head first, and alone if need be."""
-    missing = fleet.wanted - fleet.effective
+    missing = max(fleet.wanted - fleet.effective, 1)
     start = max(fleet.taken, default=-1) + 1 if HEAD in fleet.taken else HEAD
     count = next((n for n in range(missing) if start + n in fleet.taken), missing)
     return Order(count, start)

@@ -1,6 +1,8 @@
 """Here we keep what machines there are: pools, their nodes, and how their number came about."""
+from pools.models.installation import Installation
+from pools.models.machine import JoinToken, Machine, MachineUse
 from pools.models.node import Node
 from pools.models.pool import NodePool
 from pools.models.scaling import ScalingEvent
 
-__all__ = ["Node", "NodePool", "ScalingEvent"]
+__all__ = ["Installation", "JoinToken", "Machine", "MachineUse", "Node", "NodePool", "ScalingEvent"]

@@ -32,6 +32,7 @@ class Node(models.Model):
     ordinal = models.PositiveIntegerField(help_text="0 is the pool's head node.")
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
     instance_id = models.CharField(max_length=128)
+    client_token = models.CharField(max_length=64, blank=True, help_text="Of the order that brought it.")
     address = models.CharField(max_length=255, blank=True)
 
     gpus = models.PositiveIntegerField(default=0)
@@ -46,6 +47,8 @@ class Node(models.Model):
 
     since = models.DateTimeField(help_text="When it came into this state.")
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When it is expected to be ready.")
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="When its machine called in.")
+    leaves_at = models.DateTimeField(null=True, blank=True, help_text="When its machine is taken away.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(default=False, help_text="May be taken back when work comes.")
     drain_reason = models.CharField(max_length=255, blank=True)

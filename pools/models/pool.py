@@ -30,6 +30,9 @@ class NodePool(models.Model):
     name = models.SlugField(max_length=40, unique=True)
     provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
     runtime = models.CharField(max_length=16, choices=Runtime, default=Runtime.LOCAL)
+    provider_settings = models.JSONField(
+        default=dict, blank=True, help_text="What the provider has to be told; never a secret."
+    )
 
     # How many. `nodes_max` empty is a fixed pool of `nodes_min`; `nodes_desired` is the ready threshold.
     nodes_min = models.PositiveIntegerField(default=1)

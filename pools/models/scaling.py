@@ -10,12 +10,14 @@ class ScalingKind(models.TextChoices):
     PROVISION = "provision"  # the provider answered with instances
     SURPLUS = "surplus"  # ... with more than still wanted
     ADOPTED = "adopted"  # an instance of a call whose answer was lost
+    JOINED = "joined"  # the machine itself called in
     READY = "ready"
     CORDON = "cordon"
     UNCORDON = "uncordon"
     DRAIN = "drain"
     DRAIN_ABORTED = "drain_aborted"
     TERMINATE = "terminate"
+    NOTICE = "notice"  # the provider takes the machine back
     LOST = "lost"
     ORPHAN = "orphan"  # carries our tags, has no row: ended
     ERROR = "error"

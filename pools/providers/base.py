@@ -26,11 +26,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ProvisionOrder:
-    """`count` instances for the ordinals from `start_ordinal` on. The token names the order for ever.
-
-    `user_data` is what a machine runs when it boots for the first time; a provider without machines of its
-    own has no use for it.
-    """
+    """`count` instances for the ordinals from `start_ordinal` on. The token names the order for ever."""
 
     pool: str
     count: int
@@ -38,7 +34,6 @@ class ProvisionOrder:
     start_ordinal: int
     shape: Shape
     tags: Mapping[str, str] = field(default_factory=dict)
-    user_data: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pools.providers.base import (
     Instance,
     InstanceState,
+    Notice,
     ProviderError,
     ProviderErrorKind,
     ProvisionOrder,
@@ -56,6 +57,10 @@ class FakeProvider:
 
     def vanish(self, instance_id: str) -> None:
         self._set(instance_id, InstanceState.GONE)
+
+    def give_notice(self, instance_id: str, notice: Notice) -> None:
+        pool, instance = self._instances[instance_id]
+        self._instances[instance_id] = pool, replace(instance, notice=notice)
 
     def appear(self, pool: str, instance: Instance) -> None:
         """One that nobody ordered by this provider's `provision`."""

@@ -1,5 +1,4 @@
 """Here we compare the provider's listing with our rows: who is ready, who is gone, whom nobody knows."""
-from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from berth.db.moves import move
@@ -8,8 +7,9 @@ from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
-from pools.reconciler import ends
+from pools.reconciler import ends, long_drains, orphans
 from pools.reconciler.rows import Pass, living, locked, remember_trouble
+from pools.services.nodes import warn_node
 
 THERE = (InstanceState.BOOTING, InstanceState.READY)
 WHILE_BOOTING = timedelta(seconds=3)
@@ -33,12 +33,12 @@ def look(pool_id: int, this: Pass) -> bool:
         nodes = living(pool_id)
         found = {instance.instance_id: instance for instance in listed}
         did = [_compare(node, found.get(node.instance_id), pool, this) for node in nodes]
-        nobodys = _nobodys(pool, nodes, listed)
-        _note_orphans(pool, nobodys, this)
+        ending, wrote = orphans.to_end(pool, nodes, listed, this)
+        wrote |= long_drains.note(pool, nodes, this)
         _ticked(pool, this)
-    if nobodys:
-        ends.terminate(pool, [instance.instance_id for instance in nobodys], this)
-    return any(did) or bool(nobodys)
+    if ending:
+        ends.terminate(pool, ending, this)
+    return any(did) or wrote or bool(ending)
 
 
 def _due(pool: NodePool, this: Pass) -> bool:
@@ -61,9 +61,12 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
         if node.state == NodeState.REQUESTED and instance is None and not _too_late(node, pool, this):
             return False  # just ordered: a listing may lag behind
         return _lose(node, "its instance is gone", this)
+    if instance.notice is not None and node.state != NodeState.LOST:
+        notice = instance.notice
+        return warn_node(node, reason=notice.reason, leaves_at=notice.leaves_at, at=this.now)
     if node.state not in PENDING:
         return False
-    if instance.state == InstanceState.READY:
+    if instance.state == InstanceState.READY and (node.joined_at or not this.provider.machines_join):
         return _join(node, instance, this)
     if _too_late(node, pool, this):
         return _lose(node, f"not ready within {pool.boot_timeout} s", this)
@@ -73,7 +76,7 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
 def _join(node: Node, instance: Instance, this: Pass) -> bool:
     joined = move(
         node, "state", expected=PENDING, to=NodeState.READY, since=this.now, ready_at=this.now,
-        address=instance.address, devices=list(instance.devices),
+        address=node.address or instance.address, devices=node.devices or list(instance.devices),
     )  # fmt: skip
     if joined:
         took = (this.now - node.created_at).total_seconds()
@@ -91,26 +94,3 @@ def _lose(node: Node, reason: str, this: Pass) -> bool:
 
 def _too_late(node: Node, pool: NodePool, this: Pass) -> bool:
     return this.now >= node.created_at + timedelta(seconds=pool.boot_timeout)
-
-
-def _nobodys(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[Instance]:
-    """Instances that cost money and serve no node: of an ended one, or of no order that we know of."""
-    known = {node.instance_id for node in nodes}
-    token = pool.provisioning["token"] if pool.provisioning else None
-    return [
-        instance
-        for instance in listed
-        if instance.state in THERE and instance.instance_id not in known and instance.client_token != token
-    ]
-
-
-def _note_orphans(pool: NodePool, nobodys: Iterable[Instance], this: Pass) -> None:
-    """Those of ended nodes have their row already."""
-    ids = [instance.instance_id for instance in nobodys]
-    ended: Mapping[str, Node] = {
-        node.instance_id: node for node in Node.objects.filter(pool=pool, instance_id__in=ids)
-    }
-    for instance_id in ids:
-        if instance_id not in ended:
-            reason = f"the instance {instance_id} carries this pool's tags and serves no node"
-            history.write(pool, ScalingKind.ORPHAN, reason, at=this.now, instance=instance_id)

@@ -3,6 +3,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from pools import history
+from pools.engine.reconciler import HEAD
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
@@ -51,8 +52,11 @@ def _order(pool: NodePool) -> ProvisionOrder:
 
 
 def _still_wanted(pool: NodePool) -> bool:
-    there = Node.objects.filter(pool=pool, state__in=(*USABLE, *PENDING)).count()
-    return pool.wanted > there
+    there = Node.objects.filter(pool=pool, state__in=(*USABLE, *PENDING))
+    for_the_head = pool.provisioning is not None and pool.provisioning["start_ordinal"] == HEAD
+    if for_the_head and pool.wanted > 0 and not there.filter(ordinal=HEAD).exists():
+        return True
+    return pool.wanted > there.count()
 
 
 def _drop(pool_id: int, this: Pass) -> bool:
@@ -94,7 +98,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         pool.save(update_fields=["provisioning", "retry_at", "last_error"])
         expected = _expected(pool, this)
         for instance in fitting:
-            _create(pool, instance, expected, this)
+            _create(pool, instance, order, expected, this)
         said = f": {result.message}" if result.message else ""
         reason = f"{len(fitting)} of {order.count} nodes came{said}"
         history.write(
@@ -135,14 +139,17 @@ def _sorted_out(
     return fitting, surplus
 
 
-def _create(pool: NodePool, instance: Instance, expected: datetime | None, this: Pass) -> Node:
-    ready = instance.state == InstanceState.READY
+def _create(
+    pool: NodePool, instance: Instance, order: ProvisionOrder, expected: datetime | None, this: Pass
+) -> Node:
+    ready = instance.state == InstanceState.READY and not this.provider.machines_join
     node = Node.objects.create(
         pool=pool,
         name=f"{pool.name}-{instance.ordinal}",
         ordinal=instance.ordinal,
         state=NodeState.READY if ready else NodeState.REQUESTED,
         instance_id=instance.instance_id,
+        client_token=order.client_token,
         address=instance.address,
         devices=list(instance.devices),
         gpus=pool.gpus_per_node,

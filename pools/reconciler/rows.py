@@ -66,7 +66,7 @@ def remember_trouble(pool: NodePool, what: str, error: ProviderError, now: datet
     """On the pool, and in the history unless it stands there already."""
     pool.last_error = f"{what}: {error.kind}: {error.message}"
     pool.save(update_fields=["last_error"])
-    latest = ScalingEvent.objects.filter(pool=pool).first()
+    latest = ScalingEvent.objects.filter(pool=pool).order_by("-pk").first()  # whatever the clock did
     if latest is not None and (latest.kind, latest.reason) == (ScalingKind.ERROR, pool.last_error):
         said_at = latest.at
         if said_at <= now < said_at + ONE_ROW_PER:

@@ -4,18 +4,20 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from berth.core.errors import Conflict
 from berth.db.moves import move
 from pools import history
 from pools.models import Node
-from pools.models.node import ALIVE, USABLE, NodeState
+from pools.models.node import ALIVE, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.signals import changed
 
 NOT_DRAINING: dict[str, Any] = {
     "drain_started_at": None, "drain_reason": "", "drained_by_scaling": False, "emptied_at": None,
+    "leaves_at": None,
 }  # fmt: skip
 
 
@@ -53,6 +55,27 @@ def node_emptied(node: Node, *, at: datetime | None = None) -> bool:
     """
     still = Node.objects.filter(pk=node.pk, state=NodeState.DRAINING, emptied_at=None)
     return still.update(emptied_at=at or timezone.now()) == 1
+
+
+def warn_node(node: Node, *, reason: str, leaves_at: datetime | None, at: datetime) -> bool:
+    """Its machine is taken back: it is drained until then, and not taken back into use. A node that is not
+    ready yet never will be. False for what was known already."""
+    with transaction.atomic():
+        if node.state in PENDING:
+            warned = move(node, "state", expected=PENDING, to=NodeState.LOST, since=at)
+        elif node.state == NodeState.DRAINING:
+            unsaid = Q(drained_by_scaling=True) | (Q(leaves_at=None) if leaves_at is not None else Q(pk=None))
+            draining = Node.objects.filter(unsaid, pk=node.pk, state=NodeState.DRAINING)
+            warned = draining.update(leaves_at=leaves_at, drain_reason=reason, drained_by_scaling=False) == 1
+        else:
+            begun = {"drain_started_at": at, "drain_reason": reason[:255], "leaves_at": leaves_at}
+            warned = move(
+                node, "state", expected=USABLE, to=NodeState.DRAINING, since=at, **(NOT_DRAINING | begun)
+            )
+        if warned:
+            until = leaves_at.isoformat() if leaves_at else None
+            history.write(node.pool, ScalingKind.NOTICE, reason, at=at, node=node, leaves_at=until)
+    return warned
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, nearest, shown
 from pools.engine.node_spec import NodeSpec, node_spec
 from pools.models import NodePool
+from pools.providers.settings import check_settings
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
@@ -36,6 +37,7 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
 
 def check(pool: NodePool) -> None:
     spec_of(pool)
+    check_settings(pool.provider, pool.provider_settings)
     problems = [*_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
     try:
         pool.full_clean(exclude=["labels", "taints", "topology"], validate_constraints=True)

@@ -16,6 +16,11 @@ class PoolForm(forms.Form):
     runtime = forms.ChoiceField(
         label="Runtime", choices=NodePool.Runtime.choices, help_text="How pods run on them"
     )
+    provider_settings = forms.JSONField(
+        label="Settings of the provider",
+        required=False,
+        help_text='As JSON, such as {"region": "eu-central-1", ...}; empty where it needs none',
+    )
     nodes_min = forms.IntegerField(label="Nodes at least", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
         label="Nodes at most", min_value=1, required=False, help_text="Empty: a fixed pool"
@@ -43,6 +48,7 @@ class PoolForm(forms.Form):
         said = {
             key: value for key, value in self.cleaned_data.items() if key not in ("name", "cpu", "version")
         }
+        said["provider_settings"] = said["provider_settings"] or {}
         return {**said, "cpu_milli": round(self.cleaned_data["cpu"] * MILLI)}
 
 

@@ -1,9 +1,11 @@
 """Here we hold every provider to its contract."""
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from pools import services
 from pools.providers.base import (
     InstanceState,
     Provider,
@@ -15,14 +17,20 @@ from pools.providers.base import (
 from pools.providers.fake import FakeProvider
 from pools.providers.local import LocalProvider
 from pools.providers.measured import Machine, declared
+from pools.providers.static import StaticProvider
+from pools.services.joining import Measured
 from tests.pools.ec2_place import ec2_place
+from tests.pools.stage import START, SYSTEM
 
 
 def order(token: str = "t-1", count: int = 2, start: int = 0, pool: str = "small") -> ProvisionOrder:
     return ProvisionOrder(pool, count, token, start, Shape(4000, 8192, gpus=2), {"berth": "test"})
 
 
-@pytest.fixture(params=["local", "fake", "aws", "aws on bare moto"])
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=["local", "fake", "static", "aws", "aws on bare moto"])
 def provider(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Provider]:
@@ -32,6 +40,8 @@ def provider(
             yield FakeProvider(capacity=4)
         case "local":
             yield LocalProvider(tmp_path / "instances", Machine(4000, 8192, declared(8)))
+        case "static":
+            yield static_provider()
         case "aws":
             with ec2_place(monkeypatch) as place:
                 place.front.capacity["on-demand"] = 4
@@ -39,6 +49,19 @@ def provider(
         case "aws on bare moto":
             with ec2_place(monkeypatch, fronted=False) as place:
                 yield place.provider()
+
+
+def static_provider() -> Provider:
+    """Four machines have joined each of two pools."""
+    shape = {"provider": "static", "runtime": "fake", "gpus_per_node": 2, "cpu_milli": 4000}
+    for name in ("small", "large"):
+        pool = services.create_pool(acting=SYSTEM, name=name, nodes=(0, 8), memory_mib=8192, **shape)
+        for number in range(4):
+            token = services.issue_join_token(acting=SYSTEM, pool=pool, lasts=timedelta(hours=1), at=START)
+            gpus = f"GPU-{number}a", f"GPU-{number}b"
+            has = Measured(f"m{number}", f"10.0.0.{number}", 8000, 16384, gpus)
+            services.join(pool_name=name, token=token, measured=has, at=START)
+    return StaticProvider(lambda: START)
 
 
 @pytest.fixture

@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
+from xml.etree import ElementTree
 
 import httpx
 
 STATUS = {"RequestLimitExceeded": 503, "InternalError": 500, "UnauthorizedOperation": 403, "AuthFailure": 401}
-NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
+NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
+NAMES = {"ec2": NAMESPACE}
+PASSED_ON = ("authorization", "x-amz-date")
 
 
 @dataclass(frozen=True)
@@ -132,19 +135,16 @@ class Ec2Front:
         )
 
     def _as_they_boot(self, text: str) -> str:
-        def each(found: re.Match[str]) -> str:
-            item = found[0]
-            instance_id = re.search(r"<instanceId>(i-[0-9a-f]+)</instanceId>", item)
-            if instance_id is None:
-                return item
-            if instance_id[1] in self.hidden:
-                return ""
-            if self.boots_at_once or instance_id[1] in self.booted:
-                return item
-            return item.replace("<name>running</name>", "<name>pending</name>")
-
-        return re.sub(r"<item><instanceId>.*?</item>(?=<item><instanceId>|</instancesSet>)", each, text,
-                      flags=re.DOTALL)  # fmt: skip
+        tree = ElementTree.fromstring(text)
+        for listed in tree.iter(f"{{{NAMESPACE}}}instancesSet"):
+            for item in list(listed):
+                instance_id = item.findtext("ec2:instanceId", "", NAMES)
+                state = item.find("ec2:instanceState/ec2:name", NAMES)
+                if instance_id in self.hidden:
+                    listed.remove(item)
+                elif not self.boots_at_once and instance_id not in self.booted and state is not None:
+                    state.text = "pending" if state.text == "running" else state.text
+        return ElementTree.tostring(tree, encoding="unicode")
 
     def _with_notices(self, text: str) -> str:
         items = []
@@ -158,7 +158,7 @@ class Ec2Front:
         return text.replace("</spotInstanceRequestSet>", "".join(items) + "</spotInstanceRequestSet>")
 
     def _forward(self, headers: dict[str, str], form: dict[str, str]) -> httpx.Response:
-        kept = {key: value for key, value in headers.items() if key.lower() in ("authorization", "x-amz-date")}
+        kept = {key: value for key, value in headers.items() if key.lower() in PASSED_ON}
         kept.setdefault(
             "Authorization",
             "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, "
@@ -216,8 +216,8 @@ def _alive(text: str) -> set[str]:
 
 
 def _refusal(code: str) -> tuple[int, bytes]:
-    body = f"<Response><Errors><Error><Code>{code}</Code><Message>told to</Message></Error></Errors></Response>"
-    return STATUS.get(code, 400), body.encode()
+    error = f"<Error><Code>{code}</Code><Message>told to</Message></Error>"
+    return STATUS.get(code, 400), f"<Response><Errors>{error}</Errors></Response>".encode()
 
 
 def _empty(action: str) -> bytes:

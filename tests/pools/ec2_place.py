@@ -18,6 +18,7 @@ from tests.pools.ec2_front import Ec2Front, serve
 REGION = "us-east-1"
 TWO_GPUS = "g7.12xlarge"
 IMAGE_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+USER_DATA = "#!/bin/sh\necho hello\n"
 SURROUNDINGS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -29,7 +30,7 @@ SURROUNDINGS = {
 
 @dataclass
 class Ec2Place:
-    """One installation of Berth in the account; `calls` are the SDK's, as (service, operation, parameters)."""
+    """One installation in the account; `calls` are the SDK's, as (service, operation, parameters)."""
 
     url: str
     front: Ec2Front
@@ -49,7 +50,9 @@ class Ec2Place:
         )
 
     def provider(self, **more: Any) -> AwsProvider:
-        return AwsProvider(self.settings(**more), self.clients(), self.installation)
+        return AwsProvider(
+            self.settings(**more), self.clients(), self.installation, user_data=lambda order: USER_DATA
+        )
 
     def _note(self, params: dict[str, Any], model: Any, **kwargs: Any) -> None:
         self.calls.append((model.service_model.service_name, model.name, params))

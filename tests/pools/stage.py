@@ -42,7 +42,9 @@ class Stage:
             self.provider.boot()
             self.pass_time(seconds)
             if not did and not self.reconcile():
-                return
+                self.pass_time(60)  # the grace of what serves no node
+                if not self.reconcile():
+                    return
         raise AssertionError("does not come to rest")
 
     def empty_drains(self) -> bool:
@@ -103,6 +105,7 @@ class _Watched:
 
     def __init__(self, provider: FakeProvider, kill: Callable[[str], None]) -> None:
         self._provider, self._kill = provider, kill
+        self.machines_join = provider.machines_join
 
     def __getattr__(self, call: str) -> Callable[..., Any]:
         def calling(*arguments: Any) -> Any:

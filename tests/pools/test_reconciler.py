@@ -1,11 +1,13 @@
 """Here pools are brought to the number of nodes they want, on rows, with a provider that has bad days."""
+from datetime import timedelta
+
 import pytest
 
 from berth.core.errors import Conflict
 from pools import selectors, services
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
-from pools.providers.base import Instance, InstanceState, ProviderErrorKind
+from pools.providers.base import Instance, InstanceState, Notice, ProviderErrorKind
 from pools.providers.fake import Answer, Fail, FakeProvider
 from tests.pools.stage import SYSTEM, Stage, pool
 
@@ -305,6 +307,7 @@ def test_what_a_lost_answer_brought_is_ended_when_it_is_not_wanted_any_more() ->
     assert stage.provider.living() == ()
     assert stage.provider.count("provision") == 1
     assert stage.history().count("orphan") == 3
+    assert stage.history()[-3:] == ["terminate"] * 3
 
 
 @shows("SKY-69")
@@ -333,9 +336,120 @@ def test_an_instance_that_nobody_knows_is_ended() -> None:
     stage.provider.appear("other", Instance("i-theirs", 0, InstanceState.READY, "unknown"))
     stage.pass_time(15)
     stage.reconcile()
+    assert len(stage.provider.living("small")) == 2, "somebody may want to look at it first"
+    assert stage.history()[-1] == "orphan"
+    stage.pass_time(59)
+    stage.reconcile()
+    assert len(stage.provider.living("small")) == 2
+    stage.provider.next("terminate", Fail(ProviderErrorKind.THROTTLED))
+    for _ in range(2):
+        stage.pass_time(15)
+        stage.reconcile()
     assert {instance.instance_id for instance in stage.provider.living("other")} == {"i-theirs"}
     assert len(stage.provider.living("small")) == 1
-    assert stage.history()[-1] == "orphan"
+    assert stage.history()[-3:] == ["orphan", "terminate", "error"]
+
+
+def test_nothing_unknown_is_ended_while_the_pool_is_paused() -> None:
+    """So that an old copy of the database can be put in place without ending what it does not know."""
+    stage = Stage(pool(1))
+    stage.reconcile()
+    services.pause_pool(acting=SYSTEM, pool=stage.pool)
+    stage.provider.appear("small", Instance("i-stray", 9, InstanceState.READY, "unknown"))
+    for _ in range(3):
+        stage.pass_time(60)
+        stage.reconcile()
+    assert len(stage.provider.living("small")) == 2
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_head_that_dies_is_replaced_though_nodes_enough_are_left(wanted: int) -> None:
+    """Without its node 0 a pool may be unable to run anything, however many others it has."""
+    stage = Stage(pool((0, 8)))
+    stage.want(4)
+    stage.reconcile()
+    stage.want(wanted)
+    stage.provider.vanish(stage.node(0).instance_id)
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states()[0] == "ready"
+    assert stage.node(0).instance_id in {instance.instance_id for instance in stage.provider.living()}
+    stage.settle()
+    assert 0 in stage.states()
+    assert "lost" in stage.history()
+    stage.check()
+
+
+def test_a_head_that_does_not_come_back_is_ordered_until_it_does() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(3)
+    stage.reconcile()
+    stage.want(2)
+    stage.provider.vanish(stage.node(0).instance_id)
+    stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY, "no such machine"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert sorted(stage.states()) == [1, 2]
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.settle()
+    assert 0 in stage.states()
+    assert stage.history().count("error") == 1
+    stage.check()
+
+
+def test_a_machine_that_is_taken_back_is_drained_until_then_and_replaced_at_once() -> None:
+    stage = Stage(pool((0, 8), drain_timeout=600))
+    stage.want(2)
+    stage.reconcile()
+    leaves_at = stage.now + timedelta(seconds=15 + 110)
+    stage.provider.give_notice(stage.node(1).instance_id, Notice("taken back", leaves_at))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "draining", 2: "ready"}
+    node = stage.node(1)
+    assert (node.leaves_at, node.drain_reason) == (leaves_at, "taken back")
+    notice = ScalingEvent.objects.get(kind="notice")
+    assert (notice.node, notice.data) == (node, {"leaves_at": leaves_at.isoformat()})
+    assert not selectors.overdue_drains(leaves_at - timedelta(seconds=61)).exists()
+    assert selectors.overdue_drains(leaves_at - timedelta(seconds=60)).get() == node
+    stage.want(6)
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states()[1] == "draining", "however much is wanted, this machine goes"
+    assert stage.history().count("notice") == 1
+    stage.settle()
+    stage.check()
+
+
+def test_a_node_that_drains_already_hears_that_its_machine_goes() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(3)
+    stage.reconcile()
+    stage.want(2)
+    stage.reconcile()
+    leaves_at = stage.now + timedelta(seconds=120)
+    stage.provider.give_notice(stage.node(2).instance_id, Notice("taken back", leaves_at))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert (stage.node(2).leaves_at, stage.node(2).drained_by_scaling) == (leaves_at, False)
+    stage.want(3)
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "ready", 2: "draining", 3: "ready"}
+
+
+def test_a_drain_that_does_not_end_is_told_of_once() -> None:
+    stage = Stage(pool((0, 8), drain_timeout=300))
+    stage.want(2)
+    stage.reconcile()
+    stage.want(1)
+    for _ in range(80):
+        stage.reconcile()
+        stage.pass_time(15)
+    assert stage.states() == {0: "ready", 1: "draining"}
+    told = ScalingEvent.objects.get(kind="drain", data__overdue=True)
+    assert told.reason == "draining for 900 s, and something still runs on it"
+    assert stage.wanted == 1
 
 
 @shows("SKY-78")
@@ -367,6 +481,17 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
     stage.reconcile()
     stage.pass_time(-10 * 24 * 3600)
     stage.reconcile()
+    stage.check()
+
+
+def test_a_clock_that_jumps_ahead_ends_nothing_that_is_ready() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    before = {instance.instance_id for instance in stage.provider.living()}
+    stage.pass_time(10 * 24 * 3600)
+    stage.reconcile()
+    assert {instance.instance_id for instance in stage.provider.living()} == before
+    assert stage.history() == ["ready", "ready", "provision"]
     stage.check()
 
 

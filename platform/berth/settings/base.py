@@ -20,5 +20,10 @@ USE_I18N = False
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# Machines of a provider carry this name in their tags; left out, one is made and kept in the database.
+BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
+# Where machines that boot elsewhere reach this server, such as https://berth.example.org.
+BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
+
 # GPUs in name only, for a machine that has no real ones: work is placed on them, nothing is accelerated.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)

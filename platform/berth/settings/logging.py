@@ -51,6 +51,7 @@ LOGGING = {
         "django.request": {"level": "ERROR"},  # a 404 is an answer, not an event
         "django-q": {"level": "WARNING"},
         "psycopg.pool": {"level": "ERROR"},
+        "botocore": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
         "uvicorn.access": {"level": "WARNING"},
     },

@@ -14,5 +14,10 @@ def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None 
         return
     for problem in error.problems:
         name = (fields or {}).get(problem.path, problem.path)
-        text = problem.message + (f"; allowed: {problem.allowed}" if problem.allowed else "")
-        form.add_error(name if name in form.fields else None, text[:1].upper() + text[1:])
+        inside = ""
+        if name not in form.fields and name.partition(".")[0] in form.fields:
+            name, _, inside = name.partition(".")
+        text = f"{inside}: " * bool(inside) + problem.message
+        text += f"; allowed: {problem.allowed}" if problem.allowed else ""
+        begun = text if inside else text[:1].upper() + text[1:]
+        form.add_error(name if name in form.fields else None, begun)

@@ -19,8 +19,9 @@ CODES: dict[Kind, frozenset[str]] = {
         "VolumeLimitExceeded",
     }),
     Kind.CREDENTIALS: frozenset({
-        "AccessDenied", "AccessDeniedException", "AuthFailure", "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
-        "Blocked", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId",
+        "AccessDenied", "AccessDeniedException", "AuthFailure",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "Blocked", "ExpiredToken",
+        "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId",
         "MissingAuthenticationToken", "OptInRequired", "PendingVerification", "RequestExpired",
         "SignatureDoesNotMatch", "UnauthorizedOperation", "UnrecognizedClientException",
     }),
@@ -29,7 +30,9 @@ CODES: dict[Kind, frozenset[str]] = {
         "RequestThrottledException", "SlowDown", "Throttling", "ThrottlingException",
         "TooManyRequestsException",
     }),
-    Kind.SETTINGS: frozenset({"ParameterNotFound", "UnknownParameter", "ValidationError", "ValidationException"}),
+    Kind.SETTINGS: frozenset({
+        "ParameterNotFound", "UnknownParameter", "ValidationError", "ValidationException",
+    }),
 }  # fmt: skip
 OF_THE_REQUEST = ("Invalid", "Malformed", "Missing")
 # What to say of several refusals at once: what a person has to mend first.

@@ -24,7 +24,7 @@ Told = Mapping[str, Any]
 def described(clients: Clients, tags: Mapping[str, str], *, gone_too: bool = False) -> list[Told]:
     """Those that carry all of these tags."""
     states = [state for state in STATES if gone_too or state not in GONE_FROM_LISTINGS]
-    wanted = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
+    wanted: list[Told] = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
     return list(_pages(clients, wanted))
 
 

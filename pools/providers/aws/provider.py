@@ -1,5 +1,5 @@
 """Here EC2 is a provider: one launch per order, machines known by their tags, nothing kept in memory."""
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from pools.providers.aws import fleet, images, instances, network, notices, numbering, tags, template
@@ -19,17 +19,24 @@ ENDED_AT_ONCE = 500
 
 
 class AwsProvider:
-    """`installation` keeps those apart who share an account: each sees and ends only its own machines."""
+    """`installation` keeps those apart who share an account: each sees and ends only its own machines.
+
+    `user_data` says what a machine of this order runs when it first boots: the same for the same order.
+    """
 
     machines_join = True
 
-    def __init__(self, settings: AwsSettings, clients: Clients, installation: str) -> None:
+    def __init__(
+        self, settings: AwsSettings, clients: Clients, installation: str, *,
+        user_data: Callable[[ProvisionOrder], str],
+    ) -> None:  # fmt: skip
         self.settings, self.clients, self.installation = settings, clients, installation
+        self._user_data = user_data
         self._types = MachineTypes(clients)
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        """What carries the order's tag is the answer to it. Where nothing does, EC2 is asked under the order's
-        client token, and answers as it did before if it was asked before: tags may show a little late."""
+        """What carries the order's tag is the answer to it. Where nothing does, EC2 is asked under the
+        order's client token, and answers as it did if it was asked before: tags may show a little late."""
         with told_apart():
             made, message = self._described(self._tags(order), gone_too=True), ""
             ids = sorted(made)
@@ -40,7 +47,7 @@ class AwsProvider:
                     raise fleet.none_came(launched)
                 made = self._described(self._tags(order), gone_too=True)
             numbered = numbering.ordinals(order, ids, made)
-        with suppress(ProviderError), told_apart():  # the rows know the number; on the machine it is for people
+        with suppress(ProviderError), told_apart():  # rows know the number, the tag is for people
             numbering.write_down(self.clients, order.pool, numbered, made)
         return ProvisionResult(self._answer(order, numbered, made), message)
 
@@ -66,7 +73,7 @@ class AwsProvider:
                 self.clients.ec2.terminate_instances(InstanceIds=ending[start : start + ENDED_AT_ONCE])
 
     def _launch(self, order: ProvisionOrder) -> fleet.Launched:
-        settings = self.settings
+        settings, user_data = self.settings, self._user_data(order)
         self._types.require(settings.instance_types, order.shape)
         groups = settings.security_groups or (
             network.security_group(self.clients, self.installation, order.pool, settings.subnets),
@@ -75,7 +82,7 @@ class AwsProvider:
             self.clients, settings, self.installation, order.pool,
             image=images.image_id(self.clients, settings), groups=groups,
         )  # fmt: skip
-        asked = fleet.Launch(order.client_token, template_id, order.user_data, self._tags(order))
+        asked = fleet.Launch(order.client_token, template_id, user_data, self._tags(order))
         return fleet.launch(self.clients, settings, asked, order.count)
 
     def _tags(self, order: ProvisionOrder) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pools.providers.aws.settings import AwsSettings
 from pools.providers.aws.tags import filters, of_pool, tag_list
 
 METADATA = {
-    "HttpTokens": "required",  # version 2 only: a forged request from the machine does not get the role's keys
+    "HttpTokens": "required",  # version 2 only: no forged request gets the role's keys
     "HttpPutResponseHopLimit": 1,  # nor does what runs in a container
     "HttpEndpoint": "enabled",
     "InstanceMetadataTags": "enabled",

@@ -1,0 +1,148 @@
+"""Here machines join a pool with a one-time token, and call to hear which node they are to be.
+
+These doors know no people: the secret in the request is all there is. Each is a random one or a signed one
+of 256 bits, and what comes from one address is limited.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body, body_of
+from berth.api.door import Door
+from berth.api.idempotency import once
+from berth.api.queries import no_query
+from berth.api.schema import described
+from berth.core.errors import Unauthenticated
+from berth.core.spec.quantities import Cores, Moment, in_thousandths
+from berth.core.spec.texts import Name, Text
+from berth.wiring import wired
+from pools import services
+from pools.api.pools import PoolDoor
+from pools.joining.instructions import instructions_of
+from pools.joining.user_data import program
+from pools.services.joining import Measured, Warned
+
+Secret = Annotated[Text, Field(min_length=1, max_length=400)]
+Device = Annotated[Text, Field(min_length=1, max_length=80)]
+
+
+class JoinBody(Body):
+    """What the machine measured. `instance_id` is its provider's name for it, where it has one."""
+
+    token: Secret
+    name: Name
+    address: Annotated[Text, Field(min_length=1, max_length=255)]
+    instance_id: Annotated[Text, Field(max_length=128)] = ""
+    cpu: Cores
+    memory_mib: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    devices: Annotated[tuple[Device, ...], Field(max_length=1024, strict=False)] = ()
+    gpu_model: Annotated[Text, Field(max_length=64)] = ""
+
+
+class JoinAnswer(Answer):
+    secret: str = Field(description="With which the machine calls from now on.")
+
+
+class Taken(Body):
+    reason: Annotated[Text, Field(min_length=1, max_length=200)]
+    leaves_at: Moment | None = None
+
+
+class CallBody(Body):
+    warned: Taken | None = Field(None, description="The provider takes the machine back.")
+
+
+class CallAnswer(Answer):
+    node: str | None = Field(description="Which node it is to be; null for none (yet).")
+    ordinal: int | None
+    start: str = Field(description="A shell script that makes it this node; no harm when run again.")
+    stop: str = Field(description="One to run when it is this node no longer.")
+
+
+class TokenBody(Body):
+    lasts_seconds: Annotated[int, Field(ge=1, le=7 * 24 * 3600)] = 3600
+
+
+class JoinTokenAnswer(Answer):
+    token: str | None = Field(description="Shown this once; null in a repeated answer.")
+
+
+class JoinTokens(PoolDoor):
+    @described("A token by which one machine may join", body=TokenBody, answer=JoinTokenAnswer, status=201)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        no_query(request)
+        pool = self.found(name)
+        self.require("administer")
+        lasts = body_of(request, TokenBody).lasts_seconds
+        token = services.issue_join_token(
+            acting=self.acting, pool=pool, lasts=timedelta(seconds=lasts), at=timezone.now()
+        )
+        return Response(JoinTokenAnswer(token=token), 201)
+
+
+class MachineDoor(Door):
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    def check_throttles(self, request: Request) -> None:
+        self.spend("write", f"machine {request.META.get('REMOTE_ADDR', '')}")
+
+
+class Join(MachineDoor):
+    @described("A machine joins, once", body=JoinBody, answer=JoinAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        no_query(request)
+        body = body_of(request, JoinBody)
+        measured = Measured(
+            name=body.name, address=body.address, cpu_milli=in_thousandths(body.cpu),
+            memory_mib=body.memory_mib, devices=body.devices, gpu_model=body.gpu_model,
+            instance_id=body.instance_id,
+        )  # fmt: skip
+        secret = services.join(pool_name=name, token=body.token, measured=measured, at=timezone.now())
+        return Response(JoinAnswer(secret=secret))
+
+
+class Call(MachineDoor):
+    @described("A machine calls: it is there, and asks what it is to be", body=CallBody, answer=CallAnswer)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        said = body_of(request, CallBody).warned
+        warned = Warned(said.reason, said.leaves_at) if said else None
+        node = services.call(_secret(request.headers), at=timezone.now(), warned=warned)
+        if node is None:
+            return Response(CallAnswer(node=None, ordinal=None, start="", stop=""))
+        told = instructions_of(wired().runtime_of(node.pool), node)
+        return Response(CallAnswer(node=node.name, ordinal=node.ordinal, start=told.start, stop=told.stop))
+
+
+class Leave(MachineDoor):
+    @described("A machine goes for good", status=204)
+    @once
+    def post(self, request: Request) -> Response:
+        no_query(request)
+        services.leave(_secret(request.headers), at=timezone.now())
+        return Response(status=204)
+
+
+def join_program(request: HttpRequest) -> HttpResponse:
+    """What machines run to join and to call; it holds no secret."""
+    return HttpResponse(program(), content_type="text/x-python; charset=utf-8")
+
+
+def _secret(headers: Mapping[str, Any]) -> str:
+    scheme, _, secret = str(headers.get("Authorization", "")).partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise Unauthenticated("Send the secret of this machine: Authorization: Bearer ...")
+    return secret.strip()

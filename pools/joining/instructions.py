@@ -1,0 +1,24 @@
+"""Here we say what makes a machine that joined the node it is to be: the word of the pool's runtime."""
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from pools.models import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """Shell scripts for the machine; each does no harm when run again."""
+
+    start: str = ""
+    stop: str = ""
+
+
+@runtime_checkable
+class Instructs(Protocol):
+    """A runtime that needs something to run on its nodes before it can run pods there."""
+
+    def instructions(self, node: Node) -> Instructions: ...
+
+
+def instructions_of(runtime: object, node: Node) -> Instructions:
+    return runtime.instructions(node) if isinstance(runtime, Instructs) else Instructions()

@@ -1,0 +1,177 @@
+"""Here a machine joins a pool and then does what it is told. It runs there alone: the standard library only.
+
+    BERTH_URL=https://berth.example.org BERTH_POOL=metal BERTH_JOIN_TOKEN=join_... python3 program.py
+
+It measures the machine, joins, and calls every few seconds: to say that it is there, that its provider takes
+it back (on EC2), and to hear which node it is. What makes it that node is a shell script in the answer, run
+as the user this runs as; another script when it is that node no longer.
+"""
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+EVERY_SECONDS = 5.0
+TIMEOUT = 20.0
+METADATA = os.environ.get("BERTH_METADATA_URL", "http://169.254.169.254")
+URL = os.environ.get("BERTH_URL", "").rstrip("/")
+POOL = os.environ.get("BERTH_POOL", "")
+STATE = os.environ.get("BERTH_MACHINE_STATE", "/var/lib/berth-machine")
+
+
+class Refused(Exception):
+    """The server knows us no longer, or never did."""
+
+
+def main():
+    # type: () -> int
+    on_ec2 = metadata("instance-id")
+    secret = remembered() or joined(on_ec2)
+    told = {}  # type: dict[str, object]
+    while True:
+        try:
+            answer = send("machines/call", {"warned": warned() if on_ec2 else None}, secret)
+            follow(told, answer)
+            told = answer
+        except Refused as refusal:
+            follow(told, {})
+            print("refused: %s" % refusal, file=sys.stderr)
+            return 1
+        except OSError as error:
+            print("no answer: %s" % error, file=sys.stderr)
+        time.sleep(EVERY_SECONDS)
+
+
+def joined(on_ec2):
+    # type: (str) -> str
+    token = os.environ.pop("BERTH_JOIN_TOKEN", "")
+    body = measured(on_ec2)
+    body["token"] = token
+    while True:
+        try:
+            answer = send("node-pools/%s/join" % POOL, body)
+            return remember(str(answer["secret"]))
+        except OSError as error:  # also "not known yet": the machine may be faster than its order's answer
+            print("not joined yet: %s" % error, file=sys.stderr)
+            time.sleep(EVERY_SECONDS)
+
+
+def measured(on_ec2):
+    # type: (str) -> dict[str, object]
+    gpus = [line.split(", ") for line in nvidia_smi().splitlines() if line.strip()]
+    return {
+        "name": socket.gethostname().split(".")[0],
+        "address": metadata("local-ipv4") if on_ec2 else own_address(),
+        "instance_id": on_ec2,
+        "cpu": float(len(os.sched_getaffinity(0))),
+        "memory_mib": memory_mib(),
+        "devices": [gpu[0] for gpu in gpus],
+        "gpu_model": gpus[0][1].replace("NVIDIA ", "") if gpus else "",
+    }
+
+
+def nvidia_smi():
+    # type: () -> str
+    query = ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def memory_mib():
+    # type: () -> int
+    with open("/proc/meminfo") as told:
+        return next(int(line.split()[1]) // 1024 for line in told if line.startswith("MemTotal:"))
+
+
+def own_address():
+    # type: () -> str
+    """That by which this machine reaches the server."""
+    host = URL.split("://")[1].split("/")[0].rsplit(":", 1)[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.connect((host, 9))  # sends nothing
+        return str(line.getsockname()[0])
+
+
+def metadata(path):
+    # type: (str) -> str
+    """EC2's own word about this machine, asked for in version 2 only; nothing where there is none."""
+    wanted = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    try:
+        ask = urllib.request.Request(METADATA + "/latest/api/token", method="PUT", headers=wanted)
+        token = urllib.request.urlopen(ask, timeout=2).read().decode()
+        headers = {"X-aws-ec2-metadata-token": token}
+        ask = urllib.request.Request(METADATA + "/latest/meta-data/" + path, headers=headers)
+        return str(urllib.request.urlopen(ask, timeout=2).read().decode())
+    except OSError:
+        return ""
+
+
+def warned():
+    # type: () -> dict[str, object] | None
+    action = metadata("spot/instance-action")
+    if action:
+        return {"reason": "EC2 takes this spot machine back", "leaves_at": json.loads(action)["time"]}
+    if metadata("events/recommendations/rebalance"):
+        return {"reason": "EC2 expects to take this spot machine back soon", "leaves_at": None}
+    return None
+
+
+def follow(before, now):
+    # type: (dict[str, object], dict[str, object]) -> None
+    if before.get("node") != now.get("node") or before.get("start") != now.get("start"):
+        run(before.get("stop"), before)
+        run(now.get("start"), now)
+
+
+def run(script, told):
+    # type: (object, dict[str, object]) -> None
+    if script:
+        env = dict(os.environ, BERTH_NODE=str(told["node"]), BERTH_ORDINAL=str(told["ordinal"]))
+        done = subprocess.run(["/bin/sh", "-c", str(script)], env=env, check=False)
+        print("%s: the script ended with %d" % (told["node"], done.returncode), file=sys.stderr)
+
+
+def send(path, body, secret=""):
+    # type: (str, dict[str, object], str) -> dict[str, object]
+    headers = {"Content-Type": "application/json"}
+    if secret:
+        headers["Authorization"] = "Bearer " + secret
+    data = json.dumps(body).encode()
+    ask = urllib.request.Request(URL + "/api/v1/" + path, data=data, headers=headers, method="POST")
+    context = ssl.create_default_context(cafile=os.environ.get("BERTH_CA")) if URL[:6] == "https:" else None
+    try:
+        return json.load(urllib.request.urlopen(ask, timeout=TIMEOUT, context=context))
+    except urllib.error.HTTPError as error:
+        said = error.read().decode(errors="replace")[:500]
+        if error.code in (401, 404, 422):
+            raise Refused(said)
+        raise OSError("%d: %s" % (error.code, said))
+
+
+def remembered():
+    # type: () -> str
+    try:
+        with open(os.path.join(STATE, "secret")) as kept:
+            return kept.read().strip()
+    except OSError:
+        return ""
+
+
+def remember(secret):
+    # type: (str) -> str
+    os.makedirs(STATE, mode=0o700, exist_ok=True)
+    path = os.path.join(STATE, "secret")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as kept:
+        kept.write(secret)
+    return secret
+
+
+if __name__ == "__main__":
+    sys.exit(main())

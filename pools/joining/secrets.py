@@ -1,0 +1,53 @@
+"""Here we make the secrets by which machines are known, and recognise them.
+
+What an order's machines join with, and what any machine calls with later, is worked out from the
+installation's key: nothing of it is stored, and an order that is repeated after a crash says the same again.
+Only tokens that people issue are random, and of them a digest is kept.
+"""
+import hashlib
+import secrets
+
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+SALT = "berth.pools.joining"
+PEOPLE = "join_"
+
+
+def for_order(pool: str, client_token: str) -> str:
+    """Lets each machine of the order join."""
+    return _signed("order", f"{pool}.{client_token}")
+
+
+def for_node(key: int) -> str:
+    return _signed("node", str(key))
+
+
+def for_machine(key: int) -> str:
+    return _signed("machine", str(key))
+
+
+def subject(secret: str, kind: str) -> str | None:
+    """What it stands for, if we made it for that."""
+    said, _, what = secret.partition(".")
+    value, _, signature = what.rpartition(".")
+    if said != kind or not value or not constant_time_compare(signature, _signature(kind, value)):
+        return None
+    return value
+
+
+def issue() -> tuple[str, str]:
+    """A random one, and its digest."""
+    secret = PEOPLE + secrets.token_urlsafe(32)
+    return secret, digest(secret)
+
+
+def digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _signed(kind: str, value: str) -> str:
+    return f"{kind}.{value}.{_signature(kind, value)}"
+
+
+def _signature(kind: str, value: str) -> str:
+    return salted_hmac(SALT, f"{kind}.{value}", algorithm="sha256").hexdigest()

@@ -1,0 +1,53 @@
+"""Here we write what a machine of an order runs when it first boots: it joins, and does as it is told."""
+import shlex
+from importlib.resources import files
+
+from django.conf import settings
+
+from pools.joining import secrets
+from pools.providers.base import ProviderError, ProviderErrorKind, ProvisionOrder
+
+PLACE = "/var/lib/berth-machine"
+SCRIPT = """#!/bin/sh
+set -eu
+umask 077
+mkdir -p {place}
+cat > {place}/environment <<'BERTH_ENVIRONMENT'
+BERTH_URL={url}
+BERTH_POOL={pool}
+BERTH_JOIN_TOKEN={token}
+BERTH_ENVIRONMENT
+cat > {place}/program.py <<'BERTH_PROGRAM'
+{program}BERTH_PROGRAM
+cat > /etc/systemd/system/berth-machine.service <<'BERTH_UNIT'
+[Unit]
+After=network-online.target
+Wants=network-online.target
+[Service]
+EnvironmentFile={place}/environment
+ExecStart=/usr/bin/python3 {place}/program.py
+Restart=on-failure
+RestartSec=5
+KillMode=process
+[Install]
+WantedBy=multi-user.target
+BERTH_UNIT
+systemctl daemon-reload
+systemctl enable --now berth-machine
+"""
+
+
+def user_data(order: ProvisionOrder) -> str:
+    """The same for the same order, so that it can be repeated."""
+    url = str(settings.BERTH_PUBLIC_URL)
+    if not url:
+        message = "BERTH_PUBLIC_URL is not set: machines would not know where to join"
+        raise ProviderError(ProviderErrorKind.SETTINGS, message)
+    return SCRIPT.format(
+        place=PLACE, url=shlex.quote(url), pool=order.pool,
+        token=secrets.for_order(order.pool, order.client_token), program=program(),
+    )  # fmt: skip
+
+
+def program() -> str:
+    return files("pools.joining").joinpath("program.py").read_text(encoding="utf-8")

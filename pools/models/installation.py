@@ -1,0 +1,17 @@
+"""Here we keep the name by which this installation's machines are told from others' in the same account."""
+from django.db import models
+
+
+class Installation(models.Model):
+    """One row, made once. Who copies the database for another installation gives that one another name."""
+
+    name = models.SlugField(max_length=40)
+    made_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(name="installation_is_one", condition=models.Q(pk=1)),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

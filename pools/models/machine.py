@@ -1,0 +1,71 @@
+"""Here we keep machines that exist already and joined a pool by a token, and who uses them when."""
+from django.db import models
+from django.db.models import Q
+
+from pools.models.pool import NodePool
+
+
+class JoinToken(models.Model):
+    """Lets one machine join one pool, once. Only a digest of the secret is kept."""
+
+    pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
+    digest = models.CharField(max_length=64, unique=True)
+    issued_by = models.CharField(max_length=150)
+    issued_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-issued_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"token of {self.pool_id} from {self.issued_at:%Y-%m-%d %H:%M}"
+
+
+class Machine(models.Model):
+    """What it has is what it measured itself. It is free while none of its uses is open."""
+
+    pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="machines")
+    name = models.CharField(max_length=64)
+    address = models.CharField(max_length=255)
+    cpu_milli = models.PositiveIntegerField()
+    memory_mib = models.PositiveIntegerField()
+    devices = models.JSONField(default=list, help_text="Each device's physical identity, in order.")
+    gpu_model = models.CharField(max_length=64, blank=True)
+    joined_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="When it called last.")
+    left_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pool__name", "name", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                name="machine_name_unique_while_there",
+                fields=["pool", "name"],
+                condition=Q(left_at__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class MachineUse(models.Model):
+    """From an order to the end of the node: what other providers call an instance."""
+
+    machine = models.ForeignKey(Machine, on_delete=models.PROTECT, related_name="uses")
+    client_token = models.CharField(max_length=64)
+    ordinal = models.PositiveIntegerField()
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(
+                name="machine_used_once_at_a_time", fields=["machine"], condition=Q(ended_at__isnull=True)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.machine_id} as {self.ordinal}"

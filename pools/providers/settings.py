@@ -1,0 +1,14 @@
+"""Here we check what a pool tells its provider, for whichever provider it has."""
+from typing import Any
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+from pools.providers.aws.settings import aws_settings
+
+
+def check_settings(provider: str, given: Any) -> None:
+    if provider == "aws":
+        aws_settings(given)
+    elif given != {}:
+        message = f"are not known by the provider {provider}"
+        raise Invalid([Problem("provider_settings", message, shown(given), "nothing")])

@@ -1,0 +1,110 @@
+"""Here nodes are machines that exist already and joined the pool: an order is met from those not in use.
+
+All is in rows: a machine's use is what other providers call an instance, and ends without the machine.
+"""
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from pools.models import Machine, MachineUse, NodePool
+from pools.providers.base import (
+    Instance,
+    InstanceState,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    ProvisionResult,
+    Shape,
+)
+
+SILENT_AFTER = timedelta(seconds=180)
+
+
+class StaticProvider:
+    """A machine that has not called for three minutes is gone, until it calls again."""
+
+    machines_join = False  # they have, before they can be ordered
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        with transaction.atomic():
+            list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
+            uses = list(_uses(order.pool).filter(client_token=order.client_token))
+            if not uses:
+                uses = self._take(order)
+        message = "" if len(uses) >= order.count else self._shortage(order)
+        return ProvisionResult(tuple(map(self._instance, uses)), message)
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        uses = _uses(pool).filter(ended_at=None)
+        living = [found for found in map(self._instance, uses) if found.state != InstanceState.GONE]
+        return tuple(sorted(living, key=lambda instance: (instance.ordinal, instance.instance_id)))
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        """The machine stays and is free again."""
+        keys = [key for key in map(use_of, instance_ids) if key is not None]
+        _uses(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
+
+    def _take(self, order: ProvisionOrder) -> list[MachineUse]:
+        free = self._free(order.pool)
+        fitting = [machine for machine in free if _fits(machine, order.shape)][: order.count]
+        if not fitting:
+            raise ProviderError(ProviderErrorKind.CAPACITY, self._shortage(order))
+        return [
+            MachineUse.objects.create(
+                machine=machine, client_token=order.client_token, ordinal=order.start_ordinal + index,
+                began_at=self._now(),
+            )
+            for index, machine in enumerate(fitting)
+        ]  # fmt: skip
+
+    def _free(self, pool: str) -> list[Machine]:
+        heard = Machine.objects.filter(
+            pool__name=pool, left_at=None, seen_at__gt=self._now() - SILENT_AFTER
+        )
+        used = MachineUse.objects.filter(ended_at=None).values("machine_id")
+        return list(heard.exclude(pk__in=used).order_by("name", "pk"))
+
+    def _shortage(self, order: ProvisionOrder) -> str:
+        free = self._free(order.pool)
+        fitting = sum(_fits(machine, order.shape) for machine in free)
+        return f"{len(free)} machines have joined the pool and are free, {fitting} of them large enough"
+
+    def _instance(self, use: MachineUse) -> Instance:
+        machine = use.machine
+        silent = machine.seen_at <= self._now() - SILENT_AFTER
+        gone = use.ended_at is not None or machine.left_at is not None or silent
+        return Instance(
+            instance_id=instance_id(use),
+            ordinal=use.ordinal,
+            state=InstanceState.GONE if gone else InstanceState.READY,
+            client_token=use.client_token,
+            address=machine.address,
+            devices=tuple(machine.devices[: machine.pool.gpus_per_node]),
+        )
+
+
+def instance_id(use: MachineUse) -> str:
+    return f"{use.machine.name}/{use.pk}"
+
+
+def use_of(instance_id: str) -> int | None:
+    """The use's key; None for what is none of ours."""
+    key = instance_id.rpartition("/")[2]
+    return int(key) if key.isdecimal() and len(key) < 19 else None
+
+
+def _uses(pool: str) -> QuerySet[MachineUse]:
+    return MachineUse.objects.filter(machine__pool__name=pool).select_related("machine__pool").order_by("pk")
+
+
+def _fits(machine: Machine, shape: Shape) -> bool:
+    return (
+        machine.cpu_milli >= shape.cpu_milli
+        and machine.memory_mib >= shape.memory_mib
+        and len(machine.devices) >= shape.gpus
+    )

@@ -1,0 +1,33 @@
+"""Here we say of a drain, once, that it does not come to its end."""
+from collections.abc import Iterable
+from datetime import timedelta
+
+from pools import history
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import NodeState
+from pools.models.scaling import ScalingKind
+from pools.reconciler.rows import Pass
+
+AFTER_THE_TIMEOUT = timedelta(minutes=10)
+
+
+def note(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
+    """Pods that may not be preempted are waited for without limit; somebody should know that we wait."""
+    wrote = False
+    patience = timedelta(seconds=pool.drain_timeout) + AFTER_THE_TIMEOUT
+    for node in nodes:
+        if node.state != NodeState.DRAINING or node.emptied_at or node.drain_started_at is None:
+            continue
+        if this.now >= node.drain_started_at + patience and not _said(pool, node):
+            took = (this.now - node.drain_started_at).total_seconds()
+            reason = f"draining for {took:.0f} s, and something still runs on it"
+            begun = node.drain_started_at.isoformat()
+            history.write(pool, ScalingKind.DRAIN, reason, at=this.now, node=node, overdue=True, begun=begun)
+            wrote = True
+    return wrote
+
+
+def _said(pool: NodePool, node: Node) -> bool:
+    assert node.drain_started_at is not None
+    begun = node.drain_started_at.isoformat()
+    return ScalingEvent.objects.filter(pool=pool, node=node, data__overdue=True, data__begun=begun).exists()

@@ -1,0 +1,149 @@
+"""Here machines join a pool with a token, and call again to hear what they are to be."""
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from berth.core.errors import Conflict, Invalid, Unauthenticated
+from berth.core.problems import Problem
+from pools import history
+from pools.joining import secrets
+from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
+from pools.models.node import PENDING, NodeState
+from pools.models.scaling import ScalingKind
+from pools.providers.static import instance_id
+from pools.services.nodes import warn_node
+from pools.signals import changed
+
+LIFE_MAX = timedelta(days=7)
+REFUSED = "This token lets nobody join this pool: it is unknown, used or too old."
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a machine found out about itself; `instance_id` where it is a provider's."""
+
+    name: str
+    address: str
+    cpu_milli: int
+    memory_mib: int
+    devices: tuple[str, ...] = ()
+    gpu_model: str = ""
+    instance_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What the machine was told by its provider: that it is taken back."""
+
+    reason: str
+    leaves_at: datetime | None = None
+
+
+def issue_join_token(*, acting: Any, pool: NodePool, lasts: timedelta, at: datetime) -> str:
+    """Shown this once; for one machine."""
+    if pool.provider != NodePool.Provider.STATIC:
+        detail = f"The pool {pool.name} gets its machines from {pool.provider}: they join by themselves."
+        raise Conflict(detail)
+    if not timedelta(0) < lasts <= LIFE_MAX:
+        allowed = f"1 to {LIFE_MAX.total_seconds():.0f} s"
+        raise Invalid([Problem("lasts_seconds", "is not allowed", f"{lasts.total_seconds():.0f}", allowed)])
+    secret, digest = secrets.issue()
+    with transaction.atomic():
+        token = JoinToken.objects.create(
+            pool=pool, digest=digest, issued_by=acting.name, issued_at=at, expires_at=at + lasts
+        )
+        told = {"expires_at": token.expires_at.isoformat()}
+        changed.send(NodePool, acting=acting, action="issue join token", obj=pool, before=None, after=told)
+    return secret
+
+
+def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str:
+    """The secret with which the machine calls from now on."""
+    if (order := secrets.subject(token, "order")) is not None:
+        return _join_node(pool_name, order, measured, at)
+    with transaction.atomic():
+        held = JoinToken.objects.select_for_update().select_related("pool").filter(
+            digest=secrets.digest(token), pool__name=pool_name, used_at=None, expires_at__gt=at
+        ).first()  # fmt: skip
+        if held is None:
+            raise Unauthenticated(REFUSED)
+        held.used_at = at
+        held.save(update_fields=["used_at"])
+        machine = _new_machine(held.pool, measured, at)
+        told = f"{measured.name} joined with {len(measured.devices)} GPUs, with a token of {held.issued_by}"
+        history.write(held.pool, ScalingKind.JOINED, told, at=at, machine=measured.name)
+    return secrets.for_machine(machine.pk)
+
+
+def call(secret: str, *, at: datetime, warned: Warned | None = None) -> Node | None:
+    """The machine is there. The node that it is to be now, or None for nothing yet."""
+    node = _called(secret, at)
+    if node is not None and warned is not None:
+        warn_node(node, reason=warned.reason, leaves_at=warned.leaves_at, at=at)
+        node.refresh_from_db()
+    return node
+
+
+def leave(secret: str, *, at: datetime) -> None:
+    """A machine that joined by a token goes for good; its node is lost at the next look."""
+    key = secrets.subject(secret, "machine")
+    if key is None or not Machine.objects.filter(pk=int(key), left_at=None).update(left_at=at):
+        raise Unauthenticated("No machine is known by this secret.")
+
+
+def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> str:
+    """Done again before the node is ready, with the same outcome: an answer may be lost."""
+    pool, _, client_token = order.partition(".")
+    if pool != pool_name:
+        raise Unauthenticated(REFUSED)
+    with transaction.atomic():
+        ours = Node.objects.select_for_update(of=("self",)).select_related("pool").filter(
+            pool__name=pool, client_token=client_token, instance_id=measured.instance_id
+        )  # fmt: skip
+        node = ours.first()
+        if node is None:
+            raise Conflict("No node is known for this machine (yet): try again.")
+        if node.state not in PENDING:
+            raise Unauthenticated(REFUSED)
+        first = node.joined_at is None
+        node.joined_at, node.address, node.devices = at, measured.address, list(measured.devices)
+        node.cpu_milli = min(node.cpu_milli, measured.cpu_milli)
+        node.memory_mib = min(node.memory_mib, measured.memory_mib)
+        node.gpus = min(node.gpus, len(measured.devices))
+        node.gpu_model = node.gpu_model or measured.gpu_model
+        node.save()
+        if first:
+            has = f"{node.cpu_milli / 1000:g} cores, {node.memory_mib} MiB, {node.gpus} GPUs"
+            told = f"its machine joined: {has}"
+            history.write(node.pool, ScalingKind.JOINED, told, at=at, node=node)
+    return secrets.for_node(node.pk)
+
+
+def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
+    try:
+        with transaction.atomic():
+            return Machine.objects.create(
+                pool=pool, name=measured.name, address=measured.address, cpu_milli=measured.cpu_milli,
+                memory_mib=measured.memory_mib, devices=list(measured.devices),
+                gpu_model=measured.gpu_model, joined_at=at, seen_at=at,
+            )  # fmt: skip
+    except IntegrityError:
+        raise Conflict(f"A machine named {measured.name} has joined the pool {pool.name} already.") from None
+
+
+def _called(secret: str, at: datetime) -> Node | None:
+    if (key := secrets.subject(secret, "node")) is not None:
+        node = Node.objects.select_related("pool").filter(pk=int(key)).exclude(state=NodeState.ENDED).first()
+        if node is None:
+            raise Unauthenticated("This node has ended.")
+        return node
+    key = secrets.subject(secret, "machine")
+    if key is None or not Machine.objects.filter(pk=int(key), left_at=None).update(seen_at=at):
+        raise Unauthenticated("No machine is known by this secret.")
+    use = MachineUse.objects.select_related("machine").filter(machine_id=int(key), ended_at=None).first()
+    if use is None:
+        return None
+    nodes = Node.objects.select_related("pool").exclude(state=NodeState.ENDED)
+    return nodes.filter(pool_id=use.machine.pool_id, instance_id=instance_id(use)).first()

@@ -1,0 +1,249 @@
+"""Here machines join pools over REST, each with a token that lets one in, and hear what they are to be."""
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django.live_server_helper import LiveServer
+
+from pools import services
+from pools.joining import secrets
+from pools.joining.instructions import Instructions
+from pools.joining.user_data import user_data
+from pools.models import Machine, Node, NodePool, ScalingEvent
+from pools.providers.base import ProviderError, ProvisionOrder, Shape
+from pools.providers.static import StaticProvider
+from pools.reconciler import reconcile
+from tests.api.conftest import Caller
+from tests.cast import Cast
+
+HAS: dict[str, Any] = {
+    "name": "box-1", "address": "10.1.0.5", "cpu": 16, "memory_mib": 65536, "devices": ["GPU-a", "GPU-b"],
+    "gpu_model": "L4",
+}  # fmt: skip
+nobody = Caller()
+
+
+@pytest.fixture
+def metal(cast: Cast) -> NodePool:
+    return services.create_pool(
+        acting=cast.alice, name="metal", nodes=(0, 3), provider="static", runtime="fake", gpus_per_node=2,
+        cpu_milli=8000, memory_mib=16384,
+    )  # fmt: skip
+
+
+def joined(alice: Caller, **more: Any) -> str:
+    token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
+    answer = nobody.post("node-pools/metal/join", {**HAS, "token": token, **more})
+    assert answer.status_code == 200, answer.content
+    return str(answer.json()["secret"])
+
+
+def called(secret: str, body: Any = None) -> Any:
+    return nobody.post("machines/call", body or {}, Authorization=f"Bearer {secret}")
+
+
+def look(pool: NodePool, wanted: int | None = None) -> None:
+    if wanted is not None:
+        NodePool.objects.filter(pk=pool.pk).update(wanted=wanted)
+    NodePool.objects.filter(pk=pool.pk).update(ticked_at=None)
+    reconcile(pool.pk, provider=StaticProvider(timezone.now), now=timezone.now())
+
+
+def test_a_machine_joins_is_used_and_given_back(alice: Caller, metal: NodePool) -> None:
+    secret = joined(alice)
+    assert called(secret).json() == {"node": None, "ordinal": None, "start": "", "stop": ""}
+    look(metal, wanted=1)
+    node = Node.objects.get(pool=metal)
+    assert (node.state, node.address, node.devices) == ("ready", "10.1.0.5", ["GPU-a", "GPU-b"])
+    assert called(secret).json()["node"] == node.name
+    look(metal, wanted=0)
+    assert services.node_emptied(Node.objects.get(pool=metal))
+    look(metal)
+    assert called(secret).json()["node"] is None
+    look(metal, wanted=1)
+    assert called(secret).json()["node"] == "metal-0", "the same machine again"
+    told = ScalingEvent.objects.filter(pool=metal, kind="joined").get()
+    assert told.reason == "box-1 joined with 2 GPUs, with a token of alice"
+
+
+def test_a_token_lets_one_machine_in(alice: Caller, metal: NodePool) -> None:
+    token = alice.post("node-pools/metal/join-tokens", {"lasts_seconds": 60}).json()["token"]
+    assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 200
+    again = nobody.post("node-pools/metal/join", {**HAS, "token": token, "name": "box-2"})
+    assert again.status_code == 401
+    assert Machine.objects.count() == 1
+
+
+def test_a_token_is_for_its_pool_and_its_time(alice: Caller, cast: Cast, metal: NodePool) -> None:
+    other = services.create_pool(
+        acting=cast.alice, name="other", nodes=(0, 3), provider="static", runtime="fake"
+    )
+    lasts, long_ago = timedelta(hours=1), timezone.now() - timedelta(hours=2)
+    theirs = services.issue_join_token(acting=cast.alice, pool=other, lasts=lasts, at=timezone.now())
+    old = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=long_ago)
+    for token in (theirs, old, "join_x", "order.metal.t.0", ""):
+        status = nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code
+        assert status == (422 if not token else 401)
+    assert not Machine.objects.exists()
+
+
+def test_only_who_runs_the_platform_issues_tokens(alice: Caller, bob: Caller, metal: NodePool) -> None:
+    assert bob.post("node-pools/metal/join-tokens", {}).status_code == 403
+    assert nobody.post("node-pools/metal/join-tokens", {}).status_code == 401
+    assert alice.post("node-pools/local/join-tokens", {}).status_code == 409
+    assert alice.post("node-pools/metal/join-tokens", {"lasts_seconds": 10**9}).status_code == 422
+
+
+def test_a_call_without_a_secret_of_ours_says_nothing(alice: Caller, metal: NodePool) -> None:
+    secret = joined(alice)
+    key = Machine.objects.get().pk
+    forged = secrets.for_machine(key)[:-1] + "x", secrets.for_node(key), secret + "0", "machine..", "x"
+    for wrong in forged:
+        assert called(wrong).status_code == 401
+    assert nobody.post("machines/call", {}).status_code == 401
+    assert nobody.post("machines/leave", Authorization=f"Bearer {secret}").status_code == 204
+    assert called(secret).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"cpu": "many"}, "cpu"),
+        ({"devices": [1]}, "devices[0]"),
+        ({"name": "Box 1"}, "name"),
+        ({"x": 1}, "x"),
+    ],
+)
+def test_what_a_machine_says_wrongly_is_named(
+    alice: Caller, metal: NodePool, wrong: dict[str, Any], path: str
+) -> None:
+    answer = nobody.post("node-pools/metal/join", {**HAS, "token": "join_x", **wrong})
+    assert answer.status_code == 422
+    assert [fault["path"] for fault in answer.json()["errors"]] == [path]
+
+
+def test_a_machine_that_falls_silent_is_lost_and_comes_back(alice: Caller, metal: NodePool) -> None:
+    secret = joined(alice)
+    look(metal, wanted=1)
+    Machine.objects.update(seen_at=timezone.now() - timedelta(seconds=181))
+    look(metal)
+    assert not Node.objects.filter(pool=metal, state="ready").exists()
+    assert ScalingEvent.objects.filter(pool=metal, kind="lost").count() == 1
+    assert called(secret).status_code == 200
+    NodePool.objects.update(retry_at=None)
+    look(metal)
+    assert Node.objects.filter(pool=metal, state="ready").count() == 1
+
+
+def test_a_machine_too_small_for_a_node_is_left_out(alice: Caller, metal: NodePool) -> None:
+    joined(alice, memory_mib=8000)
+    look(metal, wanted=1)
+    assert not Node.objects.filter(pool=metal).exists()
+    metal.refresh_from_db()
+    said = "1 machines have joined the pool and are free, 0 of them large enough"
+    assert metal.last_error == f"ordering 1 nodes: capacity: {said}"
+
+
+# --- machines that an order brings
+
+
+@pytest.fixture
+def ordered(metal: NodePool) -> Node:
+    return Node.objects.create(
+        pool=metal, name="metal-0", ordinal=0, state="booting", instance_id="i-1", client_token="t1", gpus=2,
+        cpu_milli=8000, memory_mib=16384, since=timezone.now(),
+    )  # fmt: skip
+
+
+def test_a_machine_of_an_order_joins_as_its_node(ordered: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = secrets.for_order("metal", "t1")
+    body = {**HAS, "token": token, "instance_id": "i-2"}
+    assert nobody.post("node-pools/metal/join", body).status_code == 409, "not known yet"
+    body |= {"instance_id": "i-1", "memory_mib": 15900}
+    first = nobody.post("node-pools/metal/join", body).json()["secret"]
+    assert nobody.post("node-pools/metal/join", body).json()["secret"] == first, "its answer was lost"
+    ordered.refresh_from_db()
+    assert ordered.joined_at is not None
+    assert (ordered.memory_mib, ordered.devices) == (15900, HAS["devices"])
+    assert ScalingEvent.objects.filter(kind="joined").count() == 1
+    Node.objects.update(state="ready")
+    assert nobody.post("node-pools/metal/join", body).status_code == 401, "once it works, nobody joins as it"
+    monkeypatch.setattr("pools.api.joining.wired", Wired)
+    assert called(first).json() == {"node": "metal-0", "ordinal": 0, "start": "start metal-0", "stop": "stop"}
+
+
+def test_a_machine_says_itself_that_it_is_taken_back(ordered: Node) -> None:
+    Node.objects.update(state="ready")
+    secret = secrets.for_node(ordered.pk)
+    leaves_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
+    said = {"warned": {"reason": "EC2 takes it", "leaves_at": "2030-01-01T12:02:00Z"}}
+    for _ in range(2):
+        assert called(secret, said).status_code == 200
+    ordered.refresh_from_db()
+    assert (ordered.state, ordered.leaves_at) == ("draining", leaves_at)
+    assert ScalingEvent.objects.filter(kind="notice").count() == 1
+    Node.objects.update(state="ended", ended_at=timezone.now())
+    assert called(secret).status_code == 401
+
+
+class Wired:
+    def runtime_of(self, pool: NodePool) -> "Wired":
+        return self
+
+    def instructions(self, node: Node) -> Instructions:
+        return Instructions(f"start {node.name}", "stop")
+
+
+def test_user_data_is_the_same_for_the_same_order(settings: Any) -> None:
+    order = ProvisionOrder("metal", 1, "t1", 0, Shape(1000, 1024))
+    with pytest.raises(ProviderError, match="BERTH_PUBLIC_URL is not set"):
+        user_data(order)
+    settings.BERTH_PUBLIC_URL = "https://berth.example.org"
+    text = user_data(order)
+    assert text == user_data(order)
+    assert secrets.for_order("metal", "t1") in text
+    assert len(text.encode()) < 12 * 1024, "EC2 takes 16 KiB"
+
+
+@pytest.mark.heavy
+@pytest.mark.django_db(transaction=True)
+def test_the_program_joins_measures_and_does_as_it_is_told(
+    live_server: LiveServer, cast: Cast, metal: NodePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The very file that machines run, as a process of its own, against the server."""
+    token = services.issue_join_token(
+        acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
+    )
+    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, wanted=1)
+    done = tmp_path / "done"
+    told = Wired()
+    told.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
+    monkeypatch.setattr("pools.api.joining.wired", lambda: told)
+    env = {
+        **os.environ, "BERTH_URL": live_server.url, "BERTH_POOL": "metal", "BERTH_JOIN_TOKEN": token,
+        "BERTH_MACHINE_STATE": str(tmp_path / "state"), "BERTH_METADATA_URL": "http://127.0.0.1:9",
+    }  # fmt: skip
+    program = Path(__file__).parents[2] / "pools/joining/program.py"
+    running = subprocess.Popen([sys.executable, "-S", str(program)], env=env, cwd=tmp_path)
+    try:
+        for _ in range(200):
+            if Machine.objects.exists():
+                look(metal)
+            if done.exists() and done.read_text():
+                break
+            time.sleep(0.1)
+        assert done.read_text() == "metal-0\n"
+        machine = Machine.objects.get()
+        assert machine.cpu_milli >= 1000
+        assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
+        Machine.objects.update(left_at=timezone.now())
+        assert running.wait(timeout=20) == 1, "who is not known any more stops"
+    finally:
+        running.kill()
+        running.wait()

@@ -1,0 +1,216 @@
+"""Here the reconciler orders from EC2 and is killed between any two steps, and has bad days with it."""
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from pools.models import Node, ScalingEvent
+from pools.models.node import NodeState
+from tests.pools.ec2_front import Trouble
+from tests.pools.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.stage import Killed, Stage, pool
+from tests.pools.test_reconciler_killed import KillAt
+
+pytestmark = pytest.mark.django_db
+shows = pytest.mark.shows
+
+
+@dataclass
+class Ec2Stage(Stage):
+    """The stage with EC2 behind it: the same clock and the same places to be killed at."""
+
+    place: Any = None
+
+    def join(self) -> None:
+        """Every machine that runs calls in, as its user data has it do."""
+        Node.objects.filter(state__in=["requested", "booting"]).update(joined_at=self.now)
+
+    def settle(self, seconds: int = 15, passes: int = 12) -> None:
+        for _ in range(passes):
+            did = self.reconcile()
+            did |= self.empty_drains()
+            self.join()
+            self.pass_time(seconds)
+            if not did and not self.reconcile():
+                self.pass_time(60)
+                if not self.reconcile():
+                    return
+        raise AssertionError("does not come to rest")
+
+    def check(self) -> None:
+        nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
+        assert {node.instance_id for node in nodes} == self.place.front.living()
+        assert len(nodes) == self.wanted
+
+    def errors(self) -> list[str]:
+        told = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
+        return [event.data["error"] for event in told]
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
+    with ec2_place(monkeypatch) as found:
+        yield found
+
+
+def ec2_stage(
+    place: Ec2Place, nodes: object = (0, 8), *, provider: Any = None, **settings: Any
+) -> Ec2Stage:
+    told = {
+        "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
+        "image_parameter": IMAGE_PARAMETER, **settings,
+    }  # fmt: skip
+    made = pool(nodes, provider="aws", provider_settings=told)
+    return Ec2Stage(made, provider or place.provider(**settings), place=place)
+
+
+@shows("SKY-75", "SKY-77", "SKY-87")
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("lost", [False, True])
+def test_killed_at_any_step_of_an_order_from_ec2_it_heals(place: Ec2Place, lost: bool) -> None:
+    places = set()
+    provider = place.provider()
+    for n in range(1, 40):
+        with transaction.atomic():
+            provider.installation = f"killed-{place.installation}-{n}"
+            place.front.launched = {"spot": [], "on-demand": []}
+            stage = ec2_stage(place, provider=provider)
+            stage.want(2)
+            if lost:
+                place.front.next("CreateFleet", Trouble(after=True))
+            stage.kill = killer = KillAt(n)
+            with suppress(Killed):
+                stage.settle()
+            stage.kill = lambda where: None
+            stage.settle()
+            stage.check()
+            launched = len(place.front.launched["on-demand"])
+            assert launched == 2, f"{launched} were launched for 2: killed {killer.where}"
+            transaction.set_rollback(True)
+        if killer.left > 0:
+            break
+        places.add(killer.where)
+    assert {"before provision", "after provision", "before a commit", "after a commit"} <= places
+
+
+@shows("SKY-61", "SKY-62")
+def test_an_account_at_its_limit_is_asked_again_each_tick_and_says_so_once(place: Ec2Place) -> None:
+    stage = ec2_stage(place)
+    place.front.capacity["on-demand"], place.front.short_of = 0, "VcpuLimitExceeded"
+    stage.want(2)
+    for _ in range(3):
+        stage.reconcile()
+        stage.pass_time(15)
+    assert place.front.count("CreateFleet") == 3
+    assert stage.errors() == ["quota"]
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == "ordering 2 nodes: quota: VcpuLimitExceeded: told to have no more"
+    place.front.capacity["on-demand"] = None
+    stage.settle()
+    stage.check()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == ""
+
+
+def test_credentials_that_expire_stop_nothing_that_runs(place: Ec2Place) -> None:
+    stage = ec2_stage(place)
+    stage.want(1)
+    stage.settle()
+    place.front.next("DescribeInstances", Trouble("ExpiredToken"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states() == {0: "ready"}
+    assert stage.errors() == ["credentials"]
+    place.front.next("DescribeInstances", Trouble("ExpiredToken"))
+    stage.want(2)
+    stage.pass_time(1)
+    stage.reconcile()
+    assert stage.states() == {0: "ready"}
+    stage.settle()
+    assert stage.states() == {0: "ready", 1: "ready"}
+    stage.check()
+
+
+@shows("SKY-59")
+def test_fewer_than_asked_for_are_kept_and_the_rest_is_asked_for(place: Ec2Place) -> None:
+    stage = ec2_stage(place)
+    place.front.capacity["on-demand"] = 2
+    stage.want(3)
+    stage.reconcile()
+    assert len(stage.states()) == 2
+    told = ScalingEvent.objects.get(kind="provision")
+    assert told.reason.startswith("2 of 3 nodes came: InsufficientInstanceCapacity")
+    assert stage.errors() == ["capacity"]
+    place.front.capacity["on-demand"] = None
+    stage.settle()
+    stage.check()
+
+
+def test_an_answer_that_was_lost_is_asked_for_again_and_adopted(place: Ec2Place) -> None:
+    stage = ec2_stage(place)
+    place.front.next("CreateFleet", Trouble(after=True))
+    stage.want(2)
+    stage.reconcile()
+    assert (stage.states(), stage.errors()) == ({}, ["timeout"])
+    stage.pass_time(15)
+    stage.reconcile()
+    assert "adopted" in stage.history()
+    stage.settle()
+    stage.check()
+    assert len(place.front.launched["on-demand"]) == 2
+
+
+def test_a_machine_that_runs_but_never_joins_is_ended_and_replaced(place: Ec2Place) -> None:
+    stage = ec2_stage(place)
+    stage.want(1)
+    stage.reconcile()
+    first = stage.node(0).instance_id
+    stage.pass_time(stage.pool.boot_timeout - 1)
+    stage.reconcile()
+    assert stage.states() == {0: "booting"}, "it runs, but nobody has heard of it"
+    stage.pass_time(15)
+    stage.reconcile()
+    assert first not in place.front.living()
+    assert ScalingEvent.objects.get(kind="lost").reason == "not ready within 900 s"
+    stage.settle()
+    stage.check()
+
+
+@shows("SKY-69")
+def test_a_machine_that_ec2_does_not_end_is_ended_again(place: Ec2Place) -> None:
+    stage = ec2_stage(place)
+    stage.want(2)
+    stage.settle()
+    instance_id = stage.node(1).instance_id
+    place.front.unending.add(instance_id)
+    stage.want(1)
+    stage.reconcile()
+    stage.empty_drains()
+    stage.reconcile()
+    assert stage.states() == {0: "ready"}
+    assert instance_id in place.front.living()
+    for _ in range(2):
+        stage.pass_time(15)
+        stage.reconcile()
+    assert place.front.count("TerminateInstances") == 3
+    place.front.unending.clear()
+    stage.settle()
+    stage.check()
+
+
+def test_a_spot_machine_that_is_taken_back_is_replaced_before_it_goes(place: Ec2Place) -> None:
+    stage = ec2_stage(place, purchase="spot")
+    stage.want(2)
+    stage.settle()
+    place.front.take_back(stage.node(1).instance_id, stage.now)
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "draining", 2: "requested"}
+    leaves_at = stage.node(1).leaves_at
+    assert leaves_at is not None
+    assert (leaves_at - stage.now).total_seconds() == pytest.approx(105, abs=1)
+    assert ScalingEvent.objects.get(kind="notice").reason == "EC2 takes this spot machine back"

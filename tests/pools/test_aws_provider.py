@@ -1,0 +1,281 @@
+"""Here EC2 is asked for machines through the real SDK: what is asked for, and what comes of trouble."""
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from berth.core.errors import Invalid
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.errors import kind_of
+from pools.providers.aws.prices import price_per_gpu_hour
+from pools.providers.aws.settings import aws_settings
+from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
+from tests.pools.ec2_front import Trouble
+from tests.pools.ec2_model import wrongs
+from tests.pools.ec2_place import REGION, TWO_GPUS, USER_DATA, Ec2Place, ec2_place, order, subnets
+
+Kind = ProviderErrorKind
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
+    with ec2_place(monkeypatch) as found:
+        yield found
+
+
+def asked(place: Ec2Place, operation: str) -> list[dict[str, Any]]:
+    return [params for _, name, params in place.calls if name == operation]
+
+
+def test_every_request_is_one_that_ec2_knows(place: Ec2Place) -> None:
+    """Parameter by parameter against the service's own model: names, types, choices, lengths."""
+    rich: dict[str, Any] = {
+        "purchase": "spot_then_on_demand", "spot_price_max": 1.5, "instance_profile": "berth-node",
+        "volume_gib": 200, "on_demand_allocation": "prioritized", "subnets": subnets()[:2],
+    }  # fmt: skip
+    place.front.capacity["spot"] = 1
+    for settings in (rich, {"image": "ami-0123456789abcdef0", "security_groups": ["sg-0123"]}):
+        provider = place.provider(**settings)
+        made = provider.provision(order("t-" + str(len(settings))))
+        provider.list_instances("small")
+        provider.terminate("small", [made.instances[0].instance_id])
+    made_of = {name for _, name, _ in place.calls}
+    assert made_of >= {
+        "CreateFleet", "CreateLaunchTemplate", "CreateSecurityGroup", "CreateTags", "GetParameter",
+        "DescribeSpotInstanceRequests", "TerminateInstances", "DeleteLaunchTemplate",
+    }  # fmt: skip
+    assert [wrong for call in place.calls for wrong in wrongs(*call)] == []
+
+
+def test_the_machine_has_no_open_door_and_gives_no_keys_away(place: Ec2Place) -> None:
+    place.provider(instance_profile="berth-node").provision(order())
+    (template,) = asked(place, "CreateLaunchTemplate")
+    data = template["LaunchTemplateData"]
+    assert data["MetadataOptions"]["HttpTokens"] == "required"
+    assert data["IamInstanceProfile"] == {"Name": "berth-node"}
+    assert "KeyName" not in data
+    (rule,) = asked(place, "AuthorizeSecurityGroupIngress")
+    (permission,) = rule["IpPermissions"]
+    assert permission == {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": rule["GroupId"]}]}
+    assert data["SecurityGroupIds"] == [rule["GroupId"]]
+    fleet = asked(place, "CreateFleet")[0]
+    said = fleet["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]
+    assert base64.b64decode(said["LaunchTemplateSpecificationUserData"]).decode() == USER_DATA
+
+
+def test_what_is_there_is_not_made_again(place: Ec2Place) -> None:
+    provider = place.provider()
+    provider.provision(order("t-1"))
+    provider.provision(order("t-2", start=2))
+    assert len(asked(place, "CreateSecurityGroup")) == len(asked(place, "CreateLaunchTemplate")) == 1
+    place.provider(volume_gib=100).provision(order("t-3", start=4))
+    assert len(asked(place, "CreateLaunchTemplate")) == 2
+    assert len(asked(place, "DeleteLaunchTemplate")) == 1, "the one that no settings lead to any more"
+
+
+def test_machines_carry_whose_they_are(place: Ec2Place) -> None:
+    made = place.provider().provision(order(start=3, tags={"team": "vision"})).instances
+    told = place.clients().ec2.describe_instances(InstanceIds=[made[0].instance_id])
+    (instance,) = told["Reservations"][0]["Instances"]
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+    assert tags.items() >= {
+        "berth:installation": place.installation, "berth:pool": "small", "berth:order": "t-1",
+        "berth:ordinal": "3", "berth:node": "small-3", "Name": "small-3", "team": "vision",
+    }.items()  # fmt: skip
+
+
+def test_another_installation_in_the_account_is_left_alone(place: Ec2Place) -> None:
+    theirs = place.provider().provision(order()).instances
+    place.installation = "another"
+    provider = place.provider()
+    assert provider.list_instances("small") == ()
+    provider.terminate("small", [instance.instance_id for instance in theirs])
+    assert len(place.front.living()) == 2
+
+
+@pytest.mark.parametrize(
+    ("purchase", "spot", "launched"),
+    [
+        ("on_demand", None, {"spot": 0, "on-demand": 3}),
+        ("spot", 2, {"spot": 2, "on-demand": 0}),
+        ("spot_then_on_demand", None, {"spot": 3, "on-demand": 0}),
+        ("spot_then_on_demand", 1, {"spot": 1, "on-demand": 2}),
+        ("spot_then_on_demand", 0, {"spot": 0, "on-demand": 3}),
+    ],
+)
+def test_spot_and_on_demand_as_the_pool_says(
+    place: Ec2Place, purchase: str, spot: int | None, launched: dict[str, int]
+) -> None:
+    place.front.capacity["spot"] = spot
+    made = place.provider(purchase=purchase).provision(order(count=3))
+    assert {kind: len(ids) for kind, ids in place.front.launched.items()} == launched
+    assert [instance.ordinal for instance in made.instances] == list(range(sum(launched.values())))
+    assert bool(made.message) == (spot is not None)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("InsufficientInstanceCapacity", Kind.CAPACITY),
+        ("VcpuLimitExceeded", Kind.QUOTA),
+        ("MaxSpotInstanceCountExceeded", Kind.QUOTA),
+        ("UnauthorizedOperation", Kind.CREDENTIALS),
+        ("InvalidSubnetID.NotFound", Kind.SETTINGS),
+    ],
+)
+def test_why_no_machine_came_is_told_apart(place: Ec2Place, code: str, kind: Kind) -> None:
+    place.front.capacity["on-demand"], place.front.short_of = 0, code
+    with pytest.raises(ProviderError) as refused:
+        place.provider().provision(order())
+    assert (refused.value.kind, refused.value.message) == (kind, f"{code}: told to have no more")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("RequestLimitExceeded", Kind.THROTTLED),
+        ("ExpiredToken", Kind.CREDENTIALS),
+        ("AuthFailure", Kind.CREDENTIALS),
+        ("InstanceLimitExceeded", Kind.QUOTA),
+        ("InvalidAMIID.NotFound", Kind.SETTINGS),
+        ("InternalError", Kind.BROKEN),
+    ],
+)
+def test_a_call_that_is_refused_is_tried_once_and_told_apart(place: Ec2Place, code: str, kind: Kind) -> None:
+    place.front.next("CreateFleet", Trouble(code))
+    with pytest.raises(ProviderError) as refused:
+        place.provider().provision(order())
+    assert refused.value.kind == kind
+    assert place.front.count("CreateFleet") == 1, "the SDK must not repeat what makes machines"
+
+
+def test_a_listing_that_is_throttled_is_repeated_by_the_sdk(place: Ec2Place) -> None:
+    place.front.next("DescribeInstances", Trouble("RequestLimitExceeded"))
+    assert place.provider().list_instances("small") == ()
+    assert place.front.count("DescribeInstances") == 2
+
+
+def test_without_credentials_it_says_so(place: Ec2Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(ProviderError) as refused:
+        place.provider().list_instances("small")
+    assert refused.value.kind == Kind.CREDENTIALS
+
+
+def test_where_nobody_answers_the_outcome_is_unknown(place: Ec2Place) -> None:
+    provider = place.provider()
+    provider.clients.launching = Clients(REGION, "http://127.0.0.1:9").launching
+    with pytest.raises(ProviderError) as lost:
+        provider.provision(order())
+    assert lost.value.kind == Kind.TIMEOUT
+
+
+def test_a_lost_answer_costs_no_second_set(place: Ec2Place) -> None:
+    """Whether the tags show already or not: then the client token answers."""
+    place.front.next("CreateFleet", Trouble(after=True))
+    with pytest.raises(ProviderError) as lost:
+        place.provider().provision(order())
+    assert lost.value.kind == Kind.TIMEOUT
+    place.front.hidden |= place.front.living()
+    again = place.provider().provision(order())
+    assert place.front.count("CreateFleet") == 2
+    assert {instance.instance_id for instance in again.instances} == place.front.living()
+    assert {instance.state for instance in again.instances} == {InstanceState.BOOTING}
+    place.front.hidden.clear()
+    seen = place.provider().provision(order())
+    assert place.front.count("CreateFleet") == 2
+    assert [i.ordinal for i in seen.instances] == [i.ordinal for i in again.instances] == [0, 1]
+    assert len(place.front.living()) == 2
+
+
+def test_an_order_whose_settings_changed_meanwhile_is_not_stuck(place: Ec2Place) -> None:
+    place.front.next("CreateFleet", Trouble(after=True))
+    with pytest.raises(ProviderError):
+        place.provider().provision(order())
+    again = place.provider(volume_gib=100).provision(order())
+    assert {instance.instance_id for instance in again.instances} == place.front.living()
+
+
+def test_machines_boot_and_are_taken_back(place: Ec2Place) -> None:
+    place.front.boots_at_once = False
+    provider = place.provider(purchase="spot")
+    made = provider.provision(order()).instances
+    assert {instance.state for instance in provider.list_instances("small")} == {InstanceState.BOOTING}
+    place.front.boot()
+    now = datetime.now(UTC).replace(microsecond=0)
+    place.front.take_back(made[1].instance_id, now)
+    first, second = provider.list_instances("small")
+    assert (first.state, first.notice) == (InstanceState.READY, None)
+    assert second.notice is not None
+    assert second.notice.leaves_at == now + timedelta(minutes=2)
+
+
+def test_on_demand_machines_are_not_asked_after_for_notices(place: Ec2Place) -> None:
+    provider = place.provider()
+    provider.provision(order())
+    provider.list_instances("small")
+    assert place.front.count("DescribeSpotInstanceRequests") == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (Shape(4000, 8192, gpus=8), f"{TWO_GPUS} has 2 GPUs, a node of the pool 8"),
+        (Shape(1_000_000, 8192, gpus=2), f"{TWO_GPUS} has 48 CPU cores, a node of the pool 1000"),
+        (Shape(4000, 10_000_000, gpus=2), f"{TWO_GPUS} has"),
+    ],
+)
+def test_a_type_that_is_not_what_a_node_must_be_is_never_launched(
+    place: Ec2Place, shape: Shape, said: str
+) -> None:
+    with pytest.raises(ProviderError) as refused:
+        place.provider().provision(order(shape=shape))
+    assert refused.value.kind == Kind.SETTINGS
+    assert refused.value.message.startswith(said)
+    assert place.front.count("CreateFleet") == 0
+
+
+MANY = [f"g6.{n}xlarge" for n in range(9)]
+GOOD: dict[str, Any] = {
+    "region": "eu-central-1", "instance_types": ["g6.xlarge"], "subnets": ["subnet-0abc"],
+    "image": "ami-0abc",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"region": "moon"}, "provider_settings.region"),
+        ({"region": None}, "provider_settings.region"),
+        ({"instance_types": []}, "provider_settings.instance_types"),
+        ({"instance_types": ["big one"]}, "provider_settings.instance_types[0]"),
+        ({"subnets": "subnet-1"}, "provider_settings.subnets"),
+        ({"image": None}, "provider_settings"),
+        ({"image_parameter": "/aws/ami"}, "provider_settings"),
+        ({"purchase": "free"}, "provider_settings.purchase"),
+        ({"volume_gib": 1}, "provider_settings.volume_gib"),
+        ({"aws_secret_access_key": "x"}, "provider_settings.aws_secret_access_key"),
+        ({"instance_types": MANY, "subnets": ["subnet-1"] * 6}, "provider_settings"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_named(change: dict[str, Any], path: str) -> None:
+    assert aws_settings(GOOD).region == "eu-central-1"
+    with pytest.raises(Invalid) as refused:
+        aws_settings(GOOD | change)
+    assert [problem.path for problem in refused.value.problems] == [path]
+
+
+def test_prices_are_of_the_table_or_not_known() -> None:
+    known = GOOD | {"region": "us-east-1", "instance_types": ["g6.12xlarge", "g5.12xlarge"]}
+    assert str(price_per_gpu_hour(aws_settings(known))) == "1.4180"
+    assert price_per_gpu_hour(aws_settings(known | {"region": "eu-central-1"})) is None
+    assert price_per_gpu_hour(aws_settings(known | {"purchase": "spot"})) is None
+    assert price_per_gpu_hour(aws_settings(known | {"instance_types": ["x1.large"]})) is None
+
+
+def test_a_code_that_nobody_knows_is_broken_and_so_uncertain() -> None:
+    assert kind_of("SomethingNew") == Kind.BROKEN
+    assert kind_of("InvalidParameterCombination") == Kind.SETTINGS
