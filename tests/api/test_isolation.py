@@ -91,6 +91,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("PATCH", "node-pools/local", {"cpu": 1}, {}, "200 403 403 403 403 403 403 401"),
     ("DELETE", "node-pools/unused", None, {}, "204 403 403 403 403 403 403 401"),
     ("POST", "node-pools/local/pause", None, {}, "200 403 403 403 403 403 403 401"),
+    ("POST", "node-pools/local/join-tokens", {}, {}, "409 403 403 403 403 403 403 401"),
     ("POST", "node-pools/local/resume", None, {}, "200 403 403 403 403 403 403 401"),
     ("POST", "node-pools/local/scale", {"nodes": 1}, {}, "200 403 403 403 403 403 403 401"),
     ("GET", "node-pools/local/history", None, {}, "200 200 200 200 200 200 200 401"),
@@ -203,7 +204,8 @@ def test_lists_hold_what_is_yours_and_nothing_else(
 def test_the_table_knows_every_address_and_method() -> None:
     known = {(method, re.sub(r"\{\w+\}|research|speech|vision|local-0|local|empty|unused", "<>", path)) for
              method, path, *_ in MATRIX}  # fmt: skip
-    public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")}
+    machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
+    public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")} | machines
     assert _doors() - known - public == set()
 
 

@@ -1,0 +1,297 @@
+"""Here providers, machines and clocks have bad days, and every pool comes through and says what happened."""
+from datetime import timedelta
+
+import pytest
+
+from berth.core.errors import Conflict
+from pools import selectors, services
+from pools.models import Node, ScalingEvent
+from pools.models.node import NodeState
+from pools.providers.base import Instance, InstanceState, Notice, ProviderErrorKind
+from pools.providers.fake import Answer, Fail
+from tests.pools.stage import SYSTEM, Stage, pool
+
+pytestmark = pytest.mark.django_db
+shows = pytest.mark.shows
+
+
+@shows("SKY-59")
+def test_fewer_than_asked_for_are_kept_and_the_rest_is_ordered() -> None:
+    stage = Stage(pool(4))
+    stage.provider.next("provision", Answer(more=-3))
+    stage.reconcile()
+    assert len(stage.states()) == 4
+    counts = [call.count for name, call in stage.provider.calls if name == "provision"]  # type: ignore[attr-defined]
+    assert counts == [4, 3]
+    stage.check()
+
+
+def test_more_than_asked_for_are_ended() -> None:
+    stage = Stage(pool(2))
+    stage.provider.next("provision", Answer(more=2))
+    stage.reconcile()
+    assert len(stage.provider.living()) == 2
+    assert "surplus" in stage.history()
+    stage.check()
+
+
+@shows("SKY-61", "SKY-62", "SKY-76")
+def test_after_an_error_the_pool_says_so_and_waits_for_its_tick() -> None:
+    stage = Stage(pool(2))
+    refused = Fail(ProviderErrorKind.QUOTA, "the account may have 0 more")
+    stage.provider.next("provision", refused, refused)
+    stage.reconcile()
+    stage.pass_time(14)
+    stage.reconcile()
+    assert stage.provider.count("provision") == 1
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == "ordering 2 nodes: quota: the account may have 0 more"
+    stage.pass_time(1)
+    stage.reconcile()
+    assert stage.provider.count("provision") == 2
+    assert stage.history() == ["error"], "the same trouble is told once"
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == ""
+    stage.check()
+
+
+@shows("SKY-75", "SKY-77")
+def test_a_call_whose_answer_was_lost_is_repeated_and_brings_no_second_set() -> None:
+    stage = Stage(pool(3))
+    stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
+    stage.reconcile()
+    assert stage.states() == {}
+    assert len(stage.provider.living()) == 3
+    stage.pass_time(15)
+    stage.reconcile()
+    assert len(stage.provider.living()) == 3
+    assert stage.history()[-4:].count("adopted") == 1
+    stage.check()
+
+
+@shows("SKY-58")
+def test_what_a_lost_answer_brought_is_ended_when_it_is_not_wanted_any_more() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(3)
+    stage.provider.next("provision", Fail(ProviderErrorKind.TIMEOUT, after=True))
+    stage.reconcile()
+    stage.want(0)
+    stage.settle()
+    assert stage.provider.living() == ()
+    assert stage.provider.count("provision") == 1
+    assert stage.history().count("orphan") == 3
+    assert stage.history()[-3:] == ["terminate"] * 3
+
+
+@shows("SKY-69")
+def test_an_instance_that_would_not_end_is_ended_again_later() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    stage.want(1)
+    stage.reconcile()
+    services.node_emptied(stage.node(1))
+    stage.provider.next("terminate", Fail(ProviderErrorKind.THROTTLED, "slow down"))
+    stage.reconcile()
+    assert stage.states() == {0: "ready"}, "nobody waits for it"
+    assert len(stage.provider.living()) == 2
+    assert stage.history()[-1] == "error"
+    stage.pass_time(15)
+    stage.reconcile()
+    assert len(stage.provider.living()) == 1
+    stage.check()
+
+
+def test_an_instance_that_nobody_knows_is_ended() -> None:
+    stage = Stage(pool(1))
+    stage.reconcile()
+    stage.provider.appear("small", Instance("i-stray", 9, InstanceState.READY, "unknown"))
+    stage.provider.appear("other", Instance("i-theirs", 0, InstanceState.READY, "unknown"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert len(stage.provider.living("small")) == 2, "somebody may want to look at it first"
+    assert stage.history()[-1] == "orphan"
+    stage.pass_time(59)
+    stage.reconcile()
+    assert len(stage.provider.living("small")) == 2
+    stage.provider.next("terminate", Fail(ProviderErrorKind.THROTTLED))
+    for _ in range(2):
+        stage.pass_time(15)
+        stage.reconcile()
+    assert {instance.instance_id for instance in stage.provider.living("other")} == {"i-theirs"}
+    assert len(stage.provider.living("small")) == 1
+    assert stage.history()[-3:] == ["orphan", "terminate", "error"]
+
+
+def test_nothing_unknown_is_ended_while_the_pool_is_paused() -> None:
+    """So that an old copy of the database can be put in place without ending what it does not know."""
+    stage = Stage(pool(1))
+    stage.reconcile()
+    services.pause_pool(acting=SYSTEM, pool=stage.pool)
+    stage.provider.appear("small", Instance("i-stray", 9, InstanceState.READY, "unknown"))
+    for _ in range(3):
+        stage.pass_time(60)
+        stage.reconcile()
+    assert len(stage.provider.living("small")) == 2
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_head_that_dies_is_replaced_though_nodes_enough_are_left(wanted: int) -> None:
+    """Without its node 0 a pool may be unable to run anything, however many others it has."""
+    stage = Stage(pool((0, 8)))
+    stage.want(4)
+    stage.reconcile()
+    stage.want(wanted)
+    stage.provider.vanish(stage.node(0).instance_id)
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states()[0] == "ready"
+    assert stage.node(0).instance_id in {instance.instance_id for instance in stage.provider.living()}
+    stage.settle()
+    assert 0 in stage.states()
+    assert "lost" in stage.history()
+    stage.check()
+
+
+def test_a_head_that_does_not_come_back_is_ordered_until_it_does() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(3)
+    stage.reconcile()
+    stage.want(2)
+    stage.provider.vanish(stage.node(0).instance_id)
+    stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY, "no such machine"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert sorted(stage.states()) == [1, 2]
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.settle()
+    assert 0 in stage.states()
+    assert stage.history().count("error") == 1
+    stage.check()
+
+
+def test_a_machine_that_is_taken_back_is_drained_until_then_and_replaced_at_once() -> None:
+    stage = Stage(pool((0, 8), drain_timeout=600))
+    stage.want(2)
+    stage.reconcile()
+    leaves_at = stage.now + timedelta(seconds=15 + 110)
+    stage.provider.give_notice(stage.node(1).instance_id, Notice("taken back", leaves_at))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "draining", 2: "ready"}
+    node = stage.node(1)
+    assert (node.leaves_at, node.drain_reason) == (leaves_at, "taken back")
+    notice = ScalingEvent.objects.get(kind="notice")
+    assert (notice.node, notice.data) == (node, {"leaves_at": leaves_at.isoformat()})
+    assert not selectors.overdue_drains(leaves_at - timedelta(seconds=61)).exists()
+    assert selectors.overdue_drains(leaves_at - timedelta(seconds=60)).get() == node
+    stage.want(6)
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states()[1] == "draining", "however much is wanted, this machine goes"
+    assert stage.history().count("notice") == 1
+    stage.settle()
+    stage.check()
+
+
+def test_a_node_that_drains_already_hears_that_its_machine_goes() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(3)
+    stage.reconcile()
+    stage.want(2)
+    stage.reconcile()
+    leaves_at = stage.now + timedelta(seconds=120)
+    stage.provider.give_notice(stage.node(2).instance_id, Notice("taken back", leaves_at))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert (stage.node(2).leaves_at, stage.node(2).drained_by_scaling) == (leaves_at, False)
+    stage.want(3)
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "ready", 2: "draining", 3: "ready"}
+
+
+def test_a_drain_that_does_not_end_is_told_of_once() -> None:
+    stage = Stage(pool((0, 8), drain_timeout=300))
+    stage.want(2)
+    stage.reconcile()
+    stage.want(1)
+    for _ in range(80):
+        stage.reconcile()
+        stage.pass_time(15)
+    assert stage.states() == {0: "ready", 1: "draining"}
+    told = ScalingEvent.objects.get(kind="drain", data__overdue=True)
+    assert told.reason == "draining for 900 s, and something still runs on it"
+    assert stage.wanted == 1
+
+
+@shows("SKY-78")
+def test_a_node_lost_while_it_drains_is_gone() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    stage.want(1)
+    stage.reconcile()
+    stage.provider.vanish(stage.node(1).instance_id)
+    stage.settle()
+    assert stage.states() == {0: "ready"}
+    stage.check()
+
+
+def test_a_listing_that_fails_loses_no_node() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    stage.provider.next("list_instances", Fail(ProviderErrorKind.CREDENTIALS, "expired"))
+    stage.pass_time(15)
+    stage.reconcile()
+    assert stage.states() == dict.fromkeys(range(2), "ready")
+    assert stage.history()[-1] == "error"
+
+
+def test_a_clock_that_is_set_back_stops_nothing() -> None:
+    stage = Stage(pool(2))
+    stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
+    stage.reconcile()
+    stage.pass_time(-10 * 24 * 3600)
+    stage.reconcile()
+    stage.check()
+
+
+def test_a_clock_that_jumps_ahead_ends_nothing_that_is_ready() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    before = {instance.instance_id for instance in stage.provider.living()}
+    stage.pass_time(10 * 24 * 3600)
+    stage.reconcile()
+    assert {instance.instance_id for instance in stage.provider.living()} == before
+    assert stage.history() == ["ready", "ready", "provision"]
+    stage.check()
+
+
+def test_a_paused_pool_neither_grows_nor_shrinks() -> None:
+    stage = Stage(pool((0, 8)))
+    stage.want(2)
+    stage.reconcile()
+    services.pause_pool(acting=SYSTEM, pool=stage.pool)
+    stage.want(5)
+    assert not stage.report(queued=6)
+    stage.reconcile()
+    assert len(stage.states()) == 2
+    services.resume_pool(acting=SYSTEM, pool=stage.pool)
+    stage.reconcile()
+    assert len(stage.states()) == 5
+
+
+def test_a_terminated_node_is_replaced() -> None:
+    stage = Stage(pool(2))
+    stage.reconcile()
+    services.terminate_node(acting=SYSTEM, node=stage.node(0), reason="smokes")
+    assert stage.states()[0] == "lost"
+    stage.reconcile()
+    assert stage.states() == {0: "ready", 1: "ready"}
+    assert Node.objects.filter(state=NodeState.ENDED).get().ordinal == 0
+    stage.check()
+    with pytest.raises(Conflict):
+        services.cordon_node(acting=SYSTEM, node=Node.objects.get(state=NodeState.ENDED))
