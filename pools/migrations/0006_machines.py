@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pools', '0004_node_times'),
+        ('pools', '0005_placement_by_fragmentation'),
     ]
 
     operations = [
