@@ -177,7 +177,7 @@ class CycleAdmin(ReadOnly):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
         rows: QuerySet[Cycle] = super().get_queryset(request)
-        return rows.defer("scenario", "plan")
+        return rows.defer("snapshot", "plan")
 
     @display(description="Took", ordering="decide_ms")
     def took(self, row: Cycle) -> str:

@@ -11,13 +11,14 @@ from scheduler.commit import Outcome, commit
 from scheduler.deciding import decide_what_can_be
 from scheduler.dispatch.meeting import meeting_places
 from scheduler.engine.plan import Bundle, Evict, Plan
+from scheduler.engine_mark import engine_mark
 from scheduler.explanations import Explanations
 from scheduler.models import Cycle
 from scheduler.observe import Seen, observe
 from scheduler.opening import told
 from scheduler.points import point
 from scheduler.post import Post
-from scheduler.snapshots import as_scenario
+from scheduler.snapshots import packed
 from scheduler.standings import keep_standings, settle_use
 
 QUIET_FOR = timedelta(seconds=60)  # a cycle in which nothing happened is written down this often
@@ -61,6 +62,7 @@ def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
         pending=len(plan.refusals),
         bundles=len(plan.bundles),
         trials=plan.trials,
+        engine=engine_mark(),
     )
     outcome = commit(seen, plan, post.held, record, meeting_places(seen, plan, post))
     record.commit_ms = (time.perf_counter() - decided) * 1000
@@ -71,7 +73,7 @@ def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest
     """The cycle; of the newest one reasons, standings and use too. True when anything changed."""
     seen, plan, record = ran.seen, ran.plan, ran.record
     with fenced(post.held):
-        explained = 0
+        explained, written = 0, False
         if newest:
             explained = memory.explanations.write(seen, told(plan.refusals, seen.opening), record.pk)
             keep_standings(seen, plan.queues)
@@ -81,8 +83,11 @@ def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest
         due = memory.recorded_at is None or seen.at - memory.recorded_at >= QUIET_FOR
         if happened or due:
             _finish(ran, noted)
+            written = True
             memory.recorded_at, memory.noted = seen.at, noted
         point("cycle.before_end")
+    if written:
+        _keep_snapshot(ran, post)
     ran.written = True
     point("cycle.done")
     return happened
@@ -103,13 +108,20 @@ def _finish(ran: Ran, notes: Sequence[str]) -> None:
     record, outcome = ran.record, ran.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
-    record.scenario = as_scenario(ran.seen.snapshot)
     record.plan = {
         "bundles": [_shown(bundle) for bundle in outcome.applied[:500]],
         "stale": [{**_shown(bundle), "why": why} for bundle, why in outcome.stale[:500]],
     }
     record.notes = list(notes[:100])
     record.save()
+
+
+def _keep_snapshot(ran: Ran, post: Post) -> None:
+    """Packed while nobody waits for it. A crash before costs this cycle's replay, no more."""
+    found = packed(ran.seen.snapshot, ran.plan)
+    if found is not None:
+        with fenced(post.held):
+            Cycle.objects.filter(pk=ran.record.pk).update(snapshot=found)
 
 
 def _shown(bundle: Bundle) -> dict[str, Any]:

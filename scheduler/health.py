@@ -12,7 +12,7 @@ from scheduler.models import Cycle
 def health(now: datetime) -> dict[str, Any]:
     """`wake`: seconds since the leader last renewed its lease, which every tick does that is due."""
     lease = Lease.objects.filter(name=NAME).first()
-    cycle = Cycle.objects.defer("scenario", "plan").order_by("-id").first()
+    cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
     return {
         "leader": None
         if lease is None or not lease.holder

@@ -24,8 +24,9 @@ class Cycle(models.Model):
     stale = models.PositiveIntegerField(default=0, help_text="Bundles that the applier found outdated.")
     evictions = models.PositiveIntegerField(default=0)
     trials = models.PositiveIntegerField(default=0)
-    scenario = models.BinaryField(
-        null=True, help_text="The snapshot as a scenario file, zlib; kept for a while."
+    engine = models.CharField(max_length=64, blank=True, help_text="Which engine decided.")
+    snapshot = models.BinaryField(
+        null=True, help_text="What it saw and what it decided, all of it; zlib; kept for a while."
     )
     plan = models.JSONField(null=True)
     notes = models.JSONField(default=list, help_text="What was found broken and scheduled around.")

@@ -18,13 +18,14 @@ from projects.services.quota_drafts import Draft, Drafted, compared, tag_of
 from projects.services.quotas import values_of
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import told
+from scheduler.deciding import decide_what_can_be
 from scheduler.discretion import Reader, discreet, reader
-from scheduler.engine.cycle import decide
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
 from scheduler.explain import in_door_units
 from scheduler.observe import Seen, observe
+from scheduler.opening import told as retold
 from scheduler.queues import Owner, entitlement
 from scheduler.quota_warnings import warnings
 from scheduler.what_if import SPECS, shown_eviction
@@ -76,9 +77,14 @@ def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Imp
         for w in warnings(edited, touched)
     ]
     if not impact.changes_nothing:
-        before, after = decide(seen.snapshot), decide(edited)
+        before, after = (_plan(snapshot, seen) for snapshot in (seen.snapshot, edited))
         _compare(impact, before, after, seen, eyes, own_departments(acting))
     return impact
+
+
+def _plan(snapshot: Snapshot, seen: Seen) -> Plan:
+    plan = decide_what_can_be(snapshot)
+    return replace(plan, refusals=retold(plan.refusals, seen.opening))
 
 
 def own_departments(acting: Acting) -> set[int] | None:

@@ -1,57 +1,106 @@
-"""Here a cycle's snapshot is kept as a scenario file, for replay and bug reports, for a while."""
+"""Here what a cycle saw and what it decided are kept together, for replay and bug reports, for a while."""
 
 import json
 import zlib
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 
 from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Evict, Place, Plan, Step
 from scheduler.engine.scenario.dump import snapshot_to_scenario
 from scheduler.models import Cycle
+from scheduler.snapshot_codec import Unreadable, decoded, encoded
 
-SCENARIOS_KEPT = timedelta(days=2)
+SNAPSHOTS_KEPT = timedelta(days=2)
 CYCLES_KEPT = timedelta(days=30)
-MOST_BYTES = 256 * 1024 * 1024  # of all that are kept together
 MOST_WORKLOADS = 20_000  # a larger cluster's snapshot is not kept with every cycle
-
+Document = dict[str, Any]
 
 DROP_SURPLUS = """
-    UPDATE scheduler_cycle SET scenario = NULL WHERE id IN (
+    UPDATE scheduler_cycle SET snapshot = NULL WHERE id IN (
         SELECT id FROM (
-            SELECT id, sum(octet_length(scenario)) OVER (ORDER BY id DESC) AS so_far
-              FROM scheduler_cycle WHERE scenario IS NOT NULL AND at >= %s
+            SELECT id, sum(octet_length(snapshot)) OVER (ORDER BY id DESC) AS so_far
+              FROM scheduler_cycle WHERE snapshot IS NOT NULL AND at >= %s
         ) AS kept WHERE so_far > %s)
 """
 
 
-def as_scenario(snapshot: Snapshot) -> bytes | None:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    snapshot: Snapshot
+    decided: Document
+
+
+def packed(snapshot: Snapshot, plan: Plan) -> bytes | None:
+    """Costs as much time as a decision: not for a transaction that others wait for."""
     if len(snapshot.workloads) > MOST_WORKLOADS:
         return None
-    return zlib.compress(json.dumps(snapshot_to_scenario(snapshot), separators=(",", ":")).encode(), 1)
+    document = {"snapshot": encoded(snapshot), "decided": decided(plan)}
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode(), 1)
 
 
-def scenario_of(cycle: Cycle) -> dict[str, Any] | None:
-    """What the cycle saw; None when it was not kept, or not for so long."""
-    if cycle.scenario is None:
+def decided(plan: Plan) -> Document:
+    """The plan as far as two of them are the same: what is done, who waits for what, and all shares."""
+    return {
+        "bundles": [
+            {
+                "kind": str(bundle.kind),
+                "workload": bundle.workload,
+                "pool": bundle.pool,
+                "steps": [_step(step) for step in bundle.steps],
+                "evictions": [
+                    [str(gone.kind), gone.workload, gone.beneficiary, gone.rule] for gone in bundle.evictions
+                ],
+            }
+            for bundle in plan.bundles
+        ],
+        "waits": {
+            refusal.workload: [refusal.position, *(str(found.reason) for found in refusal.blockers)]
+            for refusal in plan.refusals
+        },
+        "shares": {f"{report.queue} on {report.pool}": list(report.share) for report in plan.queues},
+    }
+
+
+def kept(cycle: Cycle) -> Kept | None:
+    """None when it was not kept, or not for so long. Raises Unreadable."""
+    if cycle.snapshot is None:
         return None
-    document: dict[str, Any] = json.loads(zlib.decompress(bytes(cycle.scenario)))
-    return document
+    document: Document = json.loads(zlib.decompress(bytes(cycle.snapshot)))
+    return Kept(decoded(document.get("snapshot")), document.get("decided") or {})
+
+
+def scenario_of(cycle: Cycle) -> Document | None:
+    """What the cycle saw, as a scenario file; None when that is not kept or cannot be read any more."""
+    try:
+        found = kept(cycle)
+    except Unreadable:
+        return None
+    return None if found is None else snapshot_to_scenario(found.snapshot)
 
 
 def drop_old(
     now: datetime,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int | None = None,
     *,
-    scenarios_kept: timedelta = SCENARIOS_KEPT,
+    snapshots_kept: timedelta = SNAPSHOTS_KEPT,
     cycles_kept: timedelta = CYCLES_KEPT,
 ) -> int:
-    """Returns how many scenarios went: those of former days, and the older ones where they are too much."""
-    old = Cycle.objects.filter(at__lt=now - scenarios_kept, scenario__isnull=False)
-    dropped = old.update(scenario=None)
+    """Returns how many snapshots went: those of former days, and the older ones where they are too much."""
+    most = settings.BERTH_SNAPSHOT_MIB * 1024 * 1024 if most_bytes is None else most_bytes
+    dropped = Cycle.objects.filter(at__lt=now - snapshots_kept, snapshot__isnull=False).update(snapshot=None)
     with connection.cursor() as cursor:
-        cursor.execute(DROP_SURPLUS, [now - scenarios_kept, most_bytes])
+        cursor.execute(DROP_SURPLUS, [now - snapshots_kept, most])
         dropped += cursor.rowcount
     Cycle.objects.filter(at__lt=now - cycles_kept).delete()
     return dropped
+
+
+def _step(step: Step) -> list[Any]:
+    what = "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place"
+    assert isinstance(step, Evict | Place)
+    return [what, step.workload, step.role, step.index, step.node, list(step.devices), step.milli]

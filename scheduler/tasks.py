@@ -32,7 +32,7 @@ def keep_house() -> dict[str, int]:
         "tokens": tokens.forget_ended(before=now - kept["tokens"]),
         "deliveries": deliveries.forget_old(before=now - kept["deliveries"]),
         "answers": _old_answers(),
-        "snapshots": drop_old(now, scenarios_kept=kept["snapshots"], cycles_kept=kept["cycles"]),
+        "snapshots": drop_old(now, snapshots_kept=kept["snapshots"], cycles_kept=kept["cycles"]),
     }
 
 

@@ -14,12 +14,13 @@ from projects.models import Workload
 from projects.services.workloads import prepared
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import Told, told
+from scheduler.deciding import decide_what_can_be
 from scheduler.discretion import discreet, reader
-from scheduler.engine.cycle import decide
 from scheduler.engine.intake import seconds_of, workload_from_spec
 from scheduler.engine.model import Workload as Asked
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.observe import Seen, observe
+from scheduler.opening import told as retold
 from scheduler.specs import Specs
 
 SPECS = Specs()  # of this process: a second question parses nothing again
@@ -59,7 +60,7 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
         waits_for=(),
     )
     snapshot = replace(seen.snapshot, workloads=(*seen.snapshot.workloads, asked))
-    return _foreseen(decide(snapshot), workload, asked, seen, acting)
+    return _foreseen(decide_what_can_be(snapshot), workload, asked, seen, acting)
 
 
 def _is_live(workload: Workload) -> bool:
@@ -69,7 +70,8 @@ def _is_live(workload: Workload) -> bool:
 
 def _foreseen(plan: Plan, workload: Workload, asked: Asked, seen: Seen, acting: Acting) -> Foreseen:
     mine = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
-    refusal = next((found for found in plan.refusals if found.workload == workload.handle), None)
+    refusals = retold(plan.refusals, seen.opening)
+    refusal = next((found for found in refusals if found.workload == workload.handle), None)
     shown: dict[str, Any] = {"name": workload.name, "project": workload.project.name}
     shown |= {
         "pools": list(workload.pools),

@@ -10,13 +10,16 @@ from rest_framework.response import Response
 
 from berth.api.answers import Answer
 from berth.api.door import Door
+from berth.api.idempotency import once
 from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, Query, query_of
+from berth.api.queries import ListQuery, Query, no_query, query_of
 from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
+from projects.acting import Acting
 from scheduler import selectors
 from scheduler.models import Cycle
+from scheduler.replay import replay
 from scheduler.snapshots import scenario_of
 
 
@@ -45,6 +48,7 @@ class CycleAnswer(Answer):
     stale: int
     evictions: int
     trials: int
+    engine: str = Field(description="Which engine decided: its release and a mark of its files.")
     notes: list[Any]
 
 
@@ -53,11 +57,23 @@ class OneCycleAnswer(CycleAnswer):
     scenario: Any
 
 
+class ReplayAnswer(Answer):
+    cycle: int
+    same: bool
+    engine_then: str
+    engine_now: str
+    bundles: int
+    waiting: int
+    differing: int
+    differences: list[str]
+    summary: str
+
+
 class Cycles(Door):
     @described("Cycles, newest first", query=CyclesQuery, page=CycleAnswer)
     def get(self, request: Request) -> Response:
         query = query_of(request, CyclesQuery)
-        rows = selectors.cycles(self.acting).defer("scenario", "plan")
+        rows = selectors.cycles(self.acting).defer("snapshot", "plan")
         if query.since is not None:
             rows = rows.filter(at__gte=query.since)
         if query.until is not None:
@@ -69,11 +85,25 @@ class OneCycle(Door):
     @described("One cycle, with its plan", query=CycleQuery, answer=OneCycleAnswer)
     def get(self, request: Request, cycle_id: int) -> Response:
         query = query_of(request, CycleQuery)
-        row = selectors.cycles(self.acting).filter(pk=cycle_id).first()
-        if row is None:
-            raise NotFound("There is no cycle with that id.")
+        row = find_cycle(self.acting, cycle_id)
         scenario = scenario_of(row) if query.scenario else None
         return Response(OneCycleAnswer(**values_of(row), plan=row.plan, scenario=scenario))
+
+
+class Replay(Door):
+    @described("Decide a cycle once more, on what it saw, and compare", answer=ReplayAnswer)
+    @once
+    def post(self, request: Request, cycle_id: int) -> Response:
+        no_query(request)
+        found = replay(find_cycle(self.acting, cycle_id))
+        return Response(ReplayAnswer(**{name: getattr(found, name) for name in ReplayAnswer.model_fields}))
+
+
+def find_cycle(acting: Acting, cycle_id: int) -> Cycle:
+    row = selectors.cycles(acting).filter(pk=cycle_id).first()
+    if row is None:
+        raise NotFound("There is no cycle with that id.")
+    return row
 
 
 def values_of(row: Cycle) -> dict[str, Any]:

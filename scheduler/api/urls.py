@@ -15,4 +15,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/preview", quotas.QuotaPreview.as_view()),
     path("cycles", cycles.Cycles.as_view()),
     path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
+    path("cycles/<int:cycle_id>/replay", cycles.Replay.as_view()),
 ]

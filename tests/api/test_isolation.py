@@ -108,6 +108,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "evictions", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "evictions/{eviction}", None, {}, "404 404 404 404 404 404 404 401"),
     ("GET", "cycles", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "cycles/{cycle}/replay", None, {}, "409 404 404 404 404 404 404 401"),
     ("GET", "cycles/{cycle}", None, {}, "200 404 404 404 404 404 404 401"),
 ]  # fmt: skip
 

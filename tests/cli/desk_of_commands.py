@@ -35,6 +35,8 @@ class Terminal:
 
 def _commands() -> list[Any]:
     from berth.cli.commands import (
+        cycles,
+        drafts,
         history,
         logs,
         places,
@@ -47,4 +49,4 @@ def _commands() -> list[Any]:
         workloads,
     )
 
-    return [history, logs, places, quota, signing, steering, submit, token, why, workloads]
+    return [cycles, drafts, history, logs, places, quota, signing, steering, submit, token, why, workloads]

@@ -170,6 +170,86 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     assert "gpu" in refused.stderr
 
 
+def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
+    berth: Berth, cast: Cast, tmp_path: Path
+) -> None:
+    alice = {"BERTH_TOKEN": _token(cast.alice)}
+    words = ["--set", "research/vision:local.gpu=4", "--set", "research:local.limit.gpu=6"]
+    planned = berth("quota", "plan", *words, **alice)
+    assert (planned.returncode, planned.stderr) == (1, "")
+    assert planned.stdout.startswith("vision on local: new: gpu 4")
+    assert "Warning: The projects of research are promised 4 GPUs, research itself no GPU" in planned.stdout
+    assert berth("quota", "show", **alice).stdout == "", "a plan stores nothing"
+
+    refused = berth("quota", "apply", *words, typed="n\n", **alice)
+    assert (refused.returncode, berth("quota", "show", **alice).stdout) == (1, "")
+    applied = berth("quota", "apply", *words, "--yes", "--note", "vision begins", **alice)
+    assert (applied.returncode, applied.stdout[:7]) == (0, "change ")
+    change = applied.stdout.split()[1]
+    assert berth("quota", "plan", *words, **alice).returncode == 0, "everything is so already"
+    file = tmp_path / "draft.yaml"
+    file.write_text("changes:\n- {project: vision, pool: local, set: {gpu: 5}}\n")
+    told = berth("quota", "plan", "-f", str(file), **alice)
+    assert (told.returncode, told.stdout.splitlines()[0]) == (1, "vision on local: gpu 4 -> 5")
+    listed = berth("quota", "history", **alice).stdout
+    assert "vision on local: new: gpu 4" in listed
+    assert "vision begins" in listed
+    assert berth("quota", "undo", change, **alice).stdout.startswith(f"change {change} is taken back by")
+    assert berth("quota", "undo", change, **alice).returncode == 5
+    assert berth("quota", "show", **alice).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "nothing to change"),
+        (["--set", "research/vision.gpu=4"], "allowed: DEPARTMENT/PROJECT:POOL.KEY=VALUE"),
+        (["--set", "product/vision:local.gpu=4"], "vision belongs to research; allowed: research/vision"),
+        (["--set", "research/vision:local.gpu=many"], "changes[0].set.gpu: is not an amount; given 'many'"),
+        (["--set", "research/visoin:local.gpu=1"], "did you mean vision?"),
+        (["--set", "research/vision:local.gpu=1", "--set", "research/vision:local.gpu=2"], "given twice"),
+        (["--remove", "research/vision"], "allowed: DEPARTMENT/PROJECT:POOL"),
+        (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_ends_with_255(
+    words: list[str], told: str, berth: Berth, cast: Cast
+) -> None:
+    done = berth("quota", "plan", *words, BERTH_TOKEN=_token(cast.alice))
+    assert (done.returncode, done.stdout) == (255, "")
+    assert told in done.stderr
+    assert all(line.startswith("berth: ") for line in done.stderr.splitlines())
+
+
+def test_a_plan_without_a_token_or_a_right_ends_with_255(
+    berth: Berth, as_dave: dict[str, str], cast: Cast
+) -> None:
+    words = ["quota", "plan", "--set", "research/vision:local.gpu=1"]
+    assert berth(*words).returncode == 255
+    refused = berth(*words, **as_dave)
+    assert (refused.returncode, refused.stderr) == (
+        255, "berth: Your role does not allow you to set this quota.\n",
+    )  # fmt: skip
+
+
+def test_a_cycle_is_replayed_from_the_command_line(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+    from tests.scheduler.stage import Stage
+
+    alice = {"BERTH_TOKEN": _token(cast.alice)}
+    stage = Stage(cast)
+    stage.node(0)
+    stage.submit("train", roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    stage.tick()
+    (line,) = berth("cycles", **alice).stdout.splitlines()[1:]
+    number, saved = line.split()[0], tmp_path / "cycle.json"
+    again = berth("replay", number, "--save", str(saved), **alice)
+    assert again.returncode == 0
+    assert again.stdout.startswith(f"Cycle {number} is decided the same again (1 bundle, 0 waiting)")
+    assert "start vision/train: 2 x worker to local-0" in berth("simulate", str(saved)).stdout
+    assert berth("replay", "999999", **alice).returncode == 4
+    assert berth("replay", number, BERTH_TOKEN=_token(cast.bob)).returncode == 4
+
+
 def test_markup_in_names_shows_as_text(berth: Berth, as_dave: dict[str, str]) -> None:
     done = berth(
         "submit", "-n", "t", "-p", "vision", "-l", "note=[red]<b>\u001b[31mx", "--", "true", **as_dave

@@ -4,23 +4,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scheduler.models import Cycle
-from scheduler.snapshots import CYCLES_KEPT, SCENARIOS_KEPT, drop_old
+from scheduler.snapshots import CYCLES_KEPT, SNAPSHOTS_KEPT, drop_old
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def cycle(age: timedelta, size: int = 100) -> int:
-    return Cycle.objects.create(at=NOON - age, epoch=1, trigger="tick", scenario=b"x" * size).pk
+    return Cycle.objects.create(at=NOON - age, epoch=1, trigger="tick", snapshot=b"x" * size).pk
 
 
 def with_scenario() -> set[int]:
-    return set(Cycle.objects.filter(scenario__isnull=False).values_list("pk", flat=True))
+    return set(Cycle.objects.filter(snapshot__isnull=False).values_list("pk", flat=True))
 
 
 @pytest.mark.django_db
 def test_old_scenarios_go_before_their_cycles() -> None:
     cycle(CYCLES_KEPT + timedelta(hours=1))
-    bare = cycle(SCENARIOS_KEPT + timedelta(hours=1))
+    bare = cycle(SNAPSHOTS_KEPT + timedelta(hours=1))
     young = cycle(timedelta(hours=1))
     drop_old(NOON)
     assert set(Cycle.objects.values_list("pk", flat=True)) == {bare, young}

@@ -3,6 +3,7 @@
 import typer
 
 from berth.cli.commands import (
+    cycles,
     here,
     history,
     logs,
@@ -40,6 +41,8 @@ app.command()(steering.resume)
 app.command()(steering.delete)
 app.command()(history.events)
 app.command()(history.evictions)
+app.command()(cycles.cycles)
+app.command()(cycles.replay)
 app.add_typer(quota.app, name="quota")
 app.add_typer(places.project, name="project")
 app.add_typer(places.department, name="department")

@@ -185,6 +185,61 @@ class Quota(Answer):
     standing: dict[str, Any] | None = None
 
 
+class QuotaImpact(Answer):
+    """What an edited set of quotas would change; `tag` is what apply asks for."""
+
+    changes_nothing: bool = False
+    tag: str = ""
+    quotas: list[Numbers] = []
+    shares: list[Numbers] = []
+    starts: list[Numbers] = []
+    no_longer_start: list[Numbers] = []
+    evictions: list[Numbers] = []
+    reasons: list[Numbers] = []
+    warnings: list[Numbers] = []
+    unseen: Numbers = {}
+
+
+class QuotaChange(Answer):
+    """Quotas that were changed together."""
+
+    id: int
+    at: datetime
+    actor: str = ""
+    note: str = ""
+    undoes: int | None = None
+    undone_by: int | None = None
+    quotas: list[Numbers] = []
+    hidden: int = 0
+
+
+class Cycle(Answer):
+    id: int
+    at: datetime
+    trigger: str = ""
+    observe_ms: float = 0
+    decide_ms: float = 0
+    commit_ms: float = 0
+    nodes: int = 0
+    workloads: int = 0
+    pending: int = 0
+    bundles: int = 0
+    applied: int = 0
+    stale: int = 0
+    evictions: int = 0
+    engine: str = ""
+
+
+class Replay(Answer):
+    cycle: int
+    same: bool
+    engine_then: str = ""
+    engine_now: str = ""
+    differing: int = 0
+    differences: list[str] = []
+    summary: str = ""
+
+
 class NodePool(Answer):
     name: str
     provider: str = ""

@@ -9,7 +9,7 @@ import httpx
 
 from berth.client.answers import Identity
 from berth.client.config import Settings, load_settings
-from berth.client.history import Events, Evictions
+from berth.client.history import Cycles, Events, Evictions
 from berth.client.machines import NodePools, Nodes
 from berth.client.people import Tokens, identity, sign_in
 from berth.client.retry import Patience
@@ -37,6 +37,7 @@ class Client:
         self.workloads = Workloads(self._transport, sleep)
         self.events = Events(self._transport)
         self.evictions = Evictions(self._transport)
+        self.cycles = Cycles(self._transport)
         self.departments = Departments(self._transport)
         self.projects = Projects(self._transport)
         self.quotas = Quotas(self._transport)

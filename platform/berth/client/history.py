@@ -1,8 +1,9 @@
 """Here we read what happened: events, and who gave way to whom."""
 
 from collections.abc import Iterator
+from typing import Any
 
-from berth.client.answers import Event, Eviction
+from berth.client.answers import Cycle, Event, Eviction, Replay
 from berth.client.transport import Transport
 
 
@@ -29,3 +30,24 @@ class Evictions:
         """The same as a CSV file, as it arrives."""
         with self._transport.stream("evictions", {**filters, "format": "csv"}) as answer:
             yield from answer.iter_bytes()
+
+
+class Cycles:
+    """For platform admins: what each cycle saw and decided."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Cycle]:
+        """Filters as in REST: since, until."""
+        for item in self._transport.pages("cycles", filters, limit):
+            yield Cycle.model_validate(item)
+
+    def scenario(self, cycle: int) -> dict[str, Any] | None:
+        """What it saw, as a scenario that `berth simulate` plays; None when that is not kept any more."""
+        found: dict[str, Any] | None = self._transport.get(f"cycles/{cycle}", {"scenario": True})["scenario"]
+        return found
+
+    def replay(self, cycle: int) -> Replay:
+        """Decides it once more, on the server. Refused with Conflict when what it saw is not kept."""
+        return Replay.model_validate(self._transport.post(f"cycles/{cycle}/replay"))

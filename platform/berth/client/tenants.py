@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from berth.client.answers import Department, Project, Quota
+from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact
 from berth.client.transport import Transport, content_of
 
 Owner = Literal["department", "project"]
@@ -55,6 +55,29 @@ class Quotas:
         if "limit" in changes:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
         return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+
+    def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
+        """What a draft (`changes`, perhaps `note`) would change. Nothing is stored."""
+        return QuotaImpact.model_validate(self._transport.post("quotas/preview", draft))
+
+    def apply(self, draft: Mapping[str, Any], tag: str | None = None) -> QuotaChange | None:
+        """All or nothing; None where everything is so already.
+
+        With the `tag` of a preview it is refused with Conflict when somebody was faster; without, it is
+        applied to whatever there is.
+        """
+        match = "*" if tag is None else f'"{tag}"'
+        made = self._transport.post("quotas/apply", draft, condition={"If-Match": match})["change"]
+        return None if made is None else QuotaChange.model_validate(made)
+
+    def changes(self, *, limit: int | None = None) -> Iterator[QuotaChange]:
+        """The newest first."""
+        for item in self._transport.pages("quotas/changes", limit=limit):
+            yield QuotaChange.model_validate(item)
+
+    def undo(self, change: int) -> QuotaChange:
+        """Refused with Conflict when somebody has changed one of these quotas since."""
+        return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/undo"))
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Quota:
         return Quota.model_validate(

@@ -54,10 +54,15 @@ class Transport:
         return content_of(self.ask("GET", path, params=params))
 
     def post(
-        self, path: str, body: object = None, params: Params | None = None, key: str | None = None
+        self,
+        path: str,
+        body: object = None,
+        params: Params | None = None,
+        key: str | None = None,
+        condition: Mapping[str, str] | None = None,
     ) -> Any:
         """Carries a key under which the server keeps its answer, so that it is done once."""
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        headers = {**(condition or {}), "Idempotency-Key": key or uuid.uuid4().hex}
         answer = self.ask("POST", path, params=params, body=body, headers=headers, repeatable=True)
         return content_of(answer) if answer.content else None
 

@@ -7,3 +7,4 @@ BERTH_KEEP_DAYS = {
     "cycles": env.int("BERTH_KEEP_CYCLES", default=30),
     "snapshots": env.int("BERTH_KEEP_SNAPSHOTS", default=2),
 }
+BERTH_SNAPSHOT_MIB = env.int("BERTH_SNAPSHOT_MIB", default=256)  # of what cycles saw, all together

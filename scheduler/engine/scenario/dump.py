@@ -116,11 +116,13 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
         stale_since=_when(workload.stale_since),
         misconfigured=workload.misconfigured,
         waits_for=[name for name in workload.waits_for if name in known],
-        pods=[_pod(pod) for pod in workload.pods],
+        pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
     )
 
 
 def _children(group: Group) -> Document:
+    if not group.children:
+        return {"roles": [{"name": "unknown"}]}  # of a document that says nothing: it never starts anyway
     document = said(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need

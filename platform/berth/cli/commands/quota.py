@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from berth.cli.commands import drafts
 from berth.cli.exits import BadInput
 from berth.cli.link import connected
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
@@ -14,6 +15,10 @@ from berth.cli.text import number, plain
 app = typer.Typer(
     no_args_is_help=True, help="Quotas: what a department or project may expect of a node pool."
 )
+app.command("plan")(drafts.plan)
+app.command("apply")(drafts.apply)
+app.command("history")(drafts.history)
+app.command("undo")(drafts.undo)
 Amount = str | None
 
 

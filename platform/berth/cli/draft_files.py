@@ -1,0 +1,98 @@
+"""Here we read which quotas are to change: from a file, or from words such as research/vision:local.gpu=8."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from berth.cli.exits import BadInput
+
+if TYPE_CHECKING:
+    from berth.client import Client
+
+SET_FORM = "DEPARTMENT/PROJECT:POOL.KEY=VALUE, or DEPARTMENT:POOL.KEY=VALUE"
+REMOVE_FORM = "DEPARTMENT/PROJECT:POOL, or DEPARTMENT:POOL"
+WORDS: Mapping[str, Any] = {"unlimited": None, "none": None, "owner": None, "true": True, "yes": True,
+                            "false": False, "no": False}  # fmt: skip
+Place = tuple[str, str, str]  # "project" or "department", its name, the pool
+
+
+def draft_of(
+    client: "Client", file: str | None, sets: Iterable[str], removes: Iterable[str], note: str | None
+) -> dict[str, Any]:
+    """The document that preview and apply take. The server judges its values."""
+    draft: dict[str, Any] = _from_file(file) if file is not None else {"changes": []}
+    words = list(sets), list(removes)
+    if any(words):
+        if file is not None:
+            raise BadInput("give either -f FILE or --set and --remove")
+        draft["changes"] = _from_words(client, *words)
+    if note is not None:
+        draft["note"] = note
+    if not draft.get("changes"):
+        raise BadInput(f"nothing to change; allowed: -f FILE, --set {SET_FORM}, --remove {REMOVE_FORM}")
+    return draft
+
+
+def _from_file(file: str) -> dict[str, Any]:
+    from berth.client.documents import read_documents
+
+    found = [document for _, document in read_documents(file)]
+    if len(found) != 1:
+        raise BadInput(f"{file}: holds {len(found)} documents; allowed: one, with `changes`")
+    return dict(found[0])
+
+
+def _from_words(client: "Client", sets: list[str], removes: list[str]) -> list[dict[str, Any]]:
+    departments = {project.name: project.department for project in client.projects.list()}
+    changes: dict[Place, dict[str, Any]] = {}
+    for text in sets:
+        left, sign, value = text.partition("=")
+        place, key = _place(text, left, departments, keyed=True)
+        if not sign or not key:
+            raise BadInput(f"--set: given {text!r}; allowed: {SET_FORM}")
+        _put(changes.setdefault(place, {}), key.split("."), _value(value), text)
+    named: list[tuple[Place, dict[str, Any]]] = [
+        (place, {"set": values}) for place, values in changes.items()
+    ]
+    for text in removes:
+        place, _ = _place(text, text, departments, keyed=False)
+        if place in changes:
+            raise BadInput(f"--remove: {text} is set, too; allowed: one of both")
+        named.append((place, {"remove": True}))
+    return [{kind: name, "pool": pool, **what} for (kind, name, pool), what in named]
+
+
+def _place(text: str, left: str, departments: Mapping[str, str], *, keyed: bool) -> tuple[Place, str]:
+    owner, colon, rest = left.partition(":")
+    pool, _, key = rest.partition(".") if keyed else (rest, "", "")
+    if not (owner and colon and pool):
+        option, form = ("--set", SET_FORM) if keyed else ("--remove", REMOVE_FORM)
+        raise BadInput(f"{option}: given {text!r}; allowed: {form}")
+    department, slash, project = owner.partition("/")
+    if not slash:
+        return ("department", department, pool), key
+    if departments.get(project, department) != department:
+        where = departments[project]
+        raise BadInput(f"given {text!r}: {project} belongs to {where}; allowed: {where}/{project}")
+    return ("project", project, pool), key
+
+
+def _put(values: dict[str, Any], path: list[str], value: Any, text: str) -> None:
+    *groups, last = path
+    for group in groups:
+        values = values.setdefault(group, {})
+        if not isinstance(values, dict):
+            raise BadInput(f"--set: {text!r} sets a part of what is set as a whole already")
+    if last in values:
+        raise BadInput(f"--set: {'.'.join(path)} is given twice; the second time in {text!r}")
+    values[last] = value
+
+
+def _value(text: str) -> Any:
+    """A number where it is one; `unlimited`, `yes`, `no`; the server judges the rest."""
+    if text in WORDS:
+        return WORDS[text]
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number

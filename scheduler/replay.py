@@ -1,0 +1,103 @@
+"""Here a stored cycle is decided once more, and compared with what was decided then."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from berth.core.errors import Conflict
+from berth.core.words import counted
+from scheduler.deciding import decide_what_can_be
+from scheduler.engine_mark import engine_mark
+from scheduler.models import Cycle
+from scheduler.snapshot_codec import Unreadable
+from scheduler.snapshots import decided, kept
+
+MOST_DIFFERENCES = 200
+NOT_KEPT = "What this cycle saw is not kept (any more): see how long snapshots are kept."
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """`differences` are sentences, at most so many; `differing` counts them all."""
+
+    cycle: int
+    same: bool
+    engine_then: str
+    engine_now: str
+    bundles: int
+    waiting: int
+    differing: int
+    differences: list[str]
+
+    @property
+    def summary(self) -> str:
+        then, now = self.engine_then or "an engine that left no mark", self.engine_now
+        engine = "by the same engine" if then == now else f"by another engine: {then} then, {now} now"
+        did = f"{counted(self.bundles, 'bundle')}, {self.waiting} waiting"
+        if self.same:
+            return f"Cycle {self.cycle} is decided the same again ({did}), {engine}."
+        return f"Cycle {self.cycle} is decided otherwise in {counted(self.differing, 'place')}, {engine}."
+
+
+def replay(cycle: Cycle) -> Replayed:
+    """Raises Conflict where there is nothing to decide upon any more."""
+    try:
+        found = kept(cycle)
+    except Unreadable as error:
+        raise Conflict(f"This engine does not read what that cycle saw: {error}") from None
+    if found is None:
+        raise Conflict(NOT_KEPT)
+    again = decided(decide_what_can_be(found.snapshot))
+    differences = list(_differences(found.decided, again))
+    return Replayed(
+        cycle=cycle.pk,
+        same=not differences,
+        engine_then=cycle.engine,
+        engine_now=engine_mark(),
+        bundles=len(again["bundles"]),
+        waiting=len(again["waits"]),
+        differing=len(differences),
+        differences=differences[:MOST_DIFFERENCES],
+    )
+
+
+def _differences(then: Document, now: Document) -> Iterator[str]:
+    yield from _bundles(then["bundles"], now["bundles"])
+    for name in sorted(then["waits"].keys() | now["waits"].keys()):
+        was, is_now = then["waits"].get(name), now["waits"].get(name)
+        if was != is_now:
+            yield f"{name}: then {_waits(was)}; now {_waits(is_now)}"
+    for queue in sorted(then["shares"].keys() | now["shares"].keys()):
+        was, is_now = then["shares"].get(queue), now["shares"].get(queue)
+        if was != is_now:
+            yield f"fair share of {queue}: then {was}; now {is_now}"
+
+
+def _bundles(then: list[Document], now: list[Document]) -> Iterator[str]:
+    """Each on its own, wherever in the plan; the order counts only where all are the same."""
+    left = list(now)
+    for bundle in then:
+        if bundle in left:
+            left.remove(bundle)
+        else:
+            yield f"then only: {_bundle(bundle)}"
+    for bundle in left:
+        yield f"now only: {_bundle(bundle)}"
+    if then != now and sorted(map(str, then)) == sorted(map(str, now)):
+        yield "the same is done, in another order"
+
+
+def _bundle(bundle: Document) -> str:
+    places = ", ".join(f"{what} {who} {role}-{index} on {node}" for what, who, role, index, node, *_ in
+                       bundle["steps"][:6])  # fmt: skip
+    more = len(bundle["steps"]) - 6
+    tail = f" and {counted(more, 'more step')}" if more > 0 else ""
+    return f"{bundle['kind']} for {bundle['workload']} on {bundle['pool']}: {places}{tail}"
+
+
+def _waits(found: list[Any] | None) -> str:
+    if found is None:
+        return "does not wait"
+    position, *reasons = found
+    return f"waits at place {position} ({', '.join(reasons)})"

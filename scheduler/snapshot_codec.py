@@ -1,0 +1,122 @@
+"""Here a snapshot becomes plain JSON and comes back equal, field by field: what decide was told, all of it.
+
+Scenario files are for people and refuse what people should not write; what rows can be, a cycle can have
+seen. Fields that have their default are left out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from scheduler.engine.model import Snapshot
+
+Decoder = Callable[[Any], Any]
+
+
+class Unreadable(ValueError):
+    """It was written by an engine whose snapshots have other fields."""
+
+
+def encoded(snapshot: Snapshot) -> Any:
+    return _plain(snapshot)
+
+
+def decoded(document: Any) -> Snapshot:
+    """Raises Unreadable."""
+    try:
+        found: Snapshot = _decoder(Snapshot)(document)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise Unreadable(f"{type(error).__name__}: {error}") from None
+    return found
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in (str, int, float, bool, NoneType):
+        return value
+    if kind in _PLAIN_FIELDS or is_dataclass(value):
+        found = {}
+        for name, default in _fields(kind):
+            held = getattr(value, name)
+            if held is not default and held != default:
+                found[name] = _plain(held)
+        return found
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value]
+
+
+_PLAIN_FIELDS: dict[type, list[tuple[str, Any]]] = {}
+
+
+def _fields(kind: type) -> list[tuple[str, Any]]:
+    """Names with their defaults; MISSING equals nothing."""
+    if kind not in _PLAIN_FIELDS:
+        _PLAIN_FIELDS[kind] = [
+            (each.name, each.default_factory() if each.default_factory is not MISSING else each.default)
+            for each in fields(kind)
+        ]
+    return _PLAIN_FIELDS[kind]
+
+
+@cache
+def _decoder(hint: Any) -> Decoder:
+    """How to read a value of this type back."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _one_of(inner)
+    if origin is tuple:
+        return _tuple(inner)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        each = _decoder(inner[1])
+        return lambda raw: {key: each(value) for key, value in raw.items()}
+    if isinstance(hint, str):
+        raise Unreadable(f"no type of that name: {hint}")
+    if is_dataclass(hint):
+        return _dataclass(hint)  # type: ignore[arg-type]
+    if issubclass(hint, Enum):
+        return hint
+    if issubclass(hint, tuple):  # a named one
+        return lambda raw: hint(*raw)
+    return lambda raw: raw
+
+
+def _tuple(inner: tuple[Any, ...]) -> Decoder:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        each = _decoder(inner[0])
+        return lambda raw: tuple([each(value) for value in raw])
+    every = [_decoder(kind) for kind in inner]
+    return lambda raw: tuple([each(value) for each, value in zip(every, raw, strict=True)])
+
+
+def _one_of(inner: tuple[Any, ...]) -> Decoder:
+    """None, or one of several dataclasses, told apart by the fields that must be there."""
+    kinds = [kind for kind in inner if kind is not NoneType]
+    if len(kinds) == 1:
+        only = _decoder(kinds[0])
+        return lambda raw: None if raw is None else only(raw)
+    choices = [({name for name, default in _fields(kind) if default is MISSING}, kind) for kind in kinds]
+
+    def read(raw: Any) -> Any:
+        for needed, kind in choices:
+            if needed <= raw.keys():
+                return _decoder(kind)(raw)
+        raise Unreadable(f"none of {[kind.__name__ for kind in kinds]}")
+
+    return read
+
+
+def _dataclass(kind: type) -> Decoder:
+    hints: dict[str, Decoder] = {}
+
+    def read(raw: Any) -> Any:
+        if not hints:
+            hints.update({name: _decoder(hint) for name, hint in get_type_hints(kind).items()})
+        return kind(**{name: hints[name](value) for name, value in raw.items()})
+
+    return read
