@@ -19,12 +19,12 @@ from projects.web.quota_form import FIELD_OF, QuotaForm, differing, initial_of, 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = _owner(request, kind, name), get_object_or_404(NodePool, name=pool)
+    owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
     _may_set(request, owner)
-    quota = _quota(owner, where)
+    quota = present_quota(owner, where)
     if request.method == "GET":
         form = QuotaForm(initial=initial_of(quota), auto_id="quota_%s")
-        return _form(request, owner, where, quota, form)
+        return form_page(request, owner, where, quota, form)
     form = QuotaForm(request.POST, initial=initial_of(quota), auto_id="quota_%s")
     if form.is_valid():
         try:
@@ -41,15 +41,15 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
             return _overtaken(request, owner, where, form)
         else:
             return done(request, f"The quota of {owner} on {where} is set.", to=_tree(where))
-    return _form(request, owner, where, quota, form, status=422)
+    return form_page(request, owner, where, quota, form, status=422)
 
 
 @signed_in
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
-    owner, where = _owner(request, kind, name), get_object_or_404(NodePool, name=pool)
+    owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
     _may_set(request, owner)
-    quota = _quota(owner, where)
+    quota = present_quota(owner, where)
     if quota is None:
         raise Http404
     if request.method == "POST":
@@ -66,7 +66,7 @@ def remove(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
-def _form(
+def form_page(
     request: Request,
     owner: Department | Project,
     pool: NodePool,
@@ -82,7 +82,7 @@ def _form(
         "pool": pool,
         "quota": quota,
         "form": form,
-        "post_to": request.path,
+        "post_to": reverse("quota", args=[f"{owner._meta.model_name}s", owner.name, pool.name]),
         "back": _tree(pool),
         **more,
     }
@@ -93,7 +93,7 @@ def _overtaken(
     request: Request, owner: Department | Project, pool: NodePool, form: QuotaForm
 ) -> HttpResponse:
     """What was typed stays, what was not touched takes its present value; saving again is on top of both."""
-    quota = _quota(owner, pool)
+    quota = present_quota(owner, pool)
     again = merged(form, quota)
     stored = Audit.objects.filter(object_type="quota", object_id=str(quota.pk)) if quota is not None else None
     more = {
@@ -101,7 +101,7 @@ def _overtaken(
         "differing": list(differing(again)),
         "overtaken": True,
     }
-    return _form(request, owner, pool, quota, again, status=412, **more)
+    return form_page(request, owner, pool, quota, again, status=412, **more)
 
 
 def _may_set(request: Request, owner: Department | Project) -> None:
@@ -111,13 +111,13 @@ def _may_set(request: Request, owner: Department | Project) -> None:
         require(request.acting, Action.ADMINISTER)
 
 
-def _owner(request: Request, kind: str, name: str) -> Department | Project:
+def owner_named(request: Request, kind: str, name: str) -> Department | Project:
     return (
         find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
     )
 
 
-def _quota(owner: Department | Project, pool: NodePool) -> Quota | None:
+def present_quota(owner: Department | Project, pool: NodePool) -> Quota | None:
     place = {"department": owner} if isinstance(owner, Department) else {"project": owner}
     return Quota.objects.filter(pool=pool, **place).first()
 

@@ -1,13 +1,15 @@
 """Here we say which page of the scheduler lives where."""
 
-from django.urls import path
+from django.urls import path, re_path
 
-from scheduler.web import evictions, pools, quotas, submit, workload
+from projects.web.urls import TENANT
+from scheduler.web import evictions, pools, quota_impact, quotas, submit, workload
 
 urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
     path("quotas", quotas.index, name="quotas"),
+    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", quota_impact.impact, name="quota-impact"),
     path("node-pools", pools.index, name="node-pools"),
     path("node-pools/<slug:name>", pools.detail, name="node-pool"),
     path("evictions", evictions.index, name="evictions"),

@@ -1,0 +1,68 @@
+"""Here we show that a quota's form tells what saving it would change, and saves nothing meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from projects.models import Quota
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+ADDRESS = "/quotas/projects/vision/local"
+
+
+@pytest.fixture
+def waiting(cast: Cast) -> None:
+    """Speech holds all of a node of two GPUs; vision waits for one of them."""
+    make.quota(cast.research, cast.pool, 2)
+    make.quota(cast.vision, cast.pool, 0)
+    holder = make.workload(
+        cast.speech, "holder", phase="running", gpus=1, replicas=2, run=1, started_at=make.ago(minutes=30)
+    )
+    node = make.node(cast.pool)
+    make.place(holder, node, [0])
+    make.place(holder, node, [1])
+    make.workload(cast.vision, "waits", gpus=1, replicas=2)
+
+
+def form(cast: Cast, **changes: Any) -> dict[str, Any]:
+    quota = Quota.objects.get(project=cast.vision)
+    return {"gpu": 2, "weight": 1, "over_quota": "on", "version": quota.version, "seen": "{}", **changes}
+
+
+def test_the_form_tells_who_starts_and_who_gives_way(cast: Cast, waiting: None, sign_in: Any) -> None:
+    page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast), **HTMX)
+    text = page.content.decode()
+    assert page.status_code == 200
+    assert "What the next cycle would do differently" in text
+    assert "vision/waits on local, 2 GPUs, as soon as others have stopped" in text
+    assert "speech/holder gave way for vision/waits (2 GPUs, the whole gang)" in text
+    assert f'hx-post="{ADDRESS}"' in text, "the form can be saved as it stands"
+    assert 'value="2"' in text
+    assert Quota.objects.get(project=cast.vision).gpu_milli == 0
+
+
+def test_what_cannot_be_stands_beside_its_field(cast: Cast, waiting: None, sign_in: Any) -> None:
+    for values in ({"gpu": 4, "limit_gpu": 2}, {"gpu": -1}, {"weight": "heavy"}):
+        page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast, **values), **HTMX)
+        assert page.status_code == 422
+        text = page.content.decode()
+        assert "What the next cycle" not in text
+        assert 'aria-invalid="true"' in text
+
+
+def test_it_works_without_scripts(cast: Cast, waiting: None, sign_in: Any) -> None:
+    text = sign_in("bob").post(f"{ADDRESS}/preview", form(cast)).content.decode()
+    assert "<html" in text
+    assert f'formaction="{ADDRESS}/preview"' in text
+    assert "What the next cycle would do differently" in text
+
+
+def test_only_who_may_set_the_quota_may_ask(cast: Cast, waiting: None, sign_in: Any) -> None:
+    for name, status in (("carol", 403), ("dave", 403), ("grace", 404), ("frank", 404)):
+        assert sign_in(name).post(f"{ADDRESS}/preview", form(cast), **HTMX).status_code == status
+    assert sign_in("bob").get(f"{ADDRESS}/preview").status_code == 405
+    department = "/quotas/departments/research/local/preview"
+    assert sign_in("bob").post(department, form(cast), **HTMX).status_code == 403
+    assert sign_in("alice").post("/quotas/planets/vision/local/preview", form(cast)).status_code == 404
