@@ -43,17 +43,8 @@ class Trial:
     """Moves tried for one workload. Unless kept, they leave only a reason behind."""
 
     __slots__ = (
-        "board",
-        "evictions",
-        "gang",
-        "kind",
-        "message",
-        "numbers",
-        "otherwise",
-        "silent",
-        "start",
-        "waits",
-    )
+        "board", "evictions", "gang", "kind", "message", "numbers", "otherwise", "silent", "start", "waits",
+    )  # fmt: skip
 
     def __init__(self, board: "Board", gang: Gang, otherwise: Reason) -> None:
         self.board, self.gang, self.otherwise = board, gang, otherwise
@@ -95,7 +86,8 @@ class Board:
     def __init__(
         self, pool: Pool, now: int, nodes: Sequence[Node], queues: Sequence[Queue], served: set[str]
     ) -> None:
-        self.pool, self.now = pool, now
+        self.pool = self.pool_as_given = pool
+        self.now = now
         self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
         self.ledger = Ledger(pool, queues)
         self.gangs: dict[str, Gang] = {}
@@ -112,6 +104,7 @@ class Board:
         self.settled: set[str] = set()  # gangs that others give way to, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
+        self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.upheavals = 0  # how many times kept moves took something away from a queue
@@ -130,23 +123,27 @@ class Board:
         gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
         self.gangs[gang.name] = gang
         if pods:
+            gang.pods = tuple(pods)
             by_role = {part.role.name: part for part in gang.parts}
             for pod in pods:
                 self._stand(gang, by_role[pod.role], pod)
-            if any(pod.state is PodState.RESERVED for pod in pods):
-                self.promised.append(gang)
-                self.settled.add(gang.name)  # others made way for it, or it does for others
-        if gang.may_grow:
-            self.elastic.append(gang)
         return gang
 
-    def wait(self, kind: Hashable, gang: Gang) -> None:
-        """Line it up with those of its kind."""
-        if kind not in self.waiting:
-            self.waiting[kind] = Peers(gang.account, gang.choice)
-            self.lines.setdefault(gang.account, []).append(self.waiting[kind])
-        gang.peers = self.waiting[kind]
-        gang.peers.gangs.append(gang)
+    def remove(self, gang: Gang) -> None:
+        """The reverse of `add`, on a board on which nothing is being tried."""
+        del self.gangs[gang.name]
+        parts = {part.role.name: part for part in gang.parts}
+        for pod in gang.pods:
+            part, i = parts[pod.role], self.nodes.index.get(pod.node, -1)
+            if pod.state is PodState.COMPLETED or i < 0:
+                continue
+            if pod.state in ALIVE:
+                self._depart(Move(gang, part, pod, i, True, True))
+            elif pod.state is PodState.STOPPING:
+                self._leaves(gang, part, pod, i, -1)
+            else:
+                self.nodes.give(i, pod.devices, pod.milli, part.request)
+                self._charge(gang, part, pod, -1)
 
     def _part(self, role: Role) -> Part:
         return Part(
@@ -169,10 +166,7 @@ class Board:
         elif pod.state is PodState.STOPPING:
             part.used.add(pod.index)
             if i >= 0:
-                self.nodes.leave(i, pod.devices, pod.milli, part.request)
-                for account in gang.account.path:
-                    for kind, amount in enumerate((gpus_of(pod), *part.amounts[1:])):
-                        account.leaving[kind] += amount
+                self._leaves(gang, part, pod, i, 1)
         elif i >= 0:
             if pod.devices and max(pod.devices) >= len(self.nodes.devices[i]):
                 self.nodes.widen(i, pod.devices)
@@ -182,6 +176,12 @@ class Board:
                 self._line_up(Move(gang, part, pod, i, True, True))
             else:
                 part.used.add(pod.index)
+
+    def _leaves(self, gang: Gang, part: Part, pod: Pod, i: int, sign: int) -> None:
+        self.nodes.leave(i, pod.devices, pod.milli, part.request, sign)
+        for account in gang.account.path:
+            for kind, amount in enumerate((gpus_of(pod), *part.amounts[1:])):
+                account.leaving[kind] += sign * amount
 
     def _charge(self, gang: Gang, part: Part, pod: Pod, sign: int) -> None:
         _, cpu, memory = part.amounts
@@ -195,6 +195,10 @@ class Board:
         from scheduler.engine.fragmentation import Fragmentation
 
         return Fragmentation(self.nodes, self.gangs.values())
+
+    def forget_fragmentation(self) -> None:
+        self.__dict__.pop("fragmentation", None)
+        self.nodes.touched = None
 
     def trial(self, gang: Gang, otherwise: Reason) -> Trial:
         self.trials += 1
@@ -231,6 +235,13 @@ class Board:
                 if move.pod.state is not PodState.RESERVED:
                     self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
                 self._arrive(move)
+
+    def undo(self) -> set[str]:
+        """Take everything back, kept or not; whose pods were touched."""
+        touched = {move.gang.name for move in self._log}
+        self.rewind(0)
+        self._fresh.clear()
+        return touched
 
     def moves(self, since: int) -> list[Move]:
         return self._log[since:]

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 
 from berth.core.amounts import RESOURCES
-from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
 from scheduler.engine.laws import Law
 from scheduler.engine.ledger import KINDS, Account
@@ -26,7 +25,7 @@ class _Sum:
 def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
     """Why it would not do even then, with the numbers; None: it might."""
     law = taker.law
-    free = _free(taker.board)
+    free = taker.board.nodes.free()
     takeable, guarded, firm = [0, 0, 0], [0, 0, 0], [0, 0, 0]
     if not law.moves_only:
         for side, found in _sides(taker).items():
@@ -52,23 +51,14 @@ def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
     return None
 
 
-def _free(board: Board) -> list[int]:
-    nodes = board.nodes
-    return [
-        sum([amount for amount, ready in zip(kind, nodes.ready, strict=True) if ready and amount > 0])
-        for kind in (nodes.gpu, nodes.cpu, nodes.memory)
-    ]
-
-
 def _sides(taker: Taker) -> dict[Account, _Sum]:
     law = taker.law
     sides: dict[Account, _Sum] = {}
-    for account in taker.board.by_project:
-        if law.may_look_at(account):
-            parting = law.parting(account)
-            side = parting[1] if parting else account
-            found = _of_project(taker, account)
-            sides[side] = _both(sides[side], found) if side in sides else found
+    for account in law.projects():
+        parting = law.parting(account)
+        side = parting[1] if parting else account
+        found = _of_project(taker, account)
+        sides[side] = _both(sides[side], found) if side in sides else found
     return sides
 
 

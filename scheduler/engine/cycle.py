@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from scheduler.engine.actions import ACTIONS, Action
 from scheduler.engine.board import Board
-from scheduler.engine.layout import lay_out
+from scheduler.engine.carrying import laid_out
+from scheduler.engine.layout import Layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.engine.report import report
@@ -14,8 +15,15 @@ ROUNDS_MOST = 8  # a bound, not a goal: the second round mostly finds nothing mo
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
     """Actions run in their own order, the gentlest first, whatever order they are named in."""
-    boards, notes = lay_out(snapshot)
-    choices = range(max((len(workload.pools) for workload in snapshot.workloads), default=1))
+    return decide_again(snapshot, None, actions)[0]
+
+
+def decide_again(
+    snapshot: Snapshot, carried: Layout | None, actions: Sequence[str] | None = None
+) -> tuple[Plan, Layout]:
+    """The same plan, and what the next cycle may carry on from: it then looks at what has changed."""
+    layout = laid_out(snapshot, carried)
+    boards, choices = list(layout.boards.values()), range(layout.most_choices)
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
     _act(boards, chosen, choices)
     for _ in range(ROUNDS_MOST):
@@ -25,7 +33,7 @@ def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
         _act(stirred, chosen, choices)
         if before == [len(board.bundles) for board in stirred]:
             break
-    return report(boards, notes)
+    return report(boards, layout.notes), layout
 
 
 def _act(boards: Sequence[Board], chosen: Iterable[Action], choices: range) -> None:

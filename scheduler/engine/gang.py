@@ -1,6 +1,6 @@
 """Here we look at a workload as a gang: what of it stands, what it lacks, how far it may grow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, product
 
@@ -82,21 +82,22 @@ Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
 class Peers:
     """Gangs of one project that ask for the very same, in order. The first who still waits speaks for all."""
 
-    __slots__ = ("account", "at", "choice", "found", "gangs")
+    __slots__ = ("account", "at", "choice", "found", "gangs", "kind", "shared")
 
-    def __init__(self, account: Account, choice: int) -> None:
-        self.account, self.choice = account, choice
+    def __init__(self, kind: Hashable, account: Account, choice: int) -> None:
+        self.kind, self.account, self.choice = kind, account, choice
         self.gangs: list[Gang] = []
         self.at = 0  # those before it do not wait any more
         self.found: dict[Reason, Numbers] = {}  # why they wait, in this cycle
+        self.shared = False  # whether a plan holds the list, too: then a change is made in a copy
 
 
 class Gang:
     """A workload on the board of one pool."""
 
     __slots__ = (
-        "_asked", "_root", "account", "all_of_it", "choice", "firm", "may_grow", "name", "parts", "peers",
-        "simple", "standing", "workload",
+        "_asked", "_root", "account", "all_of_it", "asks_more", "choice", "firm", "may_grow", "name", "parts",
+        "peers", "pods", "simple", "standing", "workload",
     )  # fmt: skip
 
     def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
@@ -108,6 +109,8 @@ class Gang:
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in self.parts)
         self.peers: Peers | None = None  # those it waits with
+        self.pods: tuple[Pod, ...] = ()  # as they were found
+        self.asks_more = (0, 0, 0)  # of its queues, beyond what it holds
         self.all_of_it: object = None  # all that stands, as one lump, until that changes
         self._root: Section | None = None
         self._asked: tuple[int, int, int] | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_share
 from scheduler.engine.gang import Gang
-from scheduler.engine.ledger import KINDS, NO_BOUND, Account, within
+from scheduler.engine.ledger import KINDS, NO_BOUND, Account, beyond_quota, within
 from scheduler.engine.lumps import Lump, protected
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.turns import Turns
@@ -40,6 +40,10 @@ class Law:
     def may_look_at(self, account: Account) -> bool:
         """Whether anything of this project could be taken at all, as the board stands."""
         raise NotImplementedError
+
+    def projects(self) -> Iterator[Account]:
+        """All of which anything could be taken."""
+        return (account for account in self.board.by_project if self.may_look_at(account))
 
     def would_take_from(self, gang: Gang) -> bool:
         """Whether this gang might give way, were nothing of its own in the way."""
@@ -144,6 +148,15 @@ class Reclaim(Law):
     def may_look_at(self, account: Account) -> bool:
         sides = self.parting(account)
         return sides is not None and any(True for _ in self._above(*sides))
+
+    def projects(self) -> Iterator[Account]:
+        """Only below those who hold more than their quota: nobody else is above anything."""
+        kinds, held = tuple(self.kinds), self.board.by_project
+        for mine in self.gang.account.path:
+            level = mine.parent.children if mine.parent else self.board.ledger.roots
+            for theirs in beyond_quota(mine, level, kinds):
+                if theirs is not mine and any(True for _ in self._above(mine, theirs)):
+                    yield from (account for account in _projects(theirs) if account in held)
 
     def threshold(self, side: Account, kind: int) -> int | None:
         sides = self.parting(next(iter(_projects(side))))
@@ -258,6 +271,9 @@ class Preempt(Law):
     def may_look_at(self, account: Account) -> bool:
         return account is self.gang.account
 
+    def projects(self) -> Iterator[Account]:
+        return (account for account in (self.gang.account,) if account in self.board.by_project)
+
     def would_take_from(self, gang: Gang) -> bool:
         return super().would_take_from(gang) and gang.workload.priority < self.gang.workload.priority
 
@@ -292,6 +308,12 @@ class Shrink(Reclaim):
 
     def may_look_at(self, account: Account) -> bool:
         return account is self.gang.account or (self.entitled and super().may_look_at(account))
+
+    def projects(self) -> Iterator[Account]:
+        if self.gang.account in self.board.by_project:
+            yield self.gang.account
+        if self.entitled:
+            yield from super().projects()
 
     def rule(self, lump: Lump) -> str | None:
         if lump.gang.account is self.gang.account:

@@ -1,46 +1,45 @@
 """Here we lay a snapshot out as boards, one per pool, and set aside who cannot be considered."""
 
-from collections import defaultdict
+from bisect import insort
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import delay_left
 from scheduler.engine.gang import Gang, roles_of
 from scheduler.engine.ledger import KINDS, within
+from scheduler.engine.lineup import begin, by_name, line_down, line_up
 from scheduler.engine.model import Pod, PodState, Reservation, Snapshot, Workload
-from scheduler.engine.order import in_project
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import shape
-from scheduler.engine.shares import settle_shares
 from scheduler.engine.soundness import orphans, oversold, sorted_out, unkept
-from scheduler.engine.strategy import settled
 
 _GONE = (PodState.COMPLETED, PodState.STOPPING)
 
 
-def lay_out(snapshot: Snapshot) -> tuple[list[Board], list[str]]:
-    """Boards in the order of the pools' names, and what was found broken on the way."""
-    layout = _Layout(snapshot)
-    for workload in snapshot.workloads:
-        layout.lay(workload)
-    for board in layout.boards.values():
-        for gangs in (board.elastic, board.promised, board.ailing):
-            gangs.sort(key=lambda gang: gang.name)
-        for peers in board.waiting.values():
-            peers.gangs.sort(key=in_project)
-        board.pool = settled(board.pool, board.nodes.nodes, board.gangs.values())
-        settle_shares(board.pool, board.ledger, board.nodes.capacity())
-        layout.notes += oversold(board.nodes)
-    return list(layout.boards.values()), layout.notes
+class Layout:
+    """A snapshot as boards, in the order of the pools' names, and what was found broken on the way.
 
+    A workload that was laid can be lifted again, and laid as it has become.
+    """
 
-class _Layout:
     def __init__(self, snapshot: Snapshot) -> None:
-        self.now = snapshot.now
+        self._prepare(snapshot)
+        for workload in snapshot.workloads:
+            self.lay(workload)
+        for board in self.boards.values():
+            begin(board, snapshot.now)
+            self.notes += oversold(board.nodes)
+
+    def _prepare(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.now = snapshot, snapshot.now
+        self.choices: Counter[int] = Counter()  # how many gangs have which of their pools here
+        self.waiting_for_others: set[str] = set()  # to complete first
+        self.restless: set[str] = set()  # whose place on the board depends on the time
         self.notes: list[str] = []
         self.queues = {queue.name for queue in snapshot.queues}
         self.pool_of = {node.name: node.pool for node in snapshot.nodes}
-        served: set[str] = set()  # one set for all boards: a workload starts in one pool
+        self.served = served = set[str]()  # one set for all boards: a workload starts in one pool
         self.boards = {
             pool.name: Board(
                 pool,
@@ -52,15 +51,12 @@ class _Layout:
             for pool in sorted(snapshot.pools, key=lambda pool: pool.name)
         }
         self.finished = {
-            workload.name for workload in snapshot.workloads if workload.pods and _is_finished(workload)
+            workload.name for workload in snapshot.workloads if workload.pods and is_finished(workload)
         }
         self.known = {workload.name for workload in snapshot.workloads}
-        self.promised: dict[str, list[Reservation]] = defaultdict(list)
         self.notes += unkept(snapshot.reservations, self.known)
         self.notes += orphans(snapshot.queues)
-        for promise in snapshot.reservations:
-            if promise.expires is None or promise.expires > snapshot.now:
-                self.promised[promise.workload].append(promise)
+        self.promised = promises_of(snapshot)
 
     def lay(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
@@ -69,6 +65,8 @@ class _Layout:
             self.notes.append(f"{workload.name}: there is no project {workload.project}")
             self._hold(workload.pods)
             return
+        if workload.waits_for:
+            self.waiting_for_others.add(workload.name)
         standing = workload.pods or workload.name in self.promised
         by_pool = self._pods_by_pool(workload) if standing else {}
         homes = list(by_pool) or list(workload.pools)
@@ -77,8 +75,27 @@ class _Layout:
             if board is None:
                 self.notes.append(f"{workload.name}: there is no pool {pool}")
                 continue
-            gang = board.add(workload, homes.index(pool), by_pool.get(pool, ()))
+            choice = homes.index(pool)
+            self.choices[choice] += 1
+            gang = board.add(workload, choice, by_pool.get(pool, ()))
+            if gang.may_grow:
+                insort(board.elastic, gang, key=by_name)
+            if any(pod.state is PodState.RESERVED for pod in gang.pods):
+                insort(board.promised, gang, key=by_name)
             self._judge(board, gang)
+
+    @property
+    def most_choices(self) -> int:
+        return max((choice + 1 for choice, count in self.choices.items() if count), default=1)
+
+    def lift(self, name: str) -> None:
+        """Take it off the boards as if it had never been there."""
+        self.restless.discard(name)
+        self.waiting_for_others.discard(name)
+        for board in self.boards.values():
+            if name in board.gangs:
+                self.choices[board.gangs[name].choice] -= 1
+                line_down(board, board.gangs[name])
 
     def _pods_by_pool(self, workload: Workload) -> Mapping[str, Sequence[Pod]]:
         pods: Iterable[Pod] = workload.pods
@@ -116,18 +133,22 @@ class _Layout:
     def _judge(self, board: Board, gang: Gang) -> None:
         """Count what it asks for, and line it up unless something of its own keeps it back."""
         reason = self._kept_back(gang)
+        if reason is not None and "seconds" in reason[1]:
+            self.restless.add(gang.name)
         if reason is None or reason[0] is Reason.BACKOFF:
             _count_request(gang)
         if gang.standing:
             whole = gang.is_whole
             if gang.may_grow or not whole or any(part.count > part.role.max for part in gang.parts):
-                board.ailing.append(gang)
+                insort(board.ailing, gang, key=by_name)
             if whole:
                 return
-        if reason is None:
-            board.wait(_kind(board, gang), gang)
-        else:
-            board.refuse(gang, *reason)
+        if reason is not None:
+            board.kept_back[gang.name] = reason
+            return
+        line_up(board, _kind(board, gang), gang)
+        if delay_left(board, gang.workload):
+            self.restless.add(gang.name)
 
     def _kept_back(self, gang: Gang) -> tuple[Reason, Numbers] | None:
         workload = gang.workload
@@ -158,7 +179,16 @@ def _kind(board: Board, gang: Gang) -> Hashable:
     return gang.account, gang.choice, workload.priority, gang.firm, shape(gang), ends, waits
 
 
-def _is_finished(workload: Workload) -> bool:
+def promises_of(snapshot: Snapshot) -> dict[str, list[Reservation]]:
+    """By workload, those that still hold."""
+    found: dict[str, list[Reservation]] = defaultdict(list)
+    for promise in snapshot.reservations:
+        if promise.expires is None or promise.expires > snapshot.now:
+            found[promise.workload].append(promise)
+    return found
+
+
+def is_finished(workload: Workload) -> bool:
     """Everything its minimum asks for has ended well."""
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
@@ -183,6 +213,7 @@ def _count_request(gang: Gang) -> None:
         return
     if not gang.standing and not _could_ever_start(gang):
         return
+    gang.asks_more = more[0], more[1], more[2]
     for account in gang.account.path:
         for kind in KINDS:
             account.asked_for[kind] += more[kind]

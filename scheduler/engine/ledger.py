@@ -10,7 +10,7 @@ GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
 NO_BOUND = 1 << 60  # above any sum: comparisons need no special case for "unlimited"
 
-_NO_CLAIM = Entitlement()
+NO_CLAIM = Entitlement()
 
 
 class Turn(NamedTuple):
@@ -47,6 +47,7 @@ class Account:
         "created",
         "entitled",
         "entitlement",
+        "family",
         "firm",
         "leaving",
         "limit",
@@ -63,7 +64,7 @@ class Account:
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "Account | None", pool: str) -> None:
-        entitlement = queue.entitlements.get(pool, _NO_CLAIM)
+        entitlement = queue.entitlements.get(pool, NO_CLAIM)
         self.queue, self.name, self.created = queue, queue.name, queue.created
         self.entitlement, self.rank = entitlement, entitlement.rank
         self.parent, self.children = parent, list[Account]()
@@ -78,13 +79,16 @@ class Account:
         self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
         self.parts = [(0, 0, 0)] * 3  # of the share: in quota, by weight, by rounding
         self.recalled: dict[Hashable, Any] = {}  # what was worked out from what it holds, until that changes
+        self.family: dict[tuple[int, ...], list[Account]] = {}  # the same of its siblings and it; theirs, too
         if parent:
+            self.family = parent.children[0].family if parent.children else self.family
             parent.children.append(self)
 
     def settle(self, share: Sequence[int]) -> None:
         self.share = list(share)
         self.entitled = [max(quota, part) for quota, part in zip(self.quota, share, strict=True)]
         self.recalled.clear()
+        self.family.clear()
 
     def turn(self, asked: tuple[int, int, int]) -> Turn:
         found: Turn | None = self.recalled.get(asked)
@@ -128,6 +132,7 @@ class Ledger:
         parent = self._open(above, known, pool) if above is not None else None
         account = self.accounts[queue.name] = Account(queue, parent, pool)
         if parent is None:
+            account.family = self.roots[0].family if self.roots else account.family
             self.roots.append(account)
         return account
 
@@ -140,6 +145,7 @@ class Ledger:
             held[CPU] += cpu
             held[MEMORY] += memory
             account.recalled.clear()
+            account.family.clear()
             if firm:
                 held = account.firm
                 held[GPU] += gpu
@@ -157,6 +163,16 @@ def over(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int
 
 def within(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> bool:
     return over(held, bound, asked) is None
+
+
+def beyond_quota(account: Account, siblings: Sequence[Account], kinds: tuple[int, ...]) -> Sequence[Account]:
+    """Who of them holds more than its quota of any of these resources."""
+    found = account.family.get(kinds)
+    if found is None:
+        found = account.family[kinds] = [
+            other for other in siblings if any(other.allocated[kind] > other.quota[kind] for kind in kinds)
+        ]
+    return found
 
 
 def siblings(accounts: Sequence[Account]) -> Iterator[Sequence[Account]]:

@@ -50,6 +50,7 @@ class Nodes:
         self.whole = [node.gpus for node in self.nodes]  # devices nobody holds any of
         self.leaving: dict[int, Leaving] = {}
         self.touched: list[int] | None = None  # nodes in the order of what happened to them, if asked for
+        self._free: tuple[int, int, int] | None = None
         self._by_whole: list[list[int]] | None = None
         self._shared: set[int] = set()
 
@@ -84,6 +85,16 @@ class Nodes:
             sum(node.memory_mib for node in counted),
         )
 
+    def free(self) -> tuple[int, int, int]:
+        """Of all nodes that work, as long as nothing comes or goes."""
+        if self._free is None:
+            gpu, cpu, memory = (
+                sum([free for free, ready in zip(kind, self.ready, strict=True) if ready and free > 0])
+                for kind in (self.gpu, self.cpu, self.memory)
+            )
+            self._free = gpu, cpu, memory
+        return self._free
+
     def milli_on(self, i: int, request: Request) -> int:
         """What one device of this node gives up to a replica, in thousandths; above 1000: cannot."""
         if not request.gpu_memory_mib:
@@ -112,6 +123,7 @@ class Nodes:
             self._devices(i, devices, milli)
 
     def _hold(self, i: int, request: Request, sign: int) -> None:
+        self._free = None
         self.cpu[i] -= sign * request.limit_cpu
         self.memory[i] -= sign * request.limit_memory_mib
         self.cpu_unasked[i] -= sign * request.cpu

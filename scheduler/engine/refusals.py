@@ -28,8 +28,8 @@ class Told(Peers):
     __slots__ = ("turns",)
 
     def __init__(self, peers: Peers, asked: tuple[int, int, int], found: dict[Reason, Numbers]) -> None:
-        super().__init__(peers.account, peers.choice)
-        self.gangs, self.found = peers.gangs, found
+        super().__init__(peers.kind, peers.account, peers.choice)
+        self.gangs, self.found, peers.shared = peers.gangs, found, True
         self.turns: dict[Account, Turn] = {account: account.turn(asked) for account in peers.account.path}
 
 

@@ -64,9 +64,8 @@ class Taker:
         index = self.board.nodes.index
         return {
             index[pod.node]
-            for account, gangs in self.board.by_project.items()
-            if self._may_look_at(account)
-            for gang in gangs.values()
+            for account in self.law.projects()
+            for gang in self.board.by_project[account].values()
             if self.law.may_take_from(gang)
             for part in gang.parts
             for pod in part.live.values()

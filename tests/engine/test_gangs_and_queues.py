@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.amounts import MILLI
-from scheduler.engine.layout import lay_out
+from scheduler.engine.layout import Layout
 from scheduler.engine.model import PodState
 from scheduler.engine.plan import Place, Plan
 from tests.engine.world import World, request, role, steps
@@ -43,8 +43,8 @@ def test_the_first_pods_of_a_workload_make_one_gang_with_a_part_for_each_role() 
 @pytest.mark.shows("RAI-09")
 def test_later_pods_join_the_same_gang_in_their_own_or_another_part() -> None:
     world = cluster(leader=1, worker=1)
-    boards, _ = lay_out(world.snapshot())
-    (gang,) = boards[0].gangs.values()
+    (board,) = Layout(world.snapshot()).boards.values()
+    (gang,) = board.gangs.values()
     assert {part.role.name: sorted(part.live) for part in gang.parts} == {"leader": [0], "worker": [0]}
     assert placed(world.decide()) == [("w", "worker", 1), ("w", "worker", 2)]
     missing_its_leader = cluster(worker=2)

@@ -1,0 +1,100 @@
+"""Here we bring a lay-out of an earlier snapshot up to date, instead of laying everything out anew.
+
+What is carried is how things stand, never what was decided: a cycle finds boards as if they had been laid out
+for it. So a plan is the same with a lay-out to carry or without.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from operator import is_not
+
+from scheduler.engine.board import Board
+from scheduler.engine.layout import Layout, is_finished, promises_of
+from scheduler.engine.ledger import NO_CLAIM
+from scheduler.engine.lineup import begin
+from scheduler.engine.model import Queue, Snapshot, Usage, Workload
+from scheduler.engine.soundness import oversold, unkept
+
+ByName = Mapping[str, Workload]
+
+
+def laid_out(snapshot: Snapshot, carried: Layout | None) -> Layout:
+    """Anew where nodes, pools or entitlements are not what they were, or where something was broken."""
+    if carried is None or carried.notes or not _is_near(carried.snapshot, snapshot):
+        return Layout(snapshot)
+    _bring_up_to_date(carried, snapshot)
+    return carried
+
+
+def _is_near(before: Snapshot, now: Snapshot) -> bool:
+    return (
+        before.pools == now.pools
+        and before.nodes == now.nodes
+        and len(before.queues) == len(now.queues)
+        and all(map(_are_alike, before.queues, now.queues))
+    )
+
+
+def _are_alike(one: Queue, other: Queue) -> bool:
+    """But for what they used."""
+    return one is other or _unused(one) == _unused(other)
+
+
+def _unused(queue: Queue) -> Queue:
+    entitlements = {pool: replace(found, usage=Usage()) for pool, found in queue.entitlements.items()}
+    return replace(queue, entitlements=entitlements)
+
+
+def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
+    before = layout.snapshot
+    was, now = _different(before.workloads, snapshot.workloads)
+    stirred = {name for board in layout.boards.values() for name in board.undo()}
+    promised = promises_of(snapshot)
+    stirred |= layout.promised.keys() | promised.keys()
+    if before.now != snapshot.now:
+        stirred |= layout.restless
+    finished = {name for name, workload in now.items() if workload.pods and is_finished(workload)}
+    if was.keys() != now.keys() or finished != layout.finished & was.keys():
+        stirred |= layout.waiting_for_others
+    again = {**_as_they_stand(layout, stirred - was.keys()), **now}
+    for name in (*stirred, *was):
+        layout.lift(name)
+    layout.snapshot, layout.now, layout.promised = snapshot, snapshot.now, promised
+    layout.known = layout.known - was.keys() | now.keys()
+    layout.finished = layout.finished - was.keys() | finished
+    for workload in again.values():
+        layout.lay(workload)
+    layout.notes += unkept(snapshot.reservations, layout.known)
+    layout.served.clear()
+    for board in layout.boards.values():
+        _take_over_usage(board, before.queues, snapshot.queues)
+        begin(board, snapshot.now)
+        layout.notes += oversold(board.nodes)
+
+
+def _different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
+    """Those of the one and of the other that are not in both; most are told by their identity."""
+    was = {w.name: w for w in (*compress(before, map(is_not, before, now)), *before[len(now) :])}
+    are = {w.name: w for w in (*compress(now, map(is_not, before, now)), *now[len(before) :])}
+    same = {name for name, workload in are.items() if name in was and workload == was[name]}
+    return (
+        {name: workload for name, workload in was.items() if name not in same},
+        {name: workload for name, workload in are.items() if name not in same},
+    )
+
+
+def _as_they_stand(layout: Layout, names: set[str]) -> dict[str, Workload]:
+    found = {}
+    for board in layout.boards.values():
+        for name in names & board.gangs.keys():
+            found[name] = board.gangs[name].workload
+    return found
+
+
+def _take_over_usage(board: Board, before: Sequence[Queue], now: Sequence[Queue]) -> None:
+    board.queues = now
+    for queue in compress(now, map(is_not, before, now)):
+        account = board.ledger.accounts[queue.name]
+        account.queue = queue
+        account.entitlement = queue.entitlements.get(board.pool.name, NO_CLAIM)

@@ -1,0 +1,70 @@
+"""Here we line gangs up on a laid-out board, take them out again, and make the board ready for a cycle."""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable
+from operator import attrgetter
+
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang, Peers
+from scheduler.engine.ledger import KINDS
+from scheduler.engine.order import in_project
+from scheduler.engine.shares import settle_shares
+from scheduler.engine.strategy import settled
+
+by_name = attrgetter("name")
+
+
+def line_up(board: Board, kind: Hashable, gang: Gang) -> None:
+    """With those who ask for the same."""
+    peers = board.waiting.get(kind)
+    if peers is None:
+        peers = board.waiting[kind] = Peers(kind, gang.account, gang.choice)
+        board.lines.setdefault(gang.account, []).append(peers)
+    gangs = _own_list(peers)
+    if gangs and in_project(gangs[-1]) > in_project(gang):
+        insort(gangs, gang, key=in_project)
+    else:
+        gangs.append(gang)
+    gang.peers = peers
+
+
+def line_down(board: Board, gang: Gang) -> None:
+    """As if it had never been on this board."""
+    peers = gang.peers
+    if peers is not None:
+        gangs = _own_list(peers)
+        del gangs[bisect_left(gangs, in_project(gang), key=in_project)]
+        if not peers.gangs:
+            del board.waiting[peers.kind]
+            board.lines[gang.account].remove(peers)
+    for listed in (board.elastic, board.promised, board.ailing):
+        at = bisect_left(listed, gang.name, key=by_name)
+        if at < len(listed) and listed[at] is gang:
+            del listed[at]
+    board.kept_back.pop(gang.name, None)
+    for account in gang.account.path:
+        for kind in KINDS:
+            account.asked_for[kind] -= gang.asks_more[kind]
+    board.remove(gang)
+
+
+def _own_list(peers: Peers) -> list[Gang]:
+    if peers.shared:
+        peers.gangs, peers.shared = list(peers.gangs), False
+    return peers.gangs
+
+
+def begin(board: Board, now: int) -> None:
+    """Nothing has been decided yet."""
+    board.now, board.kept = now, None
+    board.evicted, board.shrunk, board.bundles = set(), set(), []
+    # Others made way for who has a promise, or it makes way for others.
+    board.settled = {gang.name for gang in board.promised}
+    board.refusals = {name: {reason: numbers} for name, (reason, numbers) in board.kept_back.items()}
+    board.trials = board.upheavals = 0
+    board.givable.clear()
+    for peers in board.waiting.values():
+        peers.at, peers.found = 0, {}
+    board.forget_fragmentation()
+    board.pool = settled(board.pool_as_given, board.nodes.nodes, board.gangs.values())
+    settle_shares(board.pool, board.ledger, board.nodes.capacity())

@@ -1,0 +1,128 @@
+"""Here we show that a lay-out carried from cycle to cycle leads to the very plans that a fresh one does."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.cycle import decide, decide_again
+from scheduler.engine.layout import Layout
+from scheduler.engine.model import (
+    NodeState,
+    PodState,
+    Queue,
+    Reservation,
+    Snapshot,
+    Strategy,
+    Usage,
+    Workload,
+)
+from scheduler.engine.scenario import load
+from scheduler.engine.scenario.world import World
+from tests.engine.reference.clusters import clusters
+from tests.engine.test_laws import lawfully
+from tests.engine.world import NOON
+from tests.engine.world import World as Cluster
+
+MOMENTS = (0, 1, 5, 60, 4000)
+
+
+def changed(draw: Any, snapshot: Snapshot, others: tuple[Workload, ...]) -> Snapshot:
+    """What may happen between two cycles: to workloads, to what queues used, now and then to nodes."""
+    workloads = list(snapshot.workloads)
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, max(0, len(workloads) - 1)))
+        what = draw(st.integers(0, 8))
+        if what == 0 and workloads:
+            del workloads[at]
+        elif what == 1:
+            fresh = draw(st.sampled_from(others))
+            if fresh.name not in {workload.name for workload in workloads}:
+                workloads.insert(at, fresh)
+        elif workloads:
+            workloads[at] = edited(workloads[at], what, snapshot.now)
+    queues = snapshot.queues
+    if not draw(st.integers(0, 2)):
+        queues = tuple(map(used_more, queues))
+    nodes = snapshot.nodes
+    if not draw(st.integers(0, 7)):
+        cordoned = replace(nodes[0], state=NodeState.CORDONED)
+        nodes = (cordoned, *nodes[1:])
+    return replace(snapshot, workloads=tuple(workloads), queues=queues, nodes=nodes)
+
+
+def edited(workload: Workload, what: int, now: int) -> Workload:
+    if what == 2:
+        return replace(workload, priority=workload.priority ^ 16)
+    if what == 3:
+        return replace(workload, suspended=not workload.suspended)
+    if what == 4:
+        return replace(workload, backoff_until=now + 30)
+    if what == 5:
+        return replace(workload, pods=tuple(replace(p, state=PodState.COMPLETED) for p in workload.pods))
+    if what == 6:
+        return replace(workload, pods=tuple(replace(p, state=PodState.STOPPING) for p in workload.pods[:1]))
+    if what == 7:
+        return replace(workload, preemption_delay=100, submitted=now)
+    return replace(workload, waits_for=("w0", "w1"))
+
+
+def used_more(queue: Queue) -> Queue:
+    return replace(
+        queue,
+        entitlements={
+            pool: replace(found, usage=Usage((found.usage.used[0] + 7.0, 0.0, 0.0), (50.0, 1.0, 1.0)))
+            for pool, found in queue.entitlements.items()
+        },
+    )
+
+
+@lawfully(200)
+@given(document=st.one_of(clusters(), clusters(time_based=True)), other=clusters(), data=st.data())
+def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
+    snapshot = load(document).snapshot
+    if data.draw(st.booleans()):
+        fragmentation = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
+        snapshot = replace(snapshot, pools=fragmentation)
+    others = tuple(
+        replace(w, name=f"x{w.name}", project=snapshot.queues[-1].name, pods=(), pools=("p",))
+        for w in load(other).snapshot.workloads
+    )
+    carried: Layout | None = None
+    world = World(snapshot)
+    for _ in range(4):
+        before = repr(snapshot)
+        plan, carried = decide_again(snapshot, carried)
+        assert plan == decide(snapshot)
+        assert repr(snapshot) == before
+        if data.draw(st.booleans()):
+            world = World(snapshot)
+            world.carry_out(plan)
+            world.passes(data.draw(st.sampled_from(MOMENTS)))
+            snapshot = world.snapshot()
+        else:
+            snapshot = replace(snapshot, now=snapshot.now + data.draw(st.sampled_from(MOMENTS)))
+        snapshot = changed(data.draw, snapshot, others)
+
+
+def test_an_older_plan_says_what_it_said_when_the_lay_out_has_gone_on() -> None:
+    cluster = Cluster(n1=1).department("d", 1).project("p", "d", 1)
+    first = cluster.queued("a", "p").queued("b", "p").queued("c", "p").snapshot()
+    plan, layout = decide_again(first, None)
+    later = replace(first, now=NOON + 1, workloads=(first.workloads[0], first.workloads[2]))
+    again, _ = decide_again(later, layout)
+    assert [refusal.workload for refusal in plan.refusals] == ["b", "c"]
+    assert [refusal.workload for refusal in again.refusals] == ["c"]
+
+
+def test_the_clock_alone_ends_backoffs_delays_and_promises() -> None:
+    cluster = Cluster(n1=2).department("d", 2).project("p", "d", 2)
+    cluster.queued("a", "p", backoff_until=NOON + 10)
+    cluster.queued("b", "p", pools=("default",))
+    cluster.reservations.append(Reservation("b", "worker", 0, "n1", (1,), 1000, expires=NOON + 5))
+    _, layout = decide_again(cluster.snapshot(), None)
+    later = replace(cluster.snapshot(), now=NOON + 11)
+    plan, _ = decide_again(later, layout)
+    assert {bundle.workload for bundle in plan.bundles} == {"a", "b"}
+    assert plan == decide(later)
