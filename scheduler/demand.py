@@ -55,11 +55,12 @@ def tell_empty_drains(now: datetime) -> int:
 def work_to_lose(now: datetime) -> dict[int, int]:
     """GPU-seconds by node id that would be lost with the node: since the start, or the last checkpoint."""
     lost: dict[int, int] = {}
-    rows = Allocation.objects.filter(released_at__isnull=True).select_related("pod__workload")
-    for held in rows.only("node_id", "devices", "gpu_milli", "bound_at", "pod__workload__last_checkpoint_at"):
-        since = max(held.bound_at, held.pod.workload.last_checkpoint_at or held.bound_at)
-        seconds = max(0, int((now - since).total_seconds()))
-        lost[held.node_id] = lost.get(held.node_id, 0) + seconds * held.gpu_milli_total // MILLI
+    rows = Allocation.objects.filter(released_at__isnull=True).values_list(
+        "node_id", "devices__len", "gpu_milli", "bound_at", "pod__workload__last_checkpoint_at"
+    )
+    for node, devices, milli, bound, checkpoint in rows:
+        seconds = max(0, int((now - max(bound, checkpoint or bound)).total_seconds()))
+        lost[node] = lost.get(node, 0) + seconds * milli * (devices or 0) // MILLI
     return lost
 
 

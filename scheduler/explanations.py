@@ -1,10 +1,8 @@
 """Here each pending workload gets its reasons written down; rows that say the same already are left alone."""
 
-import hashlib
 import json
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,7 +33,7 @@ class Explanations:
     """Remembers what was written last, so that only news is written."""
 
     def __init__(self) -> None:
-        self._said: dict[uuid.UUID, tuple[str, int]] = {}
+        self._said: dict[uuid.UUID, tuple[int, int]] = {}
 
     def write(self, seen: Seen, refusals: Iterable[Refusal], cycle: int | None) -> int:
         """In the caller's transaction. Returns how many rows changed."""
@@ -83,12 +81,10 @@ def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
     )
 
 
-def _digest(refusal: Refusal) -> str:
-    """Of everything but the position, which changes whenever somebody in front starts."""
-    content = {**asdict(refusal), "position": 0, "expected_start": None}
-    return hashlib.blake2b(
-        json.dumps(content, sort_keys=True, default=str).encode(), digest_size=12
-    ).hexdigest()
+def _digest(refusal: Refusal) -> int:
+    """Of everything but the position, which changes whenever somebody in front starts; for this process."""
+    blockers = tuple((found.reason, found.message, *found.numbers.items()) for found in refusal.blockers)
+    return hash((refusal.pool, refusal.key, blockers))
 
 
 def _write(told: list[Told], now: datetime, cycle: int | None) -> None:
@@ -111,5 +107,6 @@ def _write(told: list[Told], now: datetime, cycle: int | None) -> None:
 
 def _announce(ids: list[uuid.UUID]) -> None:
     if ids:
-        for workload in Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk"):
+        rows = Workload.objects.filter(pk__in=ids).select_related("project").order_by("pk")
+        for workload in rows.only("pk", "project__department"):  # documents are long, and nobody asks
             announce.workload_changed(workload)

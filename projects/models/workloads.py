@@ -83,6 +83,8 @@ class Workload(models.Model):
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds of one run.")
+    deadline = models.DateTimeField(null=True, blank=True)
+    idle_timeout = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds without a log line.")
     run = models.PositiveIntegerField(default=0, help_text="How many times it was started.")
     preemptions = models.PositiveIntegerField(default=0)
     restarts = models.PositiveIntegerField(
@@ -113,6 +115,10 @@ class Workload(models.Model):
             models.Index(
                 fields=["phase"], name="workload_live",
                 condition=~Q(phase__in=["completed", "failed", "cancelled"]),
+            ),
+            models.Index(
+                fields=["deadline"], name="workload_deadline",
+                condition=Q(deadline__isnull=False) & ~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
             GinIndex(fields=["labels"], name="workload_labels"),
         ]

@@ -87,6 +87,8 @@ def prepared(
         priority=spec.priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,
+        deadline=spec.deadline,
+        idle_timeout=spec.idle_timeout,
         phase=Phase.PENDING,
         reason="Submitted",
         message="Waiting for the next scheduling cycle.",

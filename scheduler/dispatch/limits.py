@@ -36,7 +36,7 @@ class Quiet:
 
 def end_overdue(now: datetime, post: Post, quiet: Quiet) -> int:
     """Returns how many workloads were told to end."""
-    overdue = [*_never_started(now), *_too_long(now), *_too_late(now, post), *_idle(now, post, quiet)]
+    overdue = [*_never_started(now), *_too_long(now), *_too_late(now), *_idle(now, post, quiet)]
     if not overdue:
         return 0
     with fenced(post.held):
@@ -69,33 +69,28 @@ def _too_long(now: datetime) -> list[Overdue]:
     ]
 
 
-def _too_late(now: datetime, post: Post) -> list[Overdue]:
+def _too_late(now: datetime) -> list[Overdue]:
     live = (*WAITING, Phase.STARTING, Phase.RUNNING)
-    rows = Workload.objects.filter(phase__in=live, spec__has_key="deadline").order_by("pk")
-    found = []
-    for row in rows:
-        spec = post.specs.of(row).spec
-        if spec is not None and spec.deadline is not None and now >= spec.deadline:
-            text = f"Its deadline was {spec.deadline:%Y-%m-%d %H:%M:%S} UTC."
-            found.append(Overdue(row.pk, "DeadlineExceeded", text))
-    return found
+    late = Workload.objects.filter(phase__in=live, deadline__lte=now).order_by("pk")
+    return [
+        Overdue(pk, "DeadlineExceeded", f"Its deadline was {deadline:%Y-%m-%d %H:%M:%S} UTC.")
+        for pk, deadline in late.values_list("pk", "deadline")
+    ]
 
 
 def _idle(now: datetime, post: Post, quiet: Quiet) -> list[Overdue]:
-    rows = Workload.objects.filter(phase=Phase.RUNNING, spec__has_key="idle_timeout").order_by("pk")
+    rows = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
     found, seen = [], set()
-    for row in rows:
-        spec = post.specs.of(row).spec
-        if spec is None or spec.idle_timeout is None:
-            continue
+    for row in rows.only("pk", "name", "idle_timeout"):
+        patience = row.idle_timeout or 0
         seen.add(row.pk)
-        pause = timedelta(seconds=max(1, spec.idle_timeout // 10))
+        pause = timedelta(seconds=max(1, patience // 10))
         if now - quiet.looked_at.get(row.pk, now - pause) >= pause:
             quiet.looked_at[row.pk] = now
             _listen(row, now, post, quiet)
         _, since = quiet.sizes.get(row.pk, (0, now))
-        if (now - since).total_seconds() >= spec.idle_timeout:
-            text = f"Nothing was written to its logs for {spec.idle_timeout} s."
+        if (now - since).total_seconds() >= patience:
+            text = f"Nothing was written to its logs for {patience} s."
             found.append(Overdue(row.pk, "IdleTimeout", text, Phase.COMPLETED))
     quiet.sizes = {pk: size for pk, size in quiet.sizes.items() if pk in seen}
     quiet.looked_at = {pk: at for pk, at in quiet.looked_at.items() if pk in seen}
