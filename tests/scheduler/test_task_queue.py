@@ -1,0 +1,174 @@
+"""Here we show the task queue at work: real processes, killed half way, and nothing is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, transaction
+from django.utils import timezone
+from django_q.models import OrmQ, Schedule
+
+from berth.api.models import KeptAnswer
+from projects.models import ApiToken, Audit, Delivery, Event, Leftover
+from scheduler import tasks
+from scheduler.dispatch.leftovers import AGAIN, hand_over_workspaces
+from scheduler.models import Cycle
+from scheduler.schedules import REGULAR, keep_schedules
+from tests.cast import Cast, make_cast
+from tests.scheduler.stage import Stage
+
+FILES = 4000
+
+
+@pytest.fixture
+def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts a task queue on this test's database, as production does; whatever is left of it ends here."""
+    started: list[subprocess.Popen[bytes]] = []
+    env = {**child_env, "BERTH_HOME": str(tmp_path), "BERTH_SECRET_KEY": settings.SECRET_KEY}  # signs tasks
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "django", "qcluster"]
+        log = (tmp_path / "queue.log").open("ab")
+        process = subprocess.Popen(command, env=env, start_new_session=True, stdout=log, stderr=log)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """With all that it forked, at once and without a word."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def until(true: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.005)
+
+
+@pytest.mark.heavy
+def test_a_queue_killed_while_it_clears_a_workspace_leaves_the_rest_to_the_next_one(
+    stage: Stage, queue: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    stage.cast.pool.runtime = "local"
+    stage.cast.pool.save()
+    left = Leftover.objects.create(pool=stage.cast.pool, kind="workspace", name="5e7f-many-files")
+    place = tmp_path / "run" / "workspaces" / left.name
+    for number in range(40):
+        (place / str(number)).mkdir(parents=True)
+        for part in range(FILES // 40):
+            (place / str(number) / str(part)).touch()
+    assert hand_over_workspaces(stage.clock.now(), stage.loop.post) == 1
+    first = queue()
+    until(lambda: len(list(place.iterdir())) < 40)
+    kill(first)
+    assert place.exists(), "it was in the middle of it"
+    assert Leftover.objects.exists()
+    stage.clock.advance(AGAIN.total_seconds())
+    assert hand_over_workspaces(stage.clock.now(), stage.loop.post) == 1, "the next tick comes back to it"
+    queue()
+    until(lambda: not Leftover.objects.exists())
+    assert not place.exists()
+
+
+@pytest.fixture
+def cast(transactional_db: None) -> Cast:
+    return make_cast()
+
+
+def test_regular_tasks_stand_in_the_queue_once_and_are_put_right(cast: Cast) -> None:
+    assert keep_schedules() == len(REGULAR)
+    assert keep_schedules() == 0
+    wanted = sorted(Schedule.objects.values_list("name", "func", "minutes"))
+    Schedule.objects.filter(name=REGULAR[0].name).update(minutes=999)
+    Schedule.objects.create(name=REGULAR[1].name, func="nonsense")
+    Schedule.objects.create(name="berth: of a former version", func="gone")
+    Schedule.objects.create(name="somebody else's", func="theirs")
+    keep_schedules()
+    kept = Schedule.objects.filter(name__startswith="berth: ")
+    assert sorted(kept.values_list("name", "func", "minutes")) == wanted
+    assert Schedule.objects.filter(name="somebody else's").exists()
+
+
+def test_the_loop_sees_to_the_regular_tasks(stage: Stage) -> None:
+    stage.tick()
+    assert Schedule.objects.filter(name__startswith="berth: ").count() == len(REGULAR)
+
+
+def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
+    now = timezone.now()
+    user = cast.dave.user
+    for name, ends, revoked in (
+        ("long over", now - timedelta(days=31), None),
+        ("long revoked", None, now - timedelta(days=31)),
+        ("just over", now - timedelta(days=1), None),
+        ("lives", None, None),
+    ):
+        ApiToken.objects.create(user=user, name=name, digest=name, expires_at=ends, revoked_at=revoked)
+    for days in (1, 31):
+        Cycle.objects.create(at=now - timedelta(days=days), epoch=1, trigger="tick", scenario=b"x")
+        KeptAnswer.objects.create(user=user, key=f"{days}", created_at=now - timedelta(days=days - 0.5))
+    Cycle.objects.create(at=now, epoch=1, trigger="tick", scenario=b"x")
+    for days, state in ((91, "delivered"), (91, "waiting"), (1, "delivered")):
+        Delivery.objects.create(
+            at=now - timedelta(days=days), kind="failed", workload_id=uuid.uuid4(), project_id=1,
+            to="a@b.c", channel="mail", content={}, state=state, due_at=now,
+            ended_at=None if state == "waiting" else now,
+        )
+    tasks.keep_house()
+    tasks.keep_house()
+    assert set(ApiToken.objects.values_list("name", flat=True)) == {"just over", "lives"}
+    assert Cycle.objects.count() == 2
+    assert list(KeptAnswer.objects.values_list("key", flat=True)) == ["1"]
+    assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "waiting"]
+
+
+def test_pruning_counts_first_then_deletes_and_says_so_in_the_audit(cast: Cast) -> None:
+    for day in (1, 20):
+        Event.objects.create(
+            at=f"2026-01-{day:02}T12:00:00Z", kind="x", subject="s", message="m", actor="a"
+        )
+    with pytest.raises(DatabaseError), transaction.atomic():
+        Event.objects.all().delete()
+    out = StringIO()
+    call_command("prune", "--before=2026-01-10", stdout=out)
+    assert "projects_event: 1 rows are older" in out.getvalue()
+    assert Event.objects.count() == 2
+    call_command("prune", "--before=2026-01-10", "--yes", stdout=out)
+    assert [event.at.day for event in Event.objects.all()] == [20]
+    assert Audit.objects.get(action="prune").after["projects_event"] == 1
+    with pytest.raises(DatabaseError), transaction.atomic():
+        Event.objects.all().delete()
+
+
+def test_pruning_the_future_is_refused(cast: Cast) -> None:
+    with pytest.raises(CommandError, match="a day that is over"):
+        call_command("prune", "--before=2999-01-01", "--yes")
+
+
+def test_what_waits_in_the_queue_is_rolled_back_with_what_asked_for_it(cast: Cast) -> None:
+    """So nothing is done for a change that never was."""
+    from django_q.tasks import async_task
+
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        async_task("scheduler.tasks.keep_house")
+        raise ZeroDivisionError
+    assert not OrmQ.objects.exists()
