@@ -15,8 +15,8 @@ def next_version(quota: Quota) -> int:
 def remember_removed(quota: Quota) -> None:
     """In the transaction that removes it: counting goes on from here."""
     RemovedQuota.objects.update_or_create(
-        department_id=quota.department_id,
-        project_id=quota.project_id,
-        pool_id=quota.pool_id,
+        department=quota.department,
+        project=quota.project,
+        pool=quota.pool,
         defaults={"version": quota.version},
     )

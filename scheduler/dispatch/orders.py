@@ -7,7 +7,8 @@ LOCAL_RANK is 0, LOCAL_WORLD_SIZE 1, NODE_RANK the rank.
 from collections.abc import Sequence
 
 from berth.core.amounts import MILLI
-from berth.core.spec import WorkloadSpec
+from berth.core.spec import WorkloadSpec, tree_of
+from berth.core.spec.tree import smallest_gang
 from pools.runtimes.base import PodOrder
 from projects.models import Pod
 
@@ -40,7 +41,9 @@ def _told(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> dict[str, str]:
     of_role = sum(other.role == pod.role for other in world)
     return {
         "RANK": str(pod.rank),
-        "WORLD_SIZE": str(len(world)),
+        "WORLD_SIZE": str(len(world)),  # of this moment: who runs already is told nothing when others join
+        "BERTH_WORLD_MIN": str(smallest_gang(tree_of(spec))),
+        "BERTH_WORLD_MAX": str(sum(role.maximum for role in spec.all_roles)),
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "NODE_RANK": str(pod.rank),

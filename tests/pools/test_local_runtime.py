@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from pools.runtimes import local
+from pools.runtimes import local, local_log
 from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.processes import start_time
@@ -146,6 +147,7 @@ def test_a_child_may_use_the_whole_grace_though_its_shell_is_gone(stage: LocalSt
 
 STARTER = """
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from pools.runtimes.local import LocalRuntime
@@ -293,3 +295,17 @@ def test_a_pod_cannot_claim_to_have_saved_its_work_at_a_time_that_is_none(
         assert abs((datetime.now(UTC) - told).total_seconds()) < 60
     else:
         assert told.year == int(counts_as)
+
+
+def test_the_tail_of_a_line_that_never_ends_is_bounded(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        file.truncate(64 * 1024 * 1024)
+        file.seek(0, 2)
+        file.write(b"the end")
+    began = time.process_time()
+    tail = local_log.tail_log(log, 10, ended=True)
+    assert len(tail.data) == local_log.TAIL_MAX
+    assert tail.data.endswith(b"the end")
+    assert (tail.next_offset, tail.complete) == (tail.size, True)
+    assert time.process_time() - began < 2

@@ -65,3 +65,15 @@ def test_a_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> Non
     assert not stage.loop.tick()
     assert [name for name, _ in stage.runtime.calls[calls:]] == ["look"]
     assert Cycle.objects.count() == cycles
+
+
+def test_a_pod_of_an_elastic_gang_learns_between_what_sizes_its_gang_may_be(stage: Stage) -> None:
+    """WORLD_SIZE is of the moment it starts; who meets by a rendezvous that counts needs the bounds."""
+    roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 1}]
+    elastic = stage.submit("elastic", kind="elastic", roles=roles)
+    stage.tick(4)
+    orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(elastic, "running")]
+    told = [order.env for order in orders if order is not None]
+    assert len(told) == 3
+    assert {(env["BERTH_WORLD_MIN"], env["BERTH_WORLD_MAX"]) for env in told} == {("1", "3")}
+    assert all(1 <= int(env["WORLD_SIZE"]) <= 3 for env in told)

@@ -1,4 +1,4 @@
-"""Here we show that pages hear of changes whichever web process serves them, also after it lost its listener."""
+"""Here we show that pages hear of changes whichever web process serves them, also after a lost connection."""
 
 import json
 import os

@@ -1,0 +1,40 @@
+"""Here we show that the embedded database opens no socket in a place that somebody else prepared."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from berth.db import embedded
+from berth.db.embedded import DatabaseTrouble
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_account", lambda: None)
+
+
+def test_a_place_of_ours_is_made_for_us_alone(tmp_path: Path) -> None:
+    place = tmp_path / "sockets"
+    embedded._own(place)
+    embedded._own(place)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+def test_a_link_is_refused_and_what_it_leads_to_is_left_alone(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    (tmp_path / "sockets").symlink_to(victim)
+    with pytest.raises(DatabaseTrouble, match="no directory of ours"):
+        embedded._own(tmp_path / "sockets")
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_place_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "sockets"
+    place.mkdir(mode=0o777)
+    os.chown(place, 12345, 12345)
+    with pytest.raises(DatabaseTrouble, match="belongs to user 12345"):
+        embedded._own(place)

@@ -1,0 +1,52 @@
+"""Here we show that the web process answers nobody before the tables are there, and refuses nobody either."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from berth.up.address import address_of, take, wait_until_it_answers
+from tests.up.test_supervisor import ENV
+
+
+def test_who_calls_while_the_tables_are_made_waits_in_line(tmp_path: Path) -> None:
+    env = {**ENV, "BERTH_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "berth.settings"}
+    starts, holds_back = os.pipe()
+    answered_at: list[float] = []
+    with take("127.0.0.1", 0) as listening:
+        address = address_of(listening)
+        web = subprocess.Popen(
+            [sys.executable, "-m", "berth.up.web", str(listening.fileno()), str(starts)],
+            env=env, pass_fds=(listening.fileno(), starts), stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(starts)
+
+        def call() -> None:
+            if wait_until_it_answers(address, goes_on=lambda: web.poll() is None, seconds=30):
+                answered_at.append(time.monotonic())
+
+        caller = threading.Thread(target=call)
+        try:
+            caller.start()
+            with socket.create_connection(listening.getsockname(), timeout=5) as early:
+                early.sendall(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                early.settimeout(3)
+                try:
+                    told = early.recv(100)
+                except TimeoutError:
+                    told = b"nothing yet"
+                assert told == b"nothing yet"
+                let_go = time.monotonic()
+                os.close(holds_back)
+                early.settimeout(30)
+                assert b"200" in early.recv(100)
+            caller.join(30)
+            assert answered_at
+            assert answered_at[0] >= let_go
+        finally:
+            web.kill()
+            web.wait()
+            caller.join()
