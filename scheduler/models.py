@@ -185,6 +185,18 @@ class Usage(models.Model):
         ]
 
 
+class UsagePoint(models.Model):
+    """A ledger as it stood once: what a sliding window has to forget is known from there."""
+
+    usage = models.ForeignKey(Usage, on_delete=models.CASCADE, related_name="points")
+    at = models.DateTimeField()
+    used = ArrayField(models.FloatField(), size=3)
+    parent = ArrayField(models.FloatField(), size=3)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(name="usage_point_once", fields=["usage", "at"])]
+
+
 class UsageHour(models.Model):
     """What one project held of one pool in one hour (milli-GPU-seconds and the like)."""
 

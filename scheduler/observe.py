@@ -17,6 +17,7 @@ from scheduler.models import Reservation
 from scheduler.opening import Opening, openings
 from scheduler.queues import Queues, queues_at
 from scheduler.specs import Meaning, Specs
+from scheduler.usage import HALF_LIFE
 from scheduler.waits import find_waits
 
 STUCK_AFTER = timedelta(seconds=60)  # beyond its grace a stopping pod promises nothing any more
@@ -123,7 +124,7 @@ def _pool(row: NodePool) -> model.Pool:
         ),
         fair_share=model.FairShareMode(
             time_based=row.fairshare_mode == "time_based",
-            half_life=row.half_life,
+            half_life=row.half_life or (None if row.window else HALF_LIFE),  # as use is kept
             window=row.window,
             tumbling=row.tumbling,
             k=row.k,

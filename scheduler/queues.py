@@ -16,6 +16,7 @@ from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.models import Usage
 from scheduler.usage import decayed
+from scheduler.window import points
 
 OF_DEPARTMENT = " (department)"
 
@@ -133,8 +134,11 @@ def entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
 
 
 def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
+    then = points(pools.values(), now)
     return {
-        (_key(row.department_id, row.project_id), row.pool_id): decayed(row, pools[row.pool_id], now)
+        (_key(row.department_id, row.project_id), row.pool_id): decayed(
+            row, pools[row.pool_id], now, then.get(row.pk)
+        )
         for row in Usage.objects.filter(pool_id__in=pools)
     }
 

@@ -12,6 +12,7 @@ from scheduler.engine.plan import QueueReport
 from scheduler.models import QueueStanding, Usage
 from scheduler.observe import Seen
 from scheduler.usage import KINDS, Rates, add_to_hours, is_due, settle
+from scheduler.window import keep_points
 
 Owner = tuple[int | None, int | None]  # department or project, the other None
 Key = tuple[int, Owner]  # pool and owner
@@ -76,6 +77,7 @@ def settle_use(now: datetime) -> int:
     add_to_hours(hours)
     Usage.objects.bulk_create(new)
     Usage.objects.bulk_update(changed, ["used", "parent", "held", "rate", "parent_rate", "settled_at"])
+    keep_points([*new, *changed], pools)
     return len(new) + len(changed)
 
 

@@ -2,8 +2,8 @@
 
 Between two changes everything is constant, so nothing is sampled: a burst is charged for to the second.
 `used` grows by what is charged (beyond quota, or all, as the pool says), `parent` by what the parent held
-as its share. Both fade with the pool's half-life, or start anew with each window where it tumbles; a
-sliding window is kept as the fading that has the same mean age, for what leaves it cannot be known later.
+as its share. Both fade with the pool's half-life, or start anew with each window where it tumbles; what a
+sliding window has left behind is taken off again (see `window`).
 """
 
 import math
@@ -15,7 +15,8 @@ from django.db import connection
 
 from pools.models import NodePool
 from scheduler.engine.model import Usage as Decayed
-from scheduler.models import Usage, UsageHour
+from scheduler.models import Usage, UsageHour, UsagePoint
+from scheduler.window import Then, begins, slides
 
 HALF_LIFE = 7 * 86_400
 KINDS = range(3)
@@ -41,9 +42,15 @@ def integral(value: float, rate: float, seconds: float, half_life: float | None)
     return value * left + rate * (1.0 - left) * half_life / math.log(2)
 
 
-def decayed(row: Usage, pool: NodePool, now: datetime) -> Decayed:
+def decayed(row: Usage, pool: NodePool, now: datetime, then: Then | None = None) -> Decayed:
     """The ledger of one queue as it stands at `now`, whenever it was last settled."""
-    return Decayed(*_advanced(row, pool, now))
+    used, parent = _advanced(row, pool, now)
+    if slides(pool):
+        begin = begins(pool, now)
+        faded = integral(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
+        gone = _stood(row, pool, begin, then or Then())
+        used, parent = (_less(value, left, faded) for value, left in zip((used, parent), gone, strict=True))
+    return Decayed(used, parent)
 
 
 def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
@@ -104,7 +111,7 @@ def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
     since, used, parent = row.settled_at, _triple(row.used), _triple(row.parent)
     now = max(now, since)
     half_life = _half_life(pool)
-    if half_life is None and pool.window and _window_start(now, pool.window) > since:
+    if pool.tumbling and pool.window and _window_start(now, pool.window) > since:
         since, used, parent = _window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
     seconds = (now - since).total_seconds()
     return (
@@ -113,12 +120,39 @@ def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
     )
 
 
+def _stood(row: Usage, pool: NodePool, at: datetime, then: Then) -> tuple[Triple, Triple]:
+    """The ledger as it was at a time in the past."""
+    if at >= row.settled_at:
+        return _advanced(row, pool, at)
+    before = then.before
+    if before is None:
+        return (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+    after: Usage | UsagePoint = then.after or row
+    end = after.at if isinstance(after, UsagePoint) else after.settled_at
+    whole, part = ((until - before.at).total_seconds() for until in (end, at))
+    half_life = _half_life(pool)
+    return (
+        _between(_triple(before.used), _triple(after.used), part, whole, half_life),
+        _between(_triple(before.parent), _triple(after.parent), part, whole, half_life),
+    )
+
+
+def _between(first: Triple, last: Triple, part: float, whole: float, half_life: float | None) -> Triple:
+    """Part of the way from one value to the other, at the one rate that leads there."""
+    if whole <= 0:
+        return first
+    weight = integral(0.0, 1.0, whole, half_life)
+    rates = [(last[kind] - integral(first[kind], 0.0, whole, half_life)) / weight for kind in KINDS]
+    return _grown(first, rates, part, half_life)
+
+
+def _less(value: Triple, left: Triple, faded: float) -> Triple:
+    a, b, c = (max(0.0, value[kind] - left[kind] * faded) for kind in KINDS)
+    return a, b, c
+
+
 def _half_life(pool: NodePool) -> float | None:
-    if pool.half_life:
-        return pool.half_life
-    if not pool.window:
-        return HALF_LIFE
-    return None if pool.tumbling else pool.window / 2 * math.log(2)
+    return pool.half_life or (None if pool.window else HALF_LIFE)
 
 
 def _grown(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:

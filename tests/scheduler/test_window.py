@@ -1,0 +1,139 @@
+"""Here we show that the ledger is exact at every change, restarts or not, and what a window forgets."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from pools.models import NodePool
+from scheduler.models import Usage, UsagePoint
+from scheduler.usage import Rates, decayed, settle
+from scheduler.window import STEPS, keep_points, points
+from tests.scheduler.stage import Stage
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+WINDOW = 2560  # seconds: a point each ten
+Story = Sequence[tuple[int, float]]  # so many seconds at so much charged per second
+
+MODES: dict[str, dict[str, Any]] = {
+    "half-life": {"half_life": 900, "window": None, "tumbling": False},
+    "window": {"half_life": None, "window": WINDOW, "tumbling": False},
+    "window and half-life": {"half_life": 900, "window": WINDOW, "tumbling": False},
+    "calendar": {"half_life": None, "window": WINDOW, "tumbling": True},
+    "calendar and half-life": {"half_life": 900, "window": WINDOW, "tumbling": True},
+}
+
+
+def told(seed: int, least: int) -> Story:
+    dice = Random(seed)
+    return [(dice.randint(least, 600), dice.choice([0.0, 0.0, 1000.0, 3500.0])) for _ in range(40)]
+
+
+def summed(story: Story, now: int, half_life: float | None, since: int) -> float:
+    """The integral piece by piece, by its definition: no ledger, nothing carried over."""
+    total, at = 0.0, 0
+    for seconds, rate in story:
+        early, late = max(at, since), min(at + seconds, now)
+        if late > early and half_life is None:
+            total += rate * (late - early)
+        elif late > early and half_life is not None:
+            scale = half_life / math.log(2)
+            total += rate * scale * (2 ** ((late - now) / half_life) - 2 ** ((early - now) / half_life))
+        at += seconds
+    return total
+
+
+def played(stage: Stage, story: Story, mode: dict[str, Any], each: Any) -> None:
+    """Writes the ledger at every change and reads it anew from the database each time, as after a restart."""
+    NodePool.objects.update(fairshare_mode="time_based", **mode)
+    pool = NodePool.objects.get()
+    Usage.objects.all().delete()
+    row = Usage(pool=pool, project=stage.cast.vision, settled_at=BEGIN, used=[0.0] * 3, parent=[0.0] * 3,
+                held=[0] * 3, rate=[0.0] * 3, parent_rate=[0.0] * 3)  # fmt: skip
+    row.save()
+    now = 0
+    for seconds, rate in story:
+        row = Usage.objects.get()
+        rates = Rates((0, 0, 0), (rate, 0.0, 0.0), (4000.0, 0.0, 0.0))
+        settle(row, pool, BEGIN + timedelta(seconds=now), rates)
+        row.save()
+        keep_points([row], {pool.pk: pool})
+        for later in (seconds // 3, seconds):
+            at = BEGIN + timedelta(seconds=now + later)
+            fresh = Usage.objects.get()
+            each(now + later, decayed(fresh, pool, at, points([pool], at).get(fresh.pk)))
+        now += seconds
+
+
+def since(now: int, mode: dict[str, Any]) -> int:
+    if mode["window"] is None:
+        return 0
+    if mode["tumbling"]:
+        begin = int(BEGIN.timestamp())
+        return max(0, (begin + now) // WINDOW * WINDOW - begin)
+    return max(0, now - WINDOW)
+
+
+@pytest.mark.shows("RAI-74", "RAI-75", "RAI-79")
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_ledger_is_what_its_definition_says_at_every_change(
+    stage: Stage, mode: dict[str, Any], seed: int
+) -> None:
+    story = told(seed, least=WINDOW // STEPS)
+
+    def judge(now: int, usage: Any) -> None:
+        begin = since(now, mode)
+        used = summed(story, now, mode["half_life"], begin)
+        assert usage.used[0] == pytest.approx(used, rel=1e-6, abs=1e-3)
+        held = summed([(10**9, 4000.0)], now, mode["half_life"], begin)
+        assert usage.parent[0] == pytest.approx(held, rel=1e-6, abs=1e-3)
+
+    played(stage, story, mode, judge)
+
+
+def test_changes_closer_than_the_points_are_off_by_less_than_a_step(stage: Stage) -> None:
+    dice = Random(5)
+    story = [(dice.randint(1, 4), dice.choice([0.0, 4000.0])) for _ in range(300)]
+    step = WINDOW / STEPS
+
+    def judge(now: int, usage: Any) -> None:
+        assert abs(usage.used[0] - summed(story, now, None, since(now, MODES["window"]))) <= 4000 * step
+
+    played(stage, [(2000, 4000.0), *story, (2000, 0.0)], MODES["window"], lambda now, usage: None)
+    played(stage, story, MODES["window"], judge)
+
+
+def test_points_that_nobody_needs_any_more_are_gone(stage: Stage) -> None:
+    played(stage, [(20, 1000.0)] * 400, MODES["window"], lambda now, usage: None)
+    assert UsagePoint.objects.count() <= STEPS + 2
+    played(stage, [(20, 1000.0)] * 20, MODES["half-life"], lambda now, usage: None)
+    assert not UsagePoint.objects.exists()
+
+
+def test_a_pool_with_a_window_forgets_what_lies_before_it(stage: Stage) -> None:
+    """The whole way: pods hold GPUs, the scheduler settles, the window passes."""
+    mode = {"half_life": None, "window": 3600, "tumbling": False}
+    NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    stage.tick(2)
+    stage.clock.advance(600)
+    stage.finish(workload)
+    stage.tick()
+    pool, row = NodePool.objects.get(), Usage.objects.get(project=stage.cast.vision)
+
+    def used(seconds: int) -> float:
+        at = row.settled_at + timedelta(seconds=seconds)
+        return decayed(row, pool, at, points([pool], at).get(row.pk)).used[0]
+
+    whole = used(0)
+    assert whole >= 2000 * 600
+    assert used(3600 - 600) == pytest.approx(whole, rel=0.01)
+    assert used(3600 - 300) == pytest.approx(2000 * 300, rel=0.01)
+    assert used(3600) == 0
+    stage.clock.advance(3600)
+    stage.tick()
+    assert used(3600) == 0
