@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ALL = ("decide", "openb", "rest_submit", "whole_system")
+ALL = ("decide", "turns", "tenants", "openb", "rest_submit", "whole_system")
 
 
 def main() -> int:

@@ -1,0 +1,73 @@
+"""Here we measure six weeks of real tenants, by every policy: `python -m benchmarks.tenants [POLICY ...]`.
+
+The data is looked for in BERTH_TRACES, or ../shared/data; where it is absent nothing is measured.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
+
+from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
+from scheduler.engine.replay.figures import figures  # noqa: E402
+from scheduler.engine.replay.files import NoSuchTrace, find  # noqa: E402
+from scheduler.engine.replay.policies import play  # noqa: E402
+from scheduler.engine.replay.policy import Policy  # noqa: E402
+from scheduler.engine.replay.records import Records  # noqa: E402
+
+# Average, p99 (seconds) and use that others found for the same weeks, nodes and quotas.
+REFERENCE = {
+    Policy.STATIC_FIFO: (133_880, 1_361_633, 0.582),
+    Policy.STATIC_SKIP: (42_485, 896_076, 0.599),
+    Policy.FIFO: (4_734, 63_137, 0.744),
+    Policy.SKIP: (835, 18_009, 0.745),
+}
+
+
+def main(names: list[str]) -> int:
+    data = Path(os.environ.get("BERTH_TRACES", Path(__file__).parents[2] / "shared" / "data"))
+    try:
+        trace = find("philly", data)
+    except NoSuchTrace as error:
+        print(f"skipped: {error}")
+        return 0
+    rows = {}
+    for policy in Policy:
+        if names and policy.value not in names:
+            continue
+        records, now, cycles = Records(trace), trace.begins, 0
+        wall, cpu = time.perf_counter(), time.process_time()
+        for step in play(trace, policy, records):
+            now, cycles = step.now, step.cycles
+        told = figures(records, now) | {
+            "cycles": cycles,
+            "cpu_seconds": round(time.process_time() - cpu, 1),
+            "wall_seconds": round(time.perf_counter() - wall, 1),
+            "reference": REFERENCE.get(policy),
+        }
+        rows[policy.value] = told
+        print(_line(policy, told), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    if not names:
+        answer = {"machine": machine(), "commit": commit(), "runs": 1, "policies": rows}
+        (RESULTS / "tenants.json").write_text(json.dumps(answer, indent=1) + "\n")
+    return 0
+
+
+def _line(policy: Policy, told: dict[str, object]) -> str:
+    waits, projects = told["queueing"], told["projects"]
+    assert isinstance(waits, dict)
+    assert isinstance(projects, dict)
+    longest = max(project["in_quota"]["longest"] for project in projects.values())
+    return (
+        f"{policy:<12} average {waits['average']:>9,} s  p50 {waits['p50']:>6,}  p99 {waits['p99']:>11,}  "
+        f"use {told['utilisation']:.1%}  longest in quota {longest:>9,.0f} s  gave way {told['evictions']}  "
+        f"lost {told['lost_gpu_hours']} GPU-h  {told['cpu_seconds']} s of CPU  reference {told['reference']}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""Here we measure turns: queues that want more than their share of one node of 16 GPUs, for 8 half-lives.
+
+`python -m benchmarks.turns [NAME ...]`. Jobs never end, 100 to a queue; half-life 128 cycles, window 256, K 1.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
+
+from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
+from scheduler.engine.cycle import decide  # noqa: E402
+from scheduler.engine.scenario import load  # noqa: E402
+from scheduler.engine.scenario.usage import Meter, allocated  # noqa: E402
+from scheduler.engine.scenario.world import World  # noqa: E402
+
+GPUS, JOBS, CYCLES = 16, 100, 1024
+MODE = {"mode": "time_based", "half_life": 128, "window": 256, "k": 1.0}
+
+
+@dataclass(frozen=True)
+class Case:
+    sizes: Sequence[Sequence[int]]  # of each queue's jobs, one after the other
+    weights: Sequence[float] = ()
+    departments: Sequence[str] = ()
+    mode: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: Mapping[str, Case] = {
+    "2 queues of 16": Case([[16]] * 2),
+    "2 queues of 9": Case([[9]] * 2),
+    "3 queues of 16": Case([[16]] * 3),
+    "3 queues of 9": Case([[9]] * 3),
+    "6 queues of 16": Case([[16]] * 6),
+    "3 queues of 16, weights 3 2 1": Case([[16]] * 3, weights=[3, 2, 1]),
+    "16 against 4 and 4": Case([[16], [4], [4]]),
+    "16 against 9 and 1": Case([[16], [9], [1]]),
+    "2 departments, 2 and 1 queues of 16": Case([[16]] * 3, departments=["a", "a", "b"]),
+    "3 queues of 16, window alone": Case([[16]] * 3, mode={"half_life": None}),
+    "3 queues of 16, calendar": Case([[16]] * 3, mode={"half_life": None, "tumbling": True}),
+    "2 queues of 16, K 0": Case([[16]] * 2, mode={"k": 0.0}),
+}
+
+
+def main(names: list[str]) -> None:
+    chosen = {name: case for name, case in CASES.items() if not names or any(n in name for n in names)}
+    rows = []
+    for name, case in chosen.items():
+        row = {"name": name, **measured(case)}
+        rows.append(row)
+        parts = "  ".join(
+            f"{queue['part']:.3f} (turn {queue['longest_turn']}, wait {queue['longest_wait']})"
+            for queue in row["queues"]
+        )
+        print(f"{name:<38} {row['evictions']:>5} evictions  {row['cpu_seconds']:>6} s   {parts}", flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    if not names:
+        answer = {"machine": machine(), "commit": commit(), "cycles": CYCLES, "cases": rows}
+        (RESULTS / "turns.json").write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def measured(case: Case) -> dict[str, Any]:
+    begin, evictions = time.process_time(), 0
+    held: list[list[float]] = []
+    for gpus, stopped in _played(case):
+        held.append(gpus)
+        evictions += stopped
+    whole = sum(map(sum, held)) or 1.0
+    queues = [
+        {
+            "part": round(sum(mine) / whole, 4),
+            "longest_turn": _longest(mine, holding=True),
+            "longest_wait": _longest(mine, holding=False),
+        }
+        for mine in zip(*held, strict=True)
+    ]
+    return {"queues": queues, "evictions": evictions, "cpu_seconds": round(time.process_time() - begin, 1)}
+
+
+def _played(case: Case) -> Iterator[tuple[list[float], int]]:
+    """After each cycle: what every queue holds, and how many workloads were stopped."""
+    scenario = load(_document(case))
+    world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
+    names = [f"q{number}" for number in range(len(case.sizes))]
+    for _ in range(CYCLES):
+        snapshot = world.snapshot()
+        plan = decide(replace(snapshot, queues=meter.written(snapshot.queues)))
+        world.carry_out(plan)
+        now = world.snapshot()
+        gpus = allocated(now)
+        yield (
+            [gpus["default", name].gpu / 1000 if ("default", name) in gpus else 0.0 for name in names],
+            sum(eviction.whole for bundle in plan.bundles for eviction in bundle.evictions),
+        )
+        meter.passes(now, plan, world.now + 1)
+        world.passes(1)
+
+
+def _document(case: Case) -> dict[str, Any]:
+    above = case.departments or ["d"] * len(case.sizes)
+    weights = case.weights or [1] * len(case.sizes)
+    return {
+        "format": "berth.scenario/1",
+        "pools": [{"name": "default", "fairshare": {**MODE, **case.mode}}],
+        "nodes": [{"name": "n", "gpus": GPUS}],
+        "departments": [{"name": name, "quotas": {"default": {"gpu": 0}}} for name in sorted(set(above))],
+        "projects": [
+            {"name": f"q{q}", "department": above[q], "quotas": {"default": {"gpu": 0, "weight": weights[q]}}}
+            for q in range(len(case.sizes))
+        ],
+        "workloads": [
+            {"name": f"q{q}-{j:03}", "project": f"q{q}", "roles": [{"gpu": sizes[j % len(sizes)]}]}
+            for q, sizes in enumerate(case.sizes)
+            for j in range(JOBS)
+        ],
+    }
+
+
+def _longest(mine: Sequence[float], holding: bool) -> int:
+    runs = (len(list(run)) for has, run in groupby(gpus > 0 for gpus in mine) if has is holding)
+    return max(runs, default=0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
