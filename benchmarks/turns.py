@@ -1,6 +1,6 @@
 """Here we measure turns: queues that want more than their share of one node of 16 GPUs, for 8 half-lives.
 
-`python -m benchmarks.turns [NAME ...]`. Jobs never end, 100 to a queue; half-life 128 cycles, window 256, K 1.
+`python -m benchmarks.turns [NAME ...]`; 100 endless jobs to a queue, half-life 128 cycles, window 256, K 1.
 """
 
 import json

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('scheduler', '0002_guards'),
+        ('scheduler', '0003_cycles_can_be_replayed'),
     ]
 
     operations = [
