@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Scope, Want, Way
 from scheduler.engine.ledger import NO_BOUND
-from scheduler.engine.search import search
+from scheduler.engine.search import LEAST_STEPS, MOST_STEPS, search, worth_it
 from scheduler.engine.spots import Horizon, pick
 
 MOST_DOMAINS = 256  # tried for one gang before it is refused
@@ -19,7 +19,8 @@ def find_room(
     within = open_to(board, gang, within)
     if any(want.scopes for want in way):
         everywhere = board.topology.everywhere if within is None else frozenset(within)
-        return _Scoped(board, gang, horizon).place(way, everywhere)
+        placed = _Scoped(board, gang, horizon).place(way, everywhere)
+        return placed or search(board, gang, way, horizon, within)
     return _anywhere(board, gang, way, horizon, within)
 
 
@@ -39,13 +40,25 @@ def may_use_kept(board: Board, gang: Gang) -> bool:
     return longest is not None and (board.now if started is None else started) + longest <= kept.until
 
 
-def _anywhere(board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None) -> bool:
+def _anywhere(
+    board: Board,
+    gang: Gang,
+    way: Way,
+    horizon: Horizon,
+    within: AbstractSet[int] | None,
+    most: int = MOST_STEPS,
+) -> bool:
     start = board.mark()
     for order in _orders(way):
         if all(place(board, gang, want, horizon, within) for want in order):
             return True
         board.rewind(start)
-    return len(way) > 1 and search(board, gang, way, horizon, within)
+    return worth_it(way) and search(board, gang, _unbound(way), horizon, within, most)
+
+
+def _unbound(way: Way) -> Way:
+    """Without the scopes: whoever asks has chosen the nodes by them."""
+    return tuple(Want(want.part, want.count) for want in way)
 
 
 def _orders(way: Way) -> Iterator[Way]:
@@ -77,7 +90,7 @@ class _Scoped:
         """Each scope in one domain; if a later scope fails, an earlier one moves on."""
         scope = next((want.scopes[depth] for want in way if len(want.scopes) > depth), None)
         if scope is None:
-            return not way or _anywhere(self.board, self.gang, way, self.horizon, within)
+            return not way or _anywhere(self.board, self.gang, way, self.horizon, within, LEAST_STEPS)
         inner = tuple(w for w in way if len(w.scopes) > depth and w.scopes[depth].parts == scope.parts)
         rest = tuple(want for want in way if want not in inner)
         start = self.board.mark()

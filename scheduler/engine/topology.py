@@ -29,6 +29,10 @@ class Topology:
             return self._levels[: self._levels.index(level) + 1]
         return (level,)
 
+    def homes(self, level: str) -> dict[int, frozenset[int]]:
+        """The domain of every node that is in one."""
+        return {i: nodes for nodes in self.domains(level).values() for i in nodes}
+
     def around(self, level: str, i: int) -> frozenset[int]:
         """The domain a node is in."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())

@@ -49,7 +49,7 @@ def _pool(draw: Draw, name: str, time_based: bool) -> Document:
         fairshare = {"mode": "time_based", "half_life": 3600, "k": _pick(draw, 1.0, 0.0, 0.5, 3.0)}
     return {
         "name": name,
-        "placement": _pick(draw, "binpack", "spread"),
+        "placement": _pick(draw, "binpack", "spread", "fragmentation"),
         "topology": ["zone", "rack"],
         "over_quota_weights": bool(draw(st.integers(0, 4))),
         "reclaim_min_runtime": _pick(draw, 0, 0, 0, 100),

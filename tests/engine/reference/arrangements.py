@@ -1,0 +1,98 @@
+"""Here we look through every arrangement of one gang on a small cluster: the slow way, for comparison."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from berth.core.amounts import MILLI
+from scheduler.engine.matching import matches
+from scheduler.engine.model import Group, Node, Role
+
+LEVELS = ("zone", "rack")
+
+
+@dataclass(slots=True)
+class _Left:
+    """What one node still has."""
+
+    node: Node
+    free: list[int]
+    cpu: int
+
+
+def has_arrangement(nodes: Sequence[Node], tree: Group) -> bool:
+    """Whether the whole tree fits on the nodes, which are empty; `need` of each group is all it has."""
+    left = [_Left(node, [MILLI] * node.gpus, node.cpu) for node in nodes]
+    replicas = list(_replicas(tree, ()))
+    return _fit(left, replicas, 0, {}, {})
+
+
+def _replicas(group: Group, around: tuple[tuple[str, str], ...]) -> Iterator[tuple[Role, tuple]]:  # type: ignore[type-arg]
+    scopes = (*around, *_scope(group))
+    for child in group.children:
+        if isinstance(child, Role):
+            for _ in range(child.min):
+                yield child, (*scopes, *_scope(child))
+        else:
+            yield from _replicas(child, scopes)
+
+
+def _scope(node: Group | Role) -> tuple[tuple[str, str], ...]:
+    level = node.topology.required if node.topology else None
+    return ((f"{type(node).__name__}:{node.name}", level),) if level else ()
+
+
+def _fit(left: list[_Left], replicas: list, which: int, domains: dict, on: dict) -> bool:  # type: ignore[type-arg]
+    if which == len(replicas):
+        return True
+    role, scopes = replicas[which]
+    for place in left:
+        if not _may_stand(place, role, on):
+            continue
+        here = {name: _domain(place.node, level) for name, level in scopes}
+        if None in here.values() or any(domains.get(name, value) != value for name, value in here.items()):
+            continue
+        fresh = {name: value for name, value in here.items() if name not in domains}
+        for devices in _choices(place, role):
+            _take(place, role, devices, -1, on)
+            if _fit(left, replicas, which + 1, {**domains, **fresh}, on):
+                _take(place, role, devices, 1, on)
+                return True
+            _take(place, role, devices, 1, on)
+    return False
+
+
+def _may_stand(place: _Left, role: Role, on: dict) -> bool:  # type: ignore[type-arg]
+    apart = role.spread_per_node
+    return (
+        matches(role, place.node)
+        and place.cpu >= role.request.cpu
+        and (apart is None or on.get((role.name, place.node.name), 0) < apart)
+    )
+
+
+def _domain(node: Node, level: str) -> tuple[str, ...] | None:
+    path = LEVELS[: LEVELS.index(level) + 1]
+    return tuple(node.labels[key] for key in path) if all(key in node.labels for key in path) else None
+
+
+def _milli(node: Node, role: Role) -> int:
+    asked = role.request.gpu_memory_mib
+    return -(-MILLI * asked // node.gpu_memory_mib) if asked else role.request.gpu
+
+
+def _choices(place: _Left, role: Role) -> list[tuple[int, ...]]:
+    """Choices of devices, of those with equal rooms one."""
+    count, milli = role.request.devices, _milli(place.node, role) if role.request.devices else 0
+    able = [device for device, has in enumerate(place.free) if has >= milli]
+    found = {}
+    for chosen in combinations(able, count):
+        found.setdefault(tuple(sorted(place.free[device] for device in chosen)), chosen)
+    return list(found.values())
+
+
+def _take(place: _Left, role: Role, devices: tuple[int, ...], sign: int, on: dict) -> None:  # type: ignore[type-arg]
+    place.cpu += sign * role.request.cpu
+    on[role.name, place.node.name] = on.get((role.name, place.node.name), 0) - sign
+    for device in devices:
+        place.free[device] += sign * _milli(place.node, role)
