@@ -8,6 +8,8 @@ import uuid
 from collections import defaultdict
 from datetime import datetime
 
+from django.db.models import Q
+
 from berth.db.lease import fenced
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
@@ -31,7 +33,9 @@ def evict_from_overdue_drains(now: datetime, post: Post) -> int:
         for pod in pods.order_by("workload_id", "role", "index"):
             standing[pod.workload_id].append(pod)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
-        live = rows.filter(pk__in=standing, preemptible=True, phase__in=(Phase.STARTING, Phase.RUNNING))
+        going = [pk for pk, there in standing.items() if any(overdue[p.node_id].leaves_at for p in there)]
+        waited_for = Q(preemptible=False) & ~Q(pk__in=going)  # a machine that is taken away waits for nobody
+        live = rows.filter(pk__in=standing, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(waited_for)
         return sum(_evict(row, standing[row.pk], now) for row in live.order_by("pk"))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from pools.models import Node
 from pools.runtimes.base import PodCause, RuntimeFailure
-from pools.services import drain_node, terminate_node
+from pools.services import drain_node, terminate_node, warn_node
 from projects.models import Phase, Workload
 from projects.services import workloads
 from scheduler.models import DeviceClaim, Eviction
@@ -173,6 +173,21 @@ def test_what_is_not_preemptible_may_finish_on_a_draining_node(stage: Stage) -> 
     stage.tick(3)
     assert not Eviction.objects.exists()
     assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
+
+
+def test_nothing_stays_on_a_machine_that_is_taken_away(stage: Stage) -> None:
+    workload = running(stage, roles=ONE, preemptible=False)
+    node = stage.pods(workload)[0].node
+    now = stage.clock.now()
+    warn_node(node, reason="EC2 takes it back", leaves_at=now + timedelta(seconds=120), at=now)
+    stage.clock.advance(58)
+    stage.tick(2)
+    assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
+    stage.clock.advance(2)
+    stage.tick(3)
+    told = Eviction.objects.get()
+    assert told.rule == f"Node {node.name} is being drained and its time is up: EC2 takes it back."
+    assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
 
 
 def test_a_suspended_workload_keeps_its_place_and_resumes(stage: Stage) -> None:

@@ -1,0 +1,70 @@
+"""Here the scheduler tells pools what presses on them, after whatever may have changed it."""
+import ast
+from pathlib import Path
+
+import pytest
+
+from pools.models import Node
+from tests.scheduler.stage import Stage
+
+shows = pytest.mark.shows
+SCHEDULER = Path(__file__).parents[2] / "scheduler"
+
+
+def workers(count: int) -> list[dict[str, object]]:
+    return [{"name": "worker", "replicas": count, "gpu": 1}]
+
+
+def pressure(stage: Stage) -> tuple[int, int, int, int]:
+    """Of the last report: queued, running, capacity in GPUs, and nodes."""
+    stage.cast.pool.refresh_from_db()
+    told = stage.cast.pool.pressure or {}
+    return told["queued"] // 1000, told["running"] // 1000, told["capacity"] // 1000, told["nodes"]
+
+
+@shows("SKY-24")
+def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) -> None:
+    stage.tick()
+    assert pressure(stage) == (0, 0, 4, 2)
+    first = stage.submit("first", roles=workers(3))
+    stage.tick(2)
+    assert pressure(stage) == (0, 3, 4, 2), "a submission"
+    stage.submit("second", roles=workers(2), project=stage.cast.vision)
+    stage.finish(first)
+    stage.tick(3)
+    assert pressure(stage) == (0, 2, 4, 2), "an end, and another submission"
+    node = stage.node(2)
+    stage.tick()
+    assert pressure(stage) == (0, 2, 6, 3), "a node that was added"
+    Node.objects.filter(pk=node.pk).update(state="lost")
+    stage.tick()
+    assert pressure(stage) == (0, 2, 4, 2), "a node that was removed"
+
+
+@shows("SKY-25")
+def test_the_scheduler_reports_to_a_door_and_knows_no_autoscaler(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stands behind the door hears the same; no line of the scheduler names what decides there."""
+    heard = []
+
+    def observer(pool_id: int, **report: object) -> bool:
+        heard.append((pool_id, report))
+        return False
+
+    monkeypatch.setattr("scheduler.demand.report_pressure", observer)
+    stage.tick()
+    ((pool_id, report),) = heard
+    assert pool_id == stage.cast.pool.pk
+    assert report.keys() == {"queued_milli_gpu", "running", "capacity", "nodes_wanted", "at"}
+    assert not [name for path in SCHEDULER.rglob("*.py") for name in imported(path) if "autoscaler" in name]
+
+
+def imported(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+    return found
