@@ -1,6 +1,7 @@
 """Here pools, nodes and their history are read. They are no secret: whoever is signed in may see them."""
 import uuid
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from django.conf import settings
 from django.db.models import Count, DateTimeField, F, Q, QuerySet, Sum
@@ -8,6 +9,8 @@ from django.db.models.functions import Coalesce, Least
 
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
+from pools.providers.aws import prices
+from pools.providers.aws.settings import aws_settings
 from pools.services.pool_values import spec_of
 
 TO_STOP = timedelta(seconds=60)
@@ -51,6 +54,13 @@ def installation() -> str:
     if given := str(settings.BERTH_INSTALLATION):
         return given
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
+
+
+def price_per_gpu_hour(pool: NodePool) -> Decimal | None:
+    """What people said, or the list price, where one is known."""
+    if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
+        return pool.price_per_gpu_hour
+    return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))
 
 
 def is_operational(pool: NodePool) -> bool:

@@ -13,6 +13,7 @@ from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
 from pools.models import NodePool
+from pools.selectors import price_per_gpu_hour
 
 LARGEST = 2**31 - 1
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -122,6 +123,7 @@ class PoolAnswer(Answer):
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
     price_per_gpu_hour: float | None
+    price_now: float | None = Field(description="That, or the provider's list price where it is known.")
     node_placement: PlacementWord
     device_placement: PlacementWord
     reclaim_min_runtime: int
@@ -157,6 +159,7 @@ def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, runni
         cpu_load_limit=whole(pool.cpu_load_limit) or 0,
         last_error=pool.last_error if running_it else None,
         provider_settings=pool.provider_settings if running_it else None,
+        price_now=None if (price := price_per_gpu_hour(pool)) is None else float(price),
         **{name: getattr(columns, name) for name in _PLAIN},
     )
 
@@ -171,9 +174,8 @@ def _stored(name: str, value: Any) -> Any:
     return Decimal(str(value)) if name == "price_per_gpu_hour" and value is not None else value
 
 
-_PLAIN = tuple(
-    name
-    for name in PoolAnswer.model_fields
-    if name
-    not in ("capacity", "free", "operational", "cpu", "cpu_load_limit", "last_error", "provider_settings")
-)
+_WORKED_OUT = (
+    "capacity", "free", "operational", "cpu", "cpu_load_limit", "last_error", "provider_settings",
+    "price_now",
+)  # fmt: skip
+_PLAIN = tuple(name for name in PoolAnswer.model_fields if name not in _WORKED_OUT)

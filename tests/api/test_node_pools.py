@@ -51,6 +51,34 @@ def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bo
     assert alice.get("node-pools/big").status_code == 404
 
 
+def test_what_a_pool_tells_its_provider_is_checked_and_shown_to_who_runs_it(
+    alice: Caller, dave: Caller
+) -> None:
+    told = {
+        "region": "us-east-1", "instance_types": ["g6.12xlarge"], "subnets": ["subnet-0abc"],
+        "image": "ami-0abc",
+    }  # fmt: skip
+    values = {"name": "cloud", "provider": "aws", "runtime": "fake", "nodes_max": 3, "gpus_per_node": 4}
+    for wrong, path in (
+        ({}, "provider_settings.region"),
+        (told | {"region": "moon"}, "provider_settings.region"),
+        (told | {"purchase": "free"}, "provider_settings.purchase"),
+        (told | {"secret_key": "x"}, "provider_settings.secret_key"),
+        ("text", "provider_settings"),
+    ):
+        answer = alice.post("node-pools", {**values, "provider_settings": wrong})
+        assert answer.status_code == 422
+        assert path in [fault["path"] for fault in answer.json()["errors"]]
+    made = alice.post("node-pools", {**values, "provider_settings": told})
+    assert (made.status_code, made.json()["provider_settings"]) == (201, told)
+    assert made.json()["price_now"] == 1.1504
+    assert dave.get("node-pools/cloud").json()["provider_settings"] is None
+    changed = alice("PATCH", "node-pools/cloud", {"price_per_gpu_hour": 0.9}, headers={"If-Match": '"1"'})
+    assert changed.json()["price_now"] == 0.9
+    here = alice("PATCH", "node-pools/local", {"provider_settings": told}, headers={"If-Match": '"1"'})
+    assert here.status_code == 422
+
+
 @pytest.mark.parametrize(
     ("values", "path"),
     [

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from berth.core.errors import Invalid
+from pools.models import NodePool
 from projects.models import ApiToken, Audit, Membership, Project, Quota, Workload
 from scheduler.web.submit import read
 from tests import factories as make
@@ -264,6 +265,26 @@ def test_a_pool_is_made_paused_scaled_and_its_faults_named(cast: Cast, alice: Cl
     text = alice.get("/node-pools/big").content.decode()
     assert "Paused" in text
     assert "2 wanted now" in text
+
+
+def test_what_a_pool_tells_its_provider_is_checked_beside_the_field(cast: Cast, alice: Client) -> None:
+    told = {
+        "region": "eu-central-1", "instance_types": ["g6.xlarge"], "subnets": ["subnet-0a"],
+        "image": "ami-0a",
+    }  # fmt: skip
+    values = {
+        "name": "cloud", "provider": "aws", "runtime": "fake", "nodes_min": "0", "nodes_max": "3",
+        "gpus_per_node": "1", "cpu": "4", "memory_mib": "15000", "node_placement": "binpack",
+        "autoscale_cooldown": "30", "autoscale_idle_timeout": "60", "drain_timeout": "600",
+        "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
+    }  # fmt: skip
+    wrong = {**values, "provider_settings": json.dumps(told | {"region": "moon"})}
+    assert errors(alice.post("/node-pools/new", wrong, **HTMX))["provider_settings"][0].startswith("region: ")
+    no_json = {**values, "provider_settings": "{region"}
+    assert "provider_settings" in errors(alice.post("/node-pools/new", no_json, **HTMX))
+    right = {**values, "provider_settings": json.dumps(told)}
+    assert alice.post("/node-pools/new", right, **HTMX).status_code == 204
+    assert NodePool.objects.get(name="cloud").provider_settings == told
 
 
 def test_a_node_is_cordoned_with_a_reason(cast: Cast, alice: Client) -> None:
