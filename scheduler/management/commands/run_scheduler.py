@@ -12,6 +12,8 @@ from berth.db.lease import Held, fenced
 from pools.models import NodePool
 from scheduler.lead import Scheduler
 
+FAR_AWAY = (NodePool.Provider.AWS,)
+
 
 class Command(BaseCommand):
     help = "Gives GPUs to workloads. Any number may run; one leads, the others stand by."
@@ -30,12 +32,19 @@ class Command(BaseCommand):
 def made() -> Scheduler:
     from berth.wiring import wired
     from pools.reconciler import reconcile
+    from pools.reconciler.apart import Apart
 
-    wiring = wired()
+    wiring, apart = wired(), Apart()
 
     def reconcile_pool(pool: NodePool, now: datetime, held: Held, lost: Mapping[int, int]) -> bool:
         provider = wiring.provider_of(pool)
-        return reconcile(pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=lost)
+
+        def one_pass() -> bool:
+            return reconcile(
+                pool.pk, provider=provider, now=now, fence=lambda: fenced(held), work_to_lose=lost
+            )
+
+        return apart.reconcile(pool.pk, one_pass) if pool.provider in FAR_AWAY else one_pass()
 
     return Scheduler(
         clock=wiring.clock,

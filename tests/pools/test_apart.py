@@ -1,0 +1,68 @@
+"""Here pools with a slow provider are reconciled beside the loop, one pass at a time."""
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pools.models import Node
+from pools.providers.base import ProvisionOrder, ProvisionResult
+from pools.providers.fake import FakeProvider
+from pools.reconciler import reconcile
+from pools.reconciler.apart import Apart
+from tests.pools.stage import START, pool
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PATIENCE = 20
+
+
+class Slow(FakeProvider):
+    """Answers an order once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may = threading.Event(), threading.Event()
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        self.asked.set()
+        assert self.may.wait(PATIENCE)
+        return super().provision(order)
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    made = Apart()
+    yield made
+    made.end()
+
+
+def test_nobody_waits_for_a_launch_and_none_is_made_twice(apart: Apart) -> None:
+    made, provider = pool(2), Slow()
+
+    def one_pass() -> bool:
+        return reconcile(made.pk, provider=provider, now=START)
+
+    assert not apart.reconcile(made.pk, one_pass)
+    assert provider.asked.wait(PATIENCE)
+    for _ in range(3):
+        assert not apart.reconcile(made.pk, one_pass), "it goes on"
+    assert provider.count("provision") == 0
+    assert not Node.objects.exists()
+    provider.may.set()
+    apart._passes[made.pk].result(PATIENCE)
+    assert apart.reconcile(made.pk, one_pass), "what the pass did is told in the next turn"
+    apart.end()
+    assert provider.count("provision") == 1
+    assert Node.objects.filter(state="ready").count() == 2
+
+
+def test_a_pass_that_breaks_is_told_of_and_the_next_one_begins(apart: Apart) -> None:
+    def broken() -> bool:
+        raise ZeroDivisionError
+
+    apart.reconcile(1, broken)
+    with pytest.raises(ZeroDivisionError):
+        apart._passes[1].exception(PATIENCE)
+        apart.reconcile(1, lambda: True)
+    assert not apart.reconcile(1, lambda: True)
+    apart._passes[1].result(PATIENCE)
+    assert apart.reconcile(1, lambda: True)
