@@ -127,6 +127,9 @@ def _clash(lump: Lump, chosen: Sequence[Lump]) -> bool:
         return False
     if lump.whole or any(other.whole for other in same):
         return True
+    pods = {id(pod) for _, pod in lump.pods}
+    if any(id(pod) in pods for other in same for _, pod in other.pods):
+        return True  # what follows several of them
     part = lump.pods[0][0]
     return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations, islice, product
+from math import ceil
 
 from berth.core.amounts import MILLI
 from scheduler.engine.ledger import Account
@@ -235,6 +237,18 @@ def _ways(node: "Section | Part", scopes: tuple[Scope, ...]) -> Iterator[Way]:
 def _inside(node: "Section | Part", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
     constraint = node.role.topology if isinstance(node, Part) else node.topology
     return (*scopes, Scope(constraint, tuple(leaves(node)))) if constraint else scopes
+
+
+def most_now(gang: Gang, part: Part, more: int = 0) -> int:
+    """The most replicas a role may have: its maximum, or what the role it follows (with more) allows."""
+    tie = part.role.scale_with
+    if tie is None:
+        return part.role.max
+    leader = next((p for p in gang.parts if p.role.name == tie.role), None)
+    if leader is None:
+        return part.role.min
+    ratio = Fraction(str(tie.ratio))  # as it was written: 1.1 for each of ten is eleven, not twelve
+    return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 
 def leaves(node: "Section | Part") -> Iterator[Part]:

@@ -1,16 +1,25 @@
 """Here we let elastic gangs grow, one replica at a time, the least fulfilled first."""
 
-from collections.abc import Iterator
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from math import ceil
 from typing import NamedTuple
 
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_bounds
-from scheduler.engine.gang import Gang, Part, Section, Want, Way, alive, amounts_of, scopes_above, ways_of
+from scheduler.engine.gang import (
+    Gang,
+    Part,
+    Section,
+    Want,
+    Way,
+    alive,
+    amounts_of,
+    most_now,
+    scopes_above,
+    ways_of,
+)
 from scheduler.engine.ledger import within
-from scheduler.engine.placement import find_room
+from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.spots import Horizon
 
@@ -34,23 +43,41 @@ class Step(NamedTuple):
 def grow(board: Board, choice: int) -> None:
     """First as far as queues are entitled, then into what nobody else wants."""
     for entitled_only in (True, False):
-        line = [(step.order, step) for gang in elastic(board, choice) for step in steps(gang)]
-        heapify(line)
+        line = _Line(elastic(board, choice))
         hopeless: set[object] = set()
-        while line:
-            _, step = heappop(line)
-            if (
-                not may_grow(step, entitled_only)
-                or (step.way[0].part.request, step.way[0].part.mask) in hopeless
-            ):
+        while (step := line.next()) is not None:
+            part = step.way[0].part
+            kind = part.request, part.mask, may_use_kept(board, step.gang)
+            if kind in hopeless or not may_grow(step, entitled_only):
                 continue
             if _grown(board, step):
-                grown = {want.part for want in step.way}
-                for following in steps(step.gang):
-                    if grown & {want.part for want in following.way}:
-                        heappush(line, (following.order, following))
-            elif len(step.way) == 1 and not step.way[0].scopes and step.way[0].part.on is None:
-                hopeless.add((step.way[0].part.request, step.way[0].part.mask))
+                line.look_again(step.gang)
+            elif len(step.way) == 1 and not step.way[0].scopes and part.on is None:
+                hopeless.add(kind)
+
+
+class _Line:
+    """Steps that could be taken next, in order; what one step changes in its gang is looked at again."""
+
+    def __init__(self, gangs: Sequence[Gang]) -> None:
+        self._now = {gang.name: {step.role: step for step in steps(gang)} for gang in gangs}
+        self._heap = [step.order for of_gang in self._now.values() for step in of_gang.values()]
+        heapify(self._heap)
+
+    def next(self) -> Step | None:
+        while self._heap:
+            order = heappop(self._heap)
+            step = self._now[order[3]].get(order[4])
+            if step is not None and step.order == order:
+                return step
+        return None
+
+    def look_again(self, gang: Gang) -> None:
+        before = self._now[gang.name]
+        self._now[gang.name] = now = {step.role: step for step in steps(gang)}
+        for role, step in now.items():
+            if role not in before or before[role].order != step.order:
+                heappush(self._heap, step.order)
 
 
 def elastic(board: Board, choice: int) -> list[Gang]:
@@ -122,18 +149,6 @@ def _one_more(gang: Gang, part: Part) -> Way:
             if more > 0:
                 wants.append(Want(tied, more, scopes_above(gang, tied)))
     return tuple(wants)
-
-
-def most_now(gang: Gang, part: Part, more: int = 0) -> int:
-    """The most replicas a role may have: its maximum, or what the role it follows (with more) allows."""
-    tie = part.role.scale_with
-    if tie is None:
-        return part.role.max
-    leader = next((p for p in gang.parts if p.role.name == tie.role), None)
-    if leader is None:
-        return part.role.min
-    ratio = Fraction(str(tie.ratio))  # as it was written: 1.1 for each of ten is eleven, not twelve
-    return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 
 def _optional(section: Section) -> Iterator[tuple[Section, "Section | Part"]]:

@@ -68,11 +68,12 @@ class Law:
         return ()
 
     def inside_key(self, lump: Lump) -> Key:
-        """Inside a queue: growth first, the lowest priority, the least work lost, the newest, the name."""
+        """Inside a queue: growth, optional groups, gangs; the lowest priority, the least lost, the newest."""
         workload = lump.gang.workload
         newest = -max(lump.started, workload.submitted)
         return (
             lump.whole,
+            lump.group,
             -lump.fulfilment,
             workload.priority,
             lump.lost,
@@ -321,7 +322,7 @@ class Shrink(Reclaim):
         return super().rule(lump)
 
     def inside_key(self, lump: Lump) -> Key:
-        return (-lump.fulfilment, *super().inside_key(lump))
+        return (lump.group, -lump.fulfilment, *super().inside_key(lump))
 
 
 class ShrinkForGrowth(Reclaim):
@@ -331,7 +332,7 @@ class ShrinkForGrowth(Reclaim):
     takes_gangs = False
 
     def inside_key(self, lump: Lump) -> Key:
-        return (-lump.fulfilment, *super().inside_key(lump))
+        return (lump.group, -lump.fulfilment, *super().inside_key(lump))
 
 
 class Consolidate(Law):

@@ -1,10 +1,10 @@
 """Here we cut what stands into lumps: the least that can be taken at once without breaking a gang."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler.engine.board import Board
-from scheduler.engine.gang import Gang, Part, Section, gpus_of, leaves, lost_seconds
+from scheduler.engine.gang import Gang, Part, Section, gpus_of, leaves, lost_seconds, most_now
 from scheduler.engine.model import Pod, PodState
 
 Held = tuple[Part, Pod]
@@ -21,6 +21,7 @@ class Lump:
     fulfilment: float = 0.0
     lost: int = 0
     at: int = 0  # when that was counted
+    group: bool = False  # an optional child: its roles may go below their minimum
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
@@ -64,10 +65,25 @@ def growth(board: Board, gang: Gang) -> Iterator[Lump]:
     """What the gang can spare and still be whole, newest replicas first; each taken alone."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
+            tied = _followers(gang, part)
             for index in sorted(part.live, reverse=True):
-                yield single(board, gang, part, part.live[index])
+                lump = single(board, gang, part, part.live[index])
+                if tied:
+                    lost = lump.lost + sum(lost_seconds(gang, pod, board.now) for _, pod in tied)
+                    lump = replace(lump, pods=(*lump.pods, *tied), lost=lost)
+                yield lump
     if not gang.simple:
         yield from _optional(board, gang, gang.root)
+
+
+def _followers(gang: Gang, leader: Part) -> tuple[Held, ...]:
+    """What roles that follow this one may not keep when it has one replica less."""
+    return tuple(
+        (part, part.live[index])
+        for part in gang.parts
+        if part.role.scale_with is not None and part.role.scale_with.role == leader.role.name
+        for index in sorted(part.live, reverse=True)[: max(0, part.count - most_now(gang, part, -1))]
+    )
 
 
 def _optional(board: Board, gang: Gang, section: Section) -> Iterator[Lump]:
@@ -78,7 +94,7 @@ def _optional(board: Board, gang: Gang, section: Section) -> Iterator[Lump]:
         pods = tuple((part, pod) for part in leaves(child) for pod in part.live.values())
         if spare or not child.is_whole:
             lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
-            yield Lump(gang, pods, False, (0, 0, 0), 1.0, lost)
+            yield Lump(gang, pods, False, (0, 0, 0), 1.0, lost, group=True)
         elif isinstance(child, Section):
             yield from _optional(board, gang, child)
 

@@ -10,7 +10,7 @@ from scheduler.engine.ledger import KINDS
 from scheduler.engine.lumps import Held, Lump
 from scheduler.engine.model import Pod
 from scheduler.engine.nodes import Spot
-from scheduler.engine.placement import open_to
+from scheduler.engine.placement import may_use_kept, open_to
 from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
@@ -39,7 +39,7 @@ def resettle(taker: Taker, start: int, max_moves: int | None = None) -> Outcome 
         mark = board.mark()
         # Growth does not outlive its gang: the core, taken last, has been looked at before.
         moved = None if lump.gang in stopped else _restore(taker, lump, hopeless)
-        if moved is None:
+        if moved is None or not (law.moves_only or _is_whole_with(lump)):
             board.rewind(mark)
             outcome.lost.append(lump)
             if lump.whole:
@@ -58,6 +58,12 @@ def resettle(taker: Taker, start: int, max_moves: int | None = None) -> Outcome 
     return outcome
 
 
+def _is_whole_with(lump: Lump) -> bool:
+    """Growth does not outlive what it grew from: the rest of an optional group may have gone."""
+    part = lump.pods[0][0]
+    return lump.whole or lump.group or part.count > part.role.min
+
+
 def _restore(taker: Taker, lump: Lump, hopeless: set[object]) -> list[tuple[Gang, Part, Pod, Spot]] | None:
     """Put a lump back where it was, or elsewhere; the pods that had to move. None: it cannot be had."""
     board, gang = taker.board, lump.gang
@@ -65,7 +71,7 @@ def _restore(taker: Taker, lump: Lump, hopeless: set[object]) -> list[tuple[Gang
     for part, pod in lump.pods:
         spot = _old_place(board, part, pod)
         if spot is None:
-            kind = (part.request, part.mask, board.is_fresh(pod))
+            kind = (part.request, part.mask, board.is_fresh(pod), may_use_kept(board, gang))
             spot = None if kind in hopeless else _elsewhere(board, gang, part, pod)
             if spot is None:
                 if part.on is None and gang.simple:

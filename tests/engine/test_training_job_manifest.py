@@ -1,11 +1,17 @@
 """Here we show that the older system's manifest is taken as it stands."""
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from berth.core.spec import SpecError, parse_workload
+from scheduler.engine.cycle import decide
+from scheduler.engine.intake import workload_from_spec
+from scheduler.engine.scenario import load
+from scheduler.engine.scenario.world import World
 
 MANIFEST = """
 apiVersion: paddlepaddle.org/v1
@@ -24,6 +30,18 @@ spec:
     min-instance: 2
     max-instance: 4
     resources: {requests: {cpu: 1, memory: 1073741824}}
+"""
+
+
+CLUSTER = """
+format: berth.scenario/1
+nodes: [{name: n, gpus: 4, cpu: 16, memory_mib: 65536}]
+departments: [{name: d, quotas: {default: {gpu: 4}}}]
+projects:
+  - {name: p, department: d, quotas: {default: {gpu: 4}}}
+  - {name: q, department: d, quotas: {default: {gpu: 0}}}
+workloads:
+  - {name: other, project: q, roles: [{min: 1, max: 3, gpu: 1}], pods: [{node: n}, {node: n}, {node: n}]}
 """
 
 
@@ -49,6 +67,20 @@ def test_parameter_servers_stay_at_their_minimum() -> None:
     pserver = parse_workload(manifest()).all_roles[1]
     assert (pserver.name, pserver.min, pserver.max, pserver.gpu) == ("pserver", 2, 2, 0)
     assert (pserver.cpu, pserver.memory_mib) == (1, 1024)
+
+
+@pytest.mark.shows("PAD-01", "PAD-02", "PAD-10", "PAD-20")
+def test_what_a_manifest_declares_is_acted_on_together_with_all_else() -> None:
+    snapshot = load(yaml.safe_load(CLUSTER)).snapshot
+    words = workload_from_spec(
+        parse_workload(manifest()), project="p", pools=("default",), submitted=snapshot.now
+    )
+    world = World(replace(snapshot, workloads=(*snapshot.workloads, words)))
+    for _ in range(2):
+        world.carry_out(decide(world.snapshot()))
+        world.passes(1)
+    counts = Counter((w.name, pod.role) for w in world.snapshot().workloads for pod in w.pods)
+    assert counts == {("words", "trainer"): 3, ("words", "pserver"): 2, ("other", "worker"): 1}
 
 
 @pytest.mark.shows("PAD-07")

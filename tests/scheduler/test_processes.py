@@ -116,6 +116,7 @@ def test_work_makes_an_elastic_pool_grow_and_runs_as_processes(cast: Cast, sched
     assert not DeviceClaim.objects.exists()
 
 
+@pytest.mark.shows("PAD-11", "PAD-35")
 def test_a_killed_leader_is_replaced_and_its_pods_run_on(cast: Cast, schedulers: Schedulers) -> None:
     schedulers.start()
     schedulers.start()

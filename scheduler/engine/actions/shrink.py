@@ -1,8 +1,9 @@
 """Take growth back before anybody is stopped: for a gang's minimum, or for growth that is due elsewhere."""
 
 from scheduler.engine.board import Board
-from scheduler.engine.gang import Gang, Part
-from scheduler.engine.growing import elastic, may_grow, most_now, steps
+from scheduler.engine.eligible import over_share
+from scheduler.engine.gang import Gang, Part, amounts_of, most_now
+from scheduler.engine.growing import elastic, steps
 from scheduler.engine.laws import Shrink, ShrinkForGrowth
 from scheduler.engine.lumps import single
 from scheduler.engine.make_room import serve, serve_one
@@ -46,5 +47,5 @@ def grow_by_growth(board: Board, choice: int) -> None:
     for gang in elastic(board, choice):
         going = True
         while going:
-            due = [step for step in steps(gang) if may_grow(step, entitled_only=True)]
+            due = [step for step in steps(gang) if over_share(gang, amounts_of(step.way)) is None]
             going = any(serve_one(board, gang, step.way, ShrinkForGrowth) for step in due)

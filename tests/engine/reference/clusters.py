@@ -60,6 +60,8 @@ def _pool(draw: Draw, name: str, time_based: bool) -> Document:
             "max_moves": _pick(draw, None, None, 1, 3),
         },
         "fairshare": fairshare,
+        "stale_gang_grace": _pick(draw, 60, 60, 0, -1),
+        "reservation_after": _pick(draw, None, None, 0, 100),
         "nodes": {"max": _pick(draw, None, None, None, 6)},
     }
 
@@ -150,6 +152,8 @@ def _oddities(draw: Draw, workload: Document, number: int) -> None:
 def _tree(draw: Draw) -> Document:
     if draw(st.integers(0, 7)):
         roles = [_role(draw, f"r{number}") for number in range(_pick(draw, 1, 1, 1, 1, 2))]
+        if len(roles) == 2 and not draw(st.integers(0, 2)):
+            roles[1]["scale_with"] = {"role": "r0", "ratio": _pick(draw, 1.0, 0.5, 2.0)}
         if not any(role["min"] for role in roles):
             roles[0] |= {"min": 1, "max": max(1, roles[0]["max"])}
         tree: Document = {"roles": roles}
@@ -163,7 +167,7 @@ def _tree(draw: Draw) -> Document:
         ]
         tree = {"groups": groups, "need": _pick(draw, 2, 2, 1)}
     if not draw(st.integers(0, 7)):
-        tree["topology"] = {"required": _pick(draw, "rack", "zone")}
+        tree["topology"] = {_pick(draw, "required", "required", "preferred"): _pick(draw, "rack", "zone")}
     return tree
 
 

@@ -4,6 +4,8 @@ Each law yields what breaks it, in a sentence. Nothing of the engine's own judge
 """
 
 from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil
 
 from scheduler.engine.model import (
     Group,
@@ -63,7 +65,20 @@ def a_gang_starts_together(snapshot: Snapshot, plan: Plan) -> Broken:
                 yield f"{name} starts in part"
 
 
+def who_follows_is_not_ahead(snapshot: Snapshot, plan: Plan) -> Broken:
+    """A role tied to another holds its ratio at most, once anything happens to the gang."""
+    cluster = after_all(snapshot, plan)
+    for name in sorted({name for bundle in plan.bundles for name in placed(bundle) | evicted(bundle)}):
+        counts = cluster.counts(name)
+        for role in roles(cluster.workloads[name].tree) if cluster.of(name) else ():
+            if role.scale_with is not None:
+                led = ceil(Fraction(str(role.scale_with.ratio)) * counts.get(role.scale_with.role, 0))
+                if counts.get(role.name, 0) > min(role.max, max(role.min, led)):
+                    yield f"{name} has {counts[role.name]} of {role.name}, its leader allows {led}"
+
+
 LAWS = (
+    who_follows_is_not_ahead,
     a_gang_runs_whole_or_not_at_all,
     a_group_runs_whole_or_not_at_all,
     a_gang_starts_together,
