@@ -17,7 +17,8 @@ from scheduler.post import Post
 from scheduler.specs import Specs
 
 LATE = "The room promised to it did not become free in time."
-HOMELESS = "A node on which room was promised to it is gone, or on its way out."
+HOMELESS = "A node on which room was promised to it is gone, or takes nothing new."
+CLOSED = ("lost", "ended", "draining", "cordoned")
 
 
 def drop_dead_promises(now: datetime, post: Post) -> int:
@@ -26,7 +27,7 @@ def drop_dead_promises(now: datetime, post: Post) -> int:
     if not promised:
         return 0
     dead = {row.workload_id: LATE for row in promised if row.expires_at is not None and row.expires_at <= now}
-    dead |= {row.workload_id: HOMELESS for row in promised if row.node.state in ("lost", "ended", "draining")}
+    dead |= {row.workload_id: HOMELESS for row in promised if row.node.state in CLOSED}
     dead |= {row.workload_id: "" for row in promised if row.workload.phase in ENDED_PHASES}
     with fenced(post.held):
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")

@@ -9,7 +9,7 @@ from scheduler.engine.eligible import delay_left
 from scheduler.engine.gang import Gang, roles_of
 from scheduler.engine.ledger import KINDS, within
 from scheduler.engine.lineup import begin, by_name, line_down, line_up
-from scheduler.engine.model import Pod, PodState, Reservation, Snapshot, Workload
+from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import shape
 from scheduler.engine.soundness import orphans, oversold, sorted_out, unkept
@@ -39,6 +39,9 @@ class Layout:
         self.notes: list[str] = []
         self.queues = {queue.name for queue in snapshot.queues}
         self.pool_of = {node.name: node.pool for node in snapshot.nodes}
+        self.closed = {
+            node.name for node in snapshot.nodes if node.state in (NodeState.CORDONED, NodeState.DRAINING)
+        }
         self.served = served = set[str]()  # one set for all boards: a workload starts in one pool
         self.boards = {
             pool.name: Board(
@@ -108,6 +111,8 @@ class Layout:
         self._hold(strange)
         by_pool: dict[str, list[Pod]] = {}
         for pod in sound:
+            if pod.state is PodState.RESERVED and pod.node in self.closed:
+                continue  # no promise outlives the node's taking new work
             if pod.state is not PodState.COMPLETED:
                 by_pool.setdefault(self.pool_of[pod.node], []).append(pod)
         completed = [pod for pod in sound if pod.state is PodState.COMPLETED]

@@ -13,7 +13,7 @@ class Room:
     """What one node has left."""
 
     def __init__(self, node: Node) -> None:
-        self.ready = node.state in (NodeState.READY, NodeState.CORDONED)
+        self.ready = node.state is NodeState.READY
         self.devices = defaultdict(int, dict.fromkeys(range(node.gpus), MILLI))
         self.cpu, self.memory_mib, self.pods = node.cpu, node.memory_mib, node.max_pods
 

@@ -35,6 +35,7 @@ class World:
                     Pod(promise.role, promise.index, promise.node, promise.devices, promise.milli,
                         PodState.RESERVED, self.now),
                 )  # fmt: skip
+        self._drop_homeless_promises()
         self._mark_stale()
 
     def snapshot(self) -> Snapshot:
@@ -122,6 +123,19 @@ class World:
             and not states.isdisjoint(STANDING)
         ):
             heappush(self._ends, (workload.started + workload.runtime_seconds, name))
+
+    def _drop_homeless_promises(self) -> None:
+        """A node that takes nothing new keeps no promise."""
+        closed = {
+            node.name
+            for node in self.nodes.values()
+            if node.state in (NodeState.CORDONED, NodeState.DRAINING)
+        }
+        for name in tuple(self._promised) if closed else ():
+            pods = self.workloads[name].pods
+            kept = tuple(p for p in pods if p.state is not PodState.RESERVED or p.node not in closed)
+            if kept != pods:
+                self._write(replace(self.workloads[name], pods=kept))
 
     # -- carrying out
 
