@@ -1,4 +1,5 @@
 """Here we run every measured scenario, one after the other: `make bench`."""
+
 import subprocess
 import sys
 from pathlib import Path

@@ -1,64 +1,116 @@
 """Here we measure one decision on clusters of the usual sizes: `python -m benchmarks.decide [NAME ...]`.
 
-Only `decide` is timed, the snapshot is made before. Results are printed and written to benchmarks/results/.
+`decide` is timed, laying out included; making the snapshot is timed apart, memory is measured in a run of its
+own. Results are printed and written to benchmarks/results/.
 """
 
 import gc
 import json
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
 
-from benchmarks.shapes import SHAPES  # noqa: E402
-from scheduler.engine.cycle import decide  # noqa: E402
+from benchmarks.shapes import CHANGES, SHAPES, steady  # noqa: E402
+from scheduler.engine.cycle import decide, decide_again  # noqa: E402
 from scheduler.engine.model import Snapshot  # noqa: E402
 from scheduler.engine.plan import Evict, Place, Plan  # noqa: E402
+from scheduler.engine.scenario.world import World  # noqa: E402
 
 RUNS = 5
+Answer = TypeVar("Answer")
+ROWS = 100  # that change between two cycles
 RESULTS = Path(__file__).parent / "results"
 
 
 def main(names: list[str]) -> None:
-    chosen = {name: make for name, make in SHAPES.items() if not names or any(n in name for n in names)}
-    print(f"{'shape':<52} {'ms':>9} {'cpu ms':>9} {'placed':>7} {'evicted':>7} {'waiting':>7}")
-    rows = [row for name, make in chosen.items() for row in _measured(name, make)]
-    RESULTS.mkdir(exist_ok=True)
-    answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
+    def chosen(name: str) -> bool:
+        return not names or any(word in name for word in names)
+
+    heads = ("cpu ms", "least", "MiB", "placed", "evicted", "waiting")
+    print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
+    rows = [_measured(name, make) for name, make in SHAPES.items() if chosen(name)]
+    if any(map(chosen, CHANGES)):
+        rows += _carried(chosen)
     if not names:
+        RESULTS.mkdir(exist_ok=True)
+        answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
         (RESULTS / "decide.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measured(name: str, make: Callable[[], Snapshot]) -> Iterator[dict[str, object]]:
-    snapshot, seconds, busy, plan = make(), [], [], Plan()
-    for _ in range(RUNS):
-        gc.collect()
-        start, cpu = time.perf_counter(), time.process_time()
-        plan = decide(snapshot)
-        seconds.append(time.perf_counter() - start)
-        busy.append(time.process_time() - cpu)
+def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
+    start = time.process_time()
+    snapshot = make()
+    made = time.process_time() - start
+    runs = [_timed(lambda: decide(snapshot)) for _ in range(RUNS)]
+    peak = _peak(lambda: decide(snapshot))
+    return _row(name, [spent for spent, _ in runs], runs[-1][1], peak, made)
+
+
+def _carried(chosen: Callable[[str], bool]) -> Iterator[dict[str, object]]:
+    """Cycle after cycle on one lay-out; making the changes and reading plans is not measured with it."""
+    for name, change in CHANGES.items():
+        if not chosen(name):
+            continue
+        snapshot = steady(4000, 1000, 100_000)
+        plan, layout = decide_again(snapshot, None)
+        spent = []
+        for turn in range(RUNS + 1):
+            world = World(snapshot)
+            world.carry_out(plan)
+            snapshot = change(world.snapshot(), ROWS, turn)
+            seconds, (plan, layout) = _timed(partial(decide_again, snapshot, layout))
+            spent.append(seconds)
+        row = _row(name, spent[1:], plan, None, None)
+        row["read_ms"] = round(_timed(lambda: len(plan.refusals))[0] * 1000, 2)  # noqa: B023
+        yield row
+
+
+def _timed(step: Callable[[], Answer]) -> tuple[float, Answer]:
+    gc.collect()
+    start = time.process_time()
+    answer = step()
+    return time.process_time() - start, answer
+
+
+def _peak(step: Callable[[], object]) -> float:
+    """MiB that the decision takes at most, on top of the snapshot."""
+    gc.collect()
+    tracemalloc.start()
+    step()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return round(most / 2**20, 1)
+
+
+def _row(
+    name: str, spent: list[float], plan: Plan, peak: float | None, made: float | None
+) -> dict[str, object]:
     steps = [step for bundle in plan.bundles for step in bundle.steps]
-    row = {
+    row: dict[str, object] = {
         "name": name,
-        "median_ms": round(statistics.median(seconds) * 1000, 2),
-        "cpu_ms": round(statistics.median(busy) * 1000, 2),  # what a machine of its own would take
+        "cpu_ms": round(statistics.median(spent) * 1000, 2),  # what a machine of its own would take
+        "least_ms": round(min(spent) * 1000, 2),
+        "peak_mib": peak,
+        "snapshot_ms": None if made is None else round(made * 1000, 1),
         "placed": sum(isinstance(step, Place) for step in steps),
         "evicted": sum(isinstance(step, Evict) for step in steps),
         "waiting": len(plan.refusals),
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
     print(
-        f"{name:<52} {row['median_ms']:>9} {row['cpu_ms']:>9} {row['placed']:>7} "
-        f"{row['evicted']:>7} {row['waiting']:>7}",
+        f"{name:<52} {row['cpu_ms']:>9} {row['least_ms']:>9} {peak or '-':>9} {row['placed']:>9} "
+        f"{row['evicted']:>9} {row['waiting']:>9}",
         flush=True,
     )
-    yield row
+    return row
 
 
 def machine() -> str:

@@ -1,6 +1,7 @@
 """Here we build the clusters that decisions are timed on. Eight GPUs to a node, unless said otherwise."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from berth.core.amounts import MILLI, Bounds
@@ -29,7 +30,7 @@ def nodes(count: int) -> tuple[Node, ...]:
 
 def queue(name: str, parent: str | None, gpus: float | None, weight: float = 1.0) -> Queue:
     quota = Bounds(None if gpus is None else round(gpus * MILLI), None, None)
-    return Queue(name, parent, NOW - 10_000, {POOL: Entitlement(quota, weights=(weight,) * 3)})  # type: ignore[arg-type]
+    return Queue(name, parent, NOW - 10_000, {POOL: Entitlement(quota, weights=(weight,) * 3)})
 
 
 def queues(projects: int, departments: int, gpus: float | None) -> tuple[Queue, ...]:
@@ -102,14 +103,42 @@ def gangs_by_reclaim(size: int, gangs: int) -> Snapshot:
     return snapshot(size, tenants, running + waiting)
 
 
-def steady(size: int, projects: int, jobs: int, changed: int) -> Snapshot:
-    """A full cluster, a long line behind it, and a few rows that changed: some ended, some are new."""
+def steady(size: int, projects: int, jobs: int) -> Snapshot:
+    """A full cluster and a long line behind it, everybody at its quota: nothing is to be done."""
     tenants = queues(projects, 20, size * PER_NODE / projects)
     taken = seats(size)
     return snapshot(size, tenants, [
-        work(f"j{j:06}", f"p{j % projects:04}", 1, 1, j, (taken[j],) if changed <= j < len(taken) else ())
+        work(f"j{j:06}", f"p{j % projects:04}", 1, 1, j, (taken[j],) if j < len(taken) else ())
         for j in range(jobs)
     ])  # fmt: skip
+
+
+def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
+    """A second later: so many of those who wait are not what they were."""
+    workloads = list(before.workloads)
+    waiting = range(len(before.nodes) * PER_NODE, len(workloads))
+    for at in waiting[turn * rows : (turn + 1) * rows]:
+        workloads[at] = replace(workloads[at], submitted=workloads[at].submitted + 1)
+    return replace(before, now=before.now + 1, workloads=tuple(workloads))
+
+
+def some_ended(before: Snapshot, rows: int, turn: int) -> Snapshot:
+    """A second later: so many that ran are gone, and as many of those who wait may start."""
+    gone = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
+    staying = tuple(workload for workload in before.workloads if workload.name not in gone)
+    return replace(before, now=before.now + 1, workloads=staying)
+
+
+def many_kinds(size: int, kinds: int) -> Snapshot:
+    """A full cluster; so many different requests wait, each of them twice."""
+    tenants = queues(50, 5, size * PER_NODE / 50)
+    running = [work(f"r{j:05}", f"p{j % 50:04}", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
+    waiting = [
+        work(f"w{k:05}-{twin}", f"p{k % 50:04}", 1 + k // 50, 1, 9000 + k)
+        for k in range(kinds)
+        for twin in (0, 1)
+    ]
+    return snapshot(size, tenants, running + waiting)
 
 
 SHAPES: Mapping[str, Callable[[], Snapshot]] = {
@@ -128,5 +157,14 @@ SHAPES: Mapping[str, Callable[[], Snapshot]] = {
     "refuse 10 x 8 GPUs, one short, 1000 nodes": partial(one_gpu_short, 1000),
     "place 4000 x 1 GPU on 500 nodes": partial(place, 500, 4000, 8, 2),
     "50 gangs of 10 x 5 GPUs by reclaim, 500 nodes": partial(gangs_by_reclaim, 500, 50),
-    "steady: 4000 nodes, 1000 projects, 100000 workloads": partial(steady, 4000, 1000, 100_000, 100),
+    **{f"scale: 500 x 1 GPU on {size} empty nodes": partial(place, size, 500, 4, 2)
+       for size in (500, 1000, 2000, 4000)},
+    **{f"scale: {kinds} kinds wait, 500 full nodes": partial(many_kinds, 500, kinds)
+       for kinds in (250, 500, 1000, 2000)},
+    "fresh: 4000 nodes, 1000 projects, 100000 workloads": partial(steady, 4000, 1000, 100_000),
+}  # fmt: skip
+
+CHANGES: Mapping[str, Callable[[Snapshot, int, int], Snapshot]] = {
+    "carried: the same, 100 waiting rows changed": one_changed,
+    "carried: the same, 100 ended": some_ended,
 }

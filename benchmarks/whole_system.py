@@ -4,6 +4,7 @@ From the command to the first page, on an empty home and on the second start; me
 process's proportional share, so that shared pages count once); and how long it takes from sending a
 submission over REST until the scheduler has seen its process run (pool up, one workload at a time).
 """
+
 import argparse
 import json
 import re

@@ -57,6 +57,8 @@ def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     finished = {name for name, workload in now.items() if workload.pods and is_finished(workload)}
     if was.keys() != now.keys() or finished != layout.finished & was.keys():
         stirred |= layout.waiting_for_others
+    for board in layout.boards.values():
+        board.nodes.touched = []
     again = {**_as_they_stand(layout, stirred - was.keys()), **now}
     for name in (*stirred, *was):
         layout.lift(name)
@@ -69,8 +71,8 @@ def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     layout.served.clear()
     for board in layout.boards.values():
         _take_over_usage(board, before.queues, snapshot.queues)
+        layout.notes += oversold(board.nodes, board.nodes.touched)  # the others were not before
         begin(board, snapshot.now)
-        layout.notes += oversold(board.nodes)
 
 
 def _different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:

@@ -36,11 +36,13 @@ def allowed(board: Board, passed_on: Collection[str]) -> list[Sequence[Gang]]:
     held: dict[Account, list[int]] = {}
     firm: dict[Account, list[int]] = {}
     found: list[Sequence[Gang]] = []
+    gone = board.served | board.evicted | set(passed_on)
     line = Line(board, [peers for peers in pending(board) if ABOUT_CAPACITY & peers.found.keys()])
     for peers, first in line:
         line.leave(peers)
-        gone = board.served | board.evicted | set(passed_on)
-        gangs = [gang for gang in peers.gangs[peers.at :] if gang.name not in gone]
+        gangs = peers.gangs[peers.at :]
+        if gone:
+            gangs = [gang for gang in gangs if gang.name not in gone]
         fits = len(gangs)
         for account in first.account.path:
             now = held.setdefault(account, list(account.allocated))

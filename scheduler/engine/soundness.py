@@ -1,6 +1,6 @@
 """Here we look for what cannot be, as after an edit by hand, so that it is told and scheduled around."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from berth.core.words import amount
@@ -47,9 +47,10 @@ def orphans(queues: Sequence[Queue]) -> Iterator[str]:
             yield f"{queue.name}: there is no department {queue.parent}"
 
 
-def oversold(nodes: Nodes) -> Iterator[str]:
+def oversold(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
     """Nodes and devices that hold more than they have."""
-    for i, node in enumerate(nodes.nodes):
+    for i in range(len(nodes.nodes)) if among is None else sorted(set(among)):
+        node = nodes.nodes[i]
         if nodes.devices[i] and min(nodes.devices[i]) < 0:
             yield from _devices(node, nodes.devices[i])
         slack = node.cpu - node.cpu * nodes.cpu_load_limit // 1000
