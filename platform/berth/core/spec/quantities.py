@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, NoReturn
 
@@ -82,7 +82,7 @@ def priority(value: object) -> int:
 
 
 def moment(value: object) -> datetime:
-    """A whole second in UTC; a time without a zone is taken as UTC."""
+    """A whole second in UTC. Nothing is guessed: a time says its zone."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST:
         return datetime.fromtimestamp(value, UTC)
     if isinstance(value, str):
@@ -90,12 +90,12 @@ def moment(value: object) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             refuse("time", "is not a time", MOMENT_ALLOWED)
-    elif isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         refuse("time", "is not a time", MOMENT_ALLOWED)
+    if value.tzinfo is None:
+        refuse("time", "does not say its zone", MOMENT_ALLOWED)
     try:
-        when = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        when = value.astimezone(UTC)
     except OverflowError:
         refuse("time", "is not a time", MOMENT_ALLOWED)
     if when.timestamp() < 0:
