@@ -9,6 +9,7 @@ from typing import Protocol
 class InstanceState(StrEnum):
     BOOTING = "booting"
     READY = "ready"
+    STOPPED = "stopped"  # by somebody else: of no use as a node, and may still cost money
     ENDING = "ending"
     GONE = "gone"
 

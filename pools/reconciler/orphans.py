@@ -12,7 +12,7 @@ from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState
 from pools.reconciler.rows import Pass
 
-COSTS = (InstanceState.BOOTING, InstanceState.READY)
+COSTS = (InstanceState.BOOTING, InstanceState.READY, InstanceState.STOPPED)
 GRACE = timedelta(seconds=60)
 
 

@@ -202,6 +202,26 @@ def test_a_machine_that_ec2_does_not_end_is_ended_again(place: Ec2Place) -> None
     stage.check()
 
 
+def test_a_machine_that_somebody_stopped_is_lost_and_ended_for_good(place: Ec2Place) -> None:
+    """Its volumes would cost on for ever."""
+    stage = ec2_stage(place)
+    stage.want(1)
+    stage.settle()
+    instance_id = stage.node(0).instance_id
+    place.clients().ec2.stop_instances(InstanceIds=[instance_id])
+    place.front.next("TerminateInstances", Trouble("InternalError"), Trouble("InternalError"))
+    place.front.next("TerminateInstances", Trouble("InternalError"))
+    for _ in range(3):
+        stage.pass_time(15)
+        stage.reconcile()
+        stage.join()
+    assert stage.node(0).instance_id != instance_id
+    told = place.clients().ec2.describe_instances(InstanceIds=[instance_id])
+    assert told["Reservations"][0]["Instances"][0]["State"]["Name"] == "terminated"
+    assert "lost" in stage.history()
+    stage.check()
+
+
 def test_a_spot_machine_that_is_taken_back_is_replaced_before_it_goes(place: Ec2Place) -> None:
     stage = ec2_stage(place, purchase="spot")
     stage.want(2)

@@ -9,8 +9,8 @@ from pools.providers.base import UNNUMBERED, Instance, InstanceState, Notice
 STATES = {
     "pending": InstanceState.BOOTING,
     "running": InstanceState.READY,
-    "stopping": InstanceState.ENDING,  # we never stop one: somebody or a health check did
-    "stopped": InstanceState.ENDING,
+    "stopping": InstanceState.STOPPED,  # we never stop one: a person did; its volumes cost on
+    "stopped": InstanceState.STOPPED,
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.GONE,
 }

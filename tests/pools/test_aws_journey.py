@@ -1,0 +1,83 @@
+"""Here a pool on EC2, wired as in earnest, goes the whole way from a wish to a node, and back."""
+import base64
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from berth import wiring
+from pools import selectors, services
+from pools.models import Node, NodePool, ScalingEvent
+from pools.reconciler import reconcile
+from pools.services.joining import Measured
+from tests.pools.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.stage import START, pool
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
+    """Found as in earnest: by what stands in the process' surroundings."""
+    with ec2_place(monkeypatch) as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+        settings.BERTH_PUBLIC_URL = "https://berth.example.org"
+        wiring.aws.cache_clear()
+        yield found
+        wiring.aws.cache_clear()
+
+
+def test_from_a_wish_to_a_node_and_back(place: Ec2Place) -> None:
+    told = {
+        "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
+        "image_parameter": IMAGE_PARAMETER,
+    }  # fmt: skip
+    made = pool((0, 2), provider="aws", provider_settings=told)
+    NodePool.objects.update(wanted=1)
+    clock = iter(START + timedelta(seconds=15 * n) for n in range(20))
+
+    def look() -> str:
+        reconcile(made.pk, provider=wiring.wired().provider_of(made), now=next(clock))
+        return str(Node.objects.latest("pk").state)
+
+    assert look() == "requested"
+    assert look() == "booting", "it runs, but has not joined"
+    node = Node.objects.get()
+    secret = joined(place, node)
+    assert look() == "ready"
+    node.refresh_from_db()
+    assert (node.devices, node.address, node.cpu_milli) == (["GPU-x", "GPU-y"], "10.9.9.9", 8000)
+    called = services.call(secret, at=START)
+    assert called == node
+    NodePool.objects.update(wanted=0)
+    assert look() == "draining"
+    services.node_emptied(node)
+    assert look() == "ended"
+    assert place.front.living() == set()
+    kinds = [event.kind for event in ScalingEvent.objects.order_by("pk")]
+    assert kinds == ["provision", "joined", "ready", "drain", "terminate"]
+
+
+def joined(place: Ec2Place, node: Node) -> str:
+    """As its machine does it: with the token that its own user data holds, and the id that EC2 tells it."""
+    ec2 = place.clients().ec2
+    asked = ec2.describe_instance_attribute(InstanceId=node.instance_id, Attribute="userData")
+    user_data = base64.b64decode(asked["UserData"]["Value"]).decode()
+    assert "BERTH_URL=https://berth.example.org\n" in user_data
+    token = re.search(r"BERTH_JOIN_TOKEN=(\S+)", user_data)
+    assert token is not None
+    instance = ec2.describe_instances(InstanceIds=[node.instance_id])["Reservations"][0]["Instances"][0]
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+    assert tags["berth:installation"] == selectors.installation()
+    has = Measured("ip-10-9-9-9", "10.9.9.9", 48_000, 180_000, ("GPU-x", "GPU-y"), "L40S", node.instance_id)
+    return services.join(pool_name="small", token=token[1], measured=has, at=START)
+
+
+def test_an_installation_has_one_name_unless_it_is_given_another(settings: Any) -> None:
+    first = selectors.installation()
+    assert first
+    assert selectors.installation() == first
+    settings.BERTH_INSTALLATION = "staging"
+    assert selectors.installation() == "staging"
