@@ -110,7 +110,7 @@ def _try_ways(
                 board.rewind(trial.start)
                 return None
             if outcome is not None:
-                trial.waits = bool(outcome.lost) and over_bounds_before
+                trial.waits = over_bounds_before and outcome.stops_somebody(board)
                 written = evictions(taker, outcome, before)
                 trial.keep(law.kind if written else Kind.START, _message(law, outcome), written)
                 return None

@@ -23,6 +23,10 @@ class Outcome:
     moved: list[tuple[Gang, Part, Pod, Spot]] = field(default_factory=list)
     kept: int = 0  # lumps that turned out not to be needed
 
+    def stops_somebody(self, board: Board) -> bool:
+        """Whether there is anybody to wait for: who was only going to start is gone at once."""
+        return not all(board.is_fresh(pod) for lump in self.lost for _, pod in lump.pods)
+
     def moves(self, lump: Lump) -> list[Held]:
         return [(part, pod) for gang, part, pod, _ in self.moved if gang is lump.gang]
 

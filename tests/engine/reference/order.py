@@ -1,0 +1,93 @@
+"""Here we hand out one large node's GPUs in the order of queues, plainly: every key is computed anew.
+
+Nothing of the engine is used but the shares it reports.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a queue may expect, in GPUs, and what decides between equals."""
+
+    name: str
+    quota: int
+    share: int
+    rank: int
+    created: int
+    limit: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Waits:
+    name: str
+    path: tuple[str, ...]  # department, project
+    gpus: int
+    priority: int
+    submitted: int
+    preemptible: bool = True
+
+    @property
+    def in_project(self) -> tuple[int, int, str]:
+        return -self.priority, self.submitted, self.name
+
+
+@dataclass
+class Hall:
+    """Who waits, what is free, what each queue holds."""
+
+    free: int
+    queues: Mapping[str, Standing]
+    waiting: list[Waits]
+    held: dict[str, int]
+    firm: dict[str, int] = field(default_factory=dict)
+    looked_at: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+
+    def hand_out(self) -> None:
+        while self.waiting:
+            head = self._head(self.waiting, 0)
+            self.waiting.remove(head)
+            self.looked_at.append(head.name)
+            if head.gpus <= self.free and all(self._may_hold(head, name) for name in head.path):
+                self.started.append(head.name)
+                self.free -= head.gpus
+                for name in head.path:
+                    self.held[name] = self.held.get(name, 0) + head.gpus
+                    if not head.preemptible:
+                        self.firm[name] = self.firm.get(name, 0) + head.gpus
+
+    def _head(self, waiting: Sequence[Waits], level: int) -> Waits:
+        """Of the best queue at this level, the head of its best queue below; in a project its first."""
+        if level == 2:
+            return min(waiting, key=lambda w: w.in_project)
+        names = {w.path[level] for w in waiting}
+        heads = {name: self._head([w for w in waiting if w.path[level] == name], level + 1) for name in names}
+        return heads[min(names, key=lambda name: self._key(self.queues[name], heads[name]))]
+
+    def _key(self, queue: Standing, head: Waits) -> tuple[object, ...]:
+        held, due = self.held.get(queue.name, 0), max(queue.quota, queue.share)
+        return (
+            held + head.gpus > queue.quota,
+            -queue.rank,
+            held + head.gpus > due,
+            _part(held + head.gpus, due),
+            _part(held, due),
+            head.submitted,
+            queue.created,
+            queue.name,
+        )
+
+    def _may_hold(self, head: Waits, name: str) -> bool:
+        queue = self.queues[name]
+        if self.held.get(name, 0) + head.gpus > queue.limit:
+            return False
+        return head.preemptible or self.firm.get(name, 0) + head.gpus <= queue.quota
+
+
+def _part(held: int, due: int) -> Fraction | float:
+    if due == 0:
+        return float("inf") if held else Fraction(0)
+    return Fraction(held, due)

@@ -1,0 +1,109 @@
+"""Here we look for whom a newcomer may reclaim from by trying every set of running gangs, plainly.
+
+Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. Nothing of the
+engine is used but the shares it reports.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+Path = tuple[str, ...]  # department, project
+
+
+@dataclass(frozen=True)
+class Due:
+    """What a queue may expect, in GPUs. A quota of None is unlimited."""
+
+    quota: int | None
+    share: int
+
+    @property
+    def entitled(self) -> float:
+        return float("inf") if self.quota is None else max(self.quota, self.share)
+
+    @property
+    def in_quota(self) -> float:
+        return float("inf") if self.quota is None else self.quota
+
+
+@dataclass(frozen=True)
+class Stands:
+    """A gang that runs: replicas of so many GPUs on these nodes."""
+
+    name: str
+    path: Path
+    gpus: int
+    nodes: tuple[str, ...]
+    may_go: bool = True  # preemptible, and its minimum runtime is over
+
+    @property
+    def all_gpus(self) -> int:
+        return self.gpus * len(self.nodes)
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    path: Path
+    gpus: int
+    replicas: int
+
+    @property
+    def all_gpus(self) -> int:
+        return self.gpus * self.replicas
+
+
+@dataclass(frozen=True)
+class Cluster:
+    nodes: Mapping[str, int]
+    dues: Mapping[str, Due]
+    gangs: Sequence[Stands]
+
+    def held(self, queue: str, without: Sequence[Stands] = ()) -> int:
+        return sum(g.all_gpus for g in self.gangs if queue in g.path and g not in without)
+
+    def fits(self, newcomer: Newcomer, without: Sequence[Stands]) -> bool:
+        free = dict(self.nodes)
+        for gang in self.gangs:
+            for node in gang.nodes if gang not in without else ():
+                free[node] -= gang.gpus
+        return sum(left // newcomer.gpus for left in free.values()) >= newcomer.replicas
+
+
+def lawful_sets(cluster: Cluster, newcomer: Newcomer) -> Iterator[tuple[Stands, ...]]:
+    """Everybody whose going would be right and enough; the fewest first."""
+    project = newcomer.path[-1]
+    if cluster.held(project) + newcomer.all_gpus > cluster.dues[project].entitled:
+        return
+    may_go = [gang for gang in cluster.gangs if gang.may_go and gang.path != newcomer.path]
+    for many in range(1, len(may_go) + 1):
+        for chosen in combinations(may_go, many):
+            if cluster.fits(newcomer, chosen) and _is_lawful(cluster, newcomer, chosen):
+                yield chosen
+
+
+def _is_lawful(cluster: Cluster, newcomer: Newcomer, chosen: Sequence[Stands]) -> bool:
+    sides: dict[tuple[str, str], list[Stands]] = {}
+    for gang in chosen:
+        sides.setdefault(_parting(newcomer.path, gang.path), []).append(gang)
+    for (mine, theirs), taken in sides.items():
+        threshold = cluster.dues[theirs].entitled
+        if cluster.held(mine) + newcomer.all_gpus <= cluster.dues[mine].in_quota:
+            threshold = cluster.dues[theirs].in_quota
+        last = max(gang.all_gpus for gang in taken)
+        if cluster.held(theirs, taken) + last <= threshold:
+            return False  # the side was at its line before its last lump went
+        ours = _saturation(cluster.held(mine, chosen) + newcomer.all_gpus, cluster.dues[mine])
+        if ours > 1 and ours >= _saturation(cluster.held(theirs, chosen), cluster.dues[theirs]):
+            return False
+    return True
+
+
+def _saturation(held: int, due: Due) -> float:
+    if due.entitled == 0:
+        return float("inf") if held else 0.0
+    return held / due.entitled
+
+
+def _parting(mine: Path, theirs: Path) -> tuple[str, str]:
+    return next((a, b) for a, b in zip(mine, theirs, strict=True) if a != b)

@@ -1,0 +1,103 @@
+"""Here we hold the order of queues, and who starts, to a plain count on one large node."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.core.amounts import MILLI
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Plan
+from scheduler.engine.scenario import load
+from tests.engine.reference.order import Hall, Standing, Waits
+from tests.engine.test_laws import lawfully
+
+NOW = 1_800_000_000
+PATHS = {"a": ("d", "a"), "b": ("d", "b"), "c": ("e", "c"), "f": ("e", "f")}
+
+queues = st.fixed_dictionaries(
+    {
+        "quota": st.sampled_from([0, 1, 2, 4, 6]),
+        "weight": st.sampled_from([1, 1, 0, 2]),
+        "rank": st.sampled_from([0, 0, 0, 1]),
+        "created": st.integers(0, 2).map(lambda n: NOW - 9000 + n),
+        "limit": st.sampled_from([None, None, None, 3, 6]),
+    }
+)
+jobs = st.fixed_dictionaries(
+    {
+        "project": st.sampled_from(list(PATHS)),
+        "gpu": st.sampled_from([1, 1, 2, 3, 5]),
+        "priority": st.sampled_from([50, 50, 90, 25]),
+        "submitted": st.integers(0, 3).map(lambda n: NOW - 100 + n),
+        "preemptible": st.sampled_from([True, True, True, False]),
+        "runs": st.sampled_from([False, False, True]),
+    }
+)
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> dict[str, Any]:
+    drawn = draw(st.lists(jobs, min_size=1, max_size=10))
+    gpus = sum(job["gpu"] for job in drawn if job["runs"]) + draw(st.integers(0, 10))
+    return {
+        "format": "berth.scenario/1",
+        "now": NOW,
+        "nodes": [{"name": "n", "gpus": max(1, gpus)}],
+        "departments": [_queue(name, draw(queues)) for name in ("d", "e")],
+        "projects": [{**_queue(name, draw(queues)), "department": path[0]} for name, path in PATHS.items()],
+        "workloads": [_job(f"w{number}", job) for number, job in enumerate(drawn)],
+    }
+
+
+def _queue(name: str, drawn: dict[str, Any]) -> dict[str, Any]:
+    quota = {"gpu": drawn["quota"], "weight": drawn["weight"], "limit": {"gpu": drawn["limit"]}}
+    return {"name": name, "rank": drawn["rank"], "created": drawn["created"], "quotas": {"default": quota}}
+
+
+def _job(name: str, drawn: dict[str, Any]) -> dict[str, Any]:
+    job = {key: drawn[key] for key in ("project", "priority", "submitted", "preemptible")}
+    pods = [{"node": "n", "started": NOW - 50}] if drawn["runs"] else []
+    return {"name": name, "roles": [{"gpu": drawn["gpu"]}], "pods": pods, **job}
+
+
+def counted_plainly(snapshot: Snapshot, plan: Plan) -> Hall:
+    known = {queue.name: queue for queue in snapshot.queues}
+    standings = {
+        report.queue: Standing(
+            report.queue,
+            (report.quota.gpu or 0) // MILLI,
+            report.share.gpu // MILLI,
+            known[report.queue].entitlements["default"].rank,
+            known[report.queue].created,
+            float("inf") if report.limit.gpu is None else report.limit.gpu // MILLI,
+        )
+        for report in plan.queues
+    }
+    hall = Hall(snapshot.nodes[0].gpus, standings, [], {})
+    for workload in snapshot.workloads:
+        path, gpus = PATHS[workload.project], workload.tree.children[0].request.devices  # type: ignore[union-attr]
+        if not workload.pods:
+            hall.waiting.append(
+                Waits(workload.name, path, gpus, workload.priority, workload.submitted, workload.preemptible)
+            )
+            continue
+        hall.free -= gpus
+        for name in path:
+            hall.held[name] = hall.held.get(name, 0) + gpus
+            hall.firm[name] = hall.firm.get(name, 0) + (0 if workload.preemptible else gpus)
+    return hall
+
+
+@pytest.mark.shows("RAI-01", "RAI-02", "RAI-03", "RAI-12", "RAI-49")
+@lawfully(400)
+@given(document=crowds())
+def test_who_starts_and_in_what_order_is_as_counted_plainly(document: dict[str, Any]) -> None:
+    snapshot = load(document).snapshot
+    plan = decide(snapshot, ["allocate"])
+    hall = counted_plainly(snapshot, plan)
+    hall.hand_out()
+    assert [bundle.workload for bundle in plan.bundles] == hall.started
+    assert {refusal.workload for refusal in plan.refusals} == set(hall.looked_at) - set(hall.started)

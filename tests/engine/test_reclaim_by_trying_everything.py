@@ -1,0 +1,106 @@
+"""Here we hold reclaim to a plain search over everybody who could give way."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.core.amounts import MILLI
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Evict, Plan
+from scheduler.engine.scenario import load
+from tests.engine.reference.reclaim import Cluster, Due, Newcomer, Stands, lawful_sets
+from tests.engine.test_laws import lawfully
+
+NOW = 1_800_000_000
+DEPARTMENTS = {"d": ("a", "b"), "e": ("c",)}
+PATHS = {project: (department, project) for department, own in DEPARTMENTS.items() for project in own}
+
+quotas = st.fixed_dictionaries(
+    {"gpu": st.sampled_from([0, 0, 1, 2, 4, None]), "weight": st.sampled_from([1, 1, 0, 3])}
+)
+
+
+@st.composite
+def full_clusters(draw: st.DrawFn) -> dict[str, Any]:
+    """One or two nodes, mostly full of small gangs, and one gang that waits."""
+    nodes = {f"n{i}": draw(st.integers(2, 5)) for i in range(draw(st.integers(1, 2)))}
+    free, work = dict(nodes), []
+    for number in range(draw(st.integers(1, 7))):
+        gpus = draw(st.sampled_from([1, 1, 2, 3]))
+        on = []
+        for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
+            room = [node for node, left in free.items() if left >= gpus]
+            if room:
+                on.append(draw(st.sampled_from(room)))
+                free[on[-1]] -= gpus
+        if on:
+            work.append(
+                _workload(f"w{number}", draw(st.sampled_from("abc")), gpus, on, draw(st.integers(0, 5)) > 0)
+            )
+    size = draw(st.sampled_from([1, 1, 2, 3]))
+    newcomer = _workload(
+        "new", draw(st.sampled_from("abc")), size, [None] * draw(st.sampled_from([1, 1, 2])), True
+    )
+    return {
+        "format": "berth.scenario/1",
+        "now": NOW,
+        "nodes": [{"name": name, "gpus": gpus} for name, gpus in nodes.items()],
+        "departments": [{"name": name, "quotas": {"default": draw(quotas)}} for name in DEPARTMENTS],
+        "projects": [
+            {"name": name, "department": path[0], "quotas": {"default": draw(quotas)}}
+            for name, path in PATHS.items()
+        ],
+        "workloads": [*work, newcomer],
+    }
+
+
+def _workload(name: str, project: str, gpus: int, on: list[Any], preemptible: bool) -> dict[str, Any]:
+    pods = [{"node": node, "started": NOW - 3600} for node in on if node]
+    role = {"name": "r", "replicas": len(on), "gpu": gpus}
+    return {"name": name, "project": project, "preemptible": preemptible, "roles": [role], "pods": pods}
+
+
+def asked_plainly(snapshot: Snapshot, plan: Plan) -> tuple[Cluster, Newcomer]:
+    dues = {
+        report.queue: Due(
+            None if report.quota.gpu is None else report.quota.gpu // MILLI, report.share.gpu // MILLI
+        )
+        for report in plan.queues
+    }
+    gangs = [
+        Stands(
+            workload.name,
+            PATHS[workload.project],
+            len(workload.pods[0].devices),
+            tuple(pod.node for pod in workload.pods),
+            workload.preemptible,
+        )
+        for workload in snapshot.workloads
+        if workload.pods
+    ]
+    new = snapshot.workloads[-1]
+    (role,) = new.tree.children
+    newcomer = Newcomer(PATHS[new.project], role.request.devices, role.min)  # type: ignore[union-attr]
+    return Cluster({node.name: node.gpus for node in snapshot.nodes}, dues, gangs), newcomer
+
+
+@pytest.mark.shows("RAI-20", "RAI-22", "RAI-24", "RAI-36")
+@lawfully(400)
+@given(document=full_clusters())
+def test_a_newcomer_is_served_if_and_only_if_somebody_may_be_taken_from(document: dict[str, Any]) -> None:
+    snapshot = load(document).snapshot
+    plan = decide(snapshot, ["allocate", "reclaim"])
+    cluster, newcomer = asked_plainly(snapshot, plan)
+    served = any(bundle.workload == "new" for bundle in plan.bundles)
+    if cluster.fits(newcomer, ()):
+        assert served
+        assert not any(isinstance(step, Evict) for bundle in plan.bundles for step in bundle.steps)
+        return
+    fewest = next(lawful_sets(cluster, newcomer), None)
+    stopped = {e.workload for bundle in plan.bundles for e in bundle.evictions if e.whole}
+    assert served == (fewest is not None), (fewest, cluster, newcomer)
+    if fewest is not None:
+        assert len(stopped) <= len(fewest) + 1
