@@ -10,6 +10,7 @@ from berth.db.lease import fenced
 from scheduler.commit import Outcome, commit
 from scheduler.deciding import decide_what_can_be
 from scheduler.dispatch.meeting import meeting_places
+from scheduler.engine.forecast import forecasts
 from scheduler.engine.plan import Bundle, Evict, Plan
 from scheduler.engine_mark import engine_mark
 from scheduler.explanations import Explanations
@@ -72,10 +73,12 @@ def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
 def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest: bool) -> bool:
     """The cycle; of the newest one reasons, standings and use too. True when anything changed."""
     seen, plan, record = ran.seen, ran.plan, ran.record
+    foreseen = forecasts(seen.snapshot, plan) if newest else {}
     with fenced(post.held):
         explained, written = 0, False
         if newest:
-            explained = memory.explanations.write(seen, told(plan.refusals, seen.opening), record.pk)
+            refusals = told(plan.refusals, seen.opening)
+            explained = memory.explanations.write(seen, refusals, record.pk, foreseen)
             keep_standings(seen, plan.queues)
             settle_use(seen.at)
         noted = (*plan.notes, *notes)

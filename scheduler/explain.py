@@ -28,6 +28,7 @@ class Explanation:
     position: int | None
     key: list[str]
     expected_start: datetime | None
+    expected_because: str
     blockers: list[dict[str, Any]]
     queue: dict[str, Any]
     evictions: list[Eviction]
@@ -46,6 +47,7 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
         position=told.get("position"),
         key=told.get("key", []),
         expected_start=parse_datetime(starts) if starts else None,
+        expected_because=told.get("expected_because", ""),
         blockers=told.get("blockers", []),
         queue=_standings(workload),
         evictions=list(

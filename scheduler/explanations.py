@@ -2,8 +2,9 @@
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from django.db import connection
@@ -11,6 +12,7 @@ from django.db import connection
 from projects.models import Phase, Workload
 from projects.services import announce
 from scheduler.discretion import discreet
+from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal
 from scheduler.observe import Seen
 
@@ -26,6 +28,8 @@ WRITE = """
      WHERE workload.id = told.id AND workload.phase IN ('pending', 'reserved')
 """
 
+Place = tuple[int, int, str]  # in line, when it is expected to start, and why then
+NOTHING_FORESEEN: Mapping[str, Forecast] = MappingProxyType({})
 Told = tuple[uuid.UUID, str, str, dict[str, Any]]
 
 
@@ -33,17 +37,24 @@ class Explanations:
     """Remembers what was written last, so that only news is written."""
 
     def __init__(self) -> None:
-        self._said: dict[uuid.UUID, tuple[int, int]] = {}
+        self._said: dict[uuid.UUID, tuple[int, Place]] = {}
 
-    def write(self, seen: Seen, refusals: Iterable[Refusal], cycle: int | None) -> int:
+    def write(
+        self,
+        seen: Seen,
+        refusals: Iterable[Refusal],
+        cycle: int | None,
+        foreseen: Mapping[str, Forecast] = NOTHING_FORESEEN,
+    ) -> int:
         """In the caller's transaction. Returns how many rows changed."""
         news, moved_up, current = [], [], {}
         for refusal in refusals:
             workload = seen.workloads.get(refusal.workload)
             if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
                 continue
-            told = _told(workload.pk, refusal)
-            said = (_digest(refusal), refusal.position)
+            expected = foreseen.get(refusal.workload, Forecast(refusal.expected_start, ""))
+            told = _told(workload.pk, refusal, expected)
+            said = (_digest(refusal), (refusal.position, expected.at or 0, expected.because))
             before = self._said.get(workload.pk)
             if before == said:
                 current[workload.pk] = said
@@ -61,10 +72,10 @@ class Explanations:
         return len(chosen)
 
 
-def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
+def _told(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> Told:
     reasons = [discreet(found, refusal.workload) for found in refusal.blockers]
     first = reasons[0]
-    starts = refusal.expected_start
+    starts = expected.at
     return (
         pk,
         str(first.reason),
@@ -74,6 +85,7 @@ def _told(pk: uuid.UUID, refusal: Refusal) -> Told:
             "position": refusal.position,
             "key": list(refusal.key),
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
+            "expected_because": expected.because,
             "blockers": [
                 {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)} for b in reasons
             ],

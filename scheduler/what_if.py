@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
@@ -16,6 +16,7 @@ from scheduler.audit_rows import foreseen
 from scheduler.audit_told import Told, told
 from scheduler.deciding import decide_what_can_be
 from scheduler.discretion import discreet, reader
+from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.intake import seconds_of, workload_from_spec
 from scheduler.engine.model import Workload as Asked
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
@@ -36,6 +37,8 @@ class Foreseen:
     evictions: list[dict[str, Any]] = field(default_factory=list)
     blockers: list[dict[str, Any]] = field(default_factory=list)
     position: int | None = None
+    expected_start: datetime | None = None
+    expected_because: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +63,13 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
         waits_for=(),
     )
     snapshot = replace(seen.snapshot, workloads=(*seen.snapshot.workloads, asked))
-    return _foreseen(decide_what_can_be(snapshot), workload, asked, seen, acting)
+    plan = decide_what_can_be(snapshot)
+    found = _foreseen(plan, workload, asked, seen, acting)
+    if found.outcome != "would_wait":
+        return found
+    expected = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
+    at_last = None if expected.at is None else datetime.fromtimestamp(expected.at, UTC)
+    return replace(found, expected_start=at_last, expected_because=expected.because)
 
 
 def _is_live(workload: Workload) -> bool:

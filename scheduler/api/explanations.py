@@ -37,6 +37,7 @@ class ExplanationAnswer(Answer):
     position: int | None
     key: list[str] = Field(description="What its place in line was decided by, first to last.")
     expected_start: datetime | None
+    expected_because: str = Field(description="What the estimate rests on, or why there is none.")
     blockers: list[Blocker]
     queue: dict[str, Any] = Field(description="Standing of its project and department.")
     evictions: list[evictions.EvictionAnswer]
@@ -53,6 +54,8 @@ class Foreseen(Answer):
     evictions: list[dict[str, Any]] = []
     blockers: list[Blocker] = []
     position: int | None = None
+    expected_start: datetime | None = None
+    expected_because: str = ""
     errors: list[ProblemAnswer.Fault] = Field(
         [], description="What is wrong with the document, when invalid."
     )

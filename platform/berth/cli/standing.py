@@ -1,9 +1,10 @@
 """Here we put the engine's numbers into people's units: blockers, and how queues stand."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
-from berth.cli.text import number, plain, safe
+from berth.cli.text import local, number, plain, safe
 from berth.core.words import amount
 
 NAMES = {
@@ -24,6 +25,13 @@ def blocker_numbers(numbers: Mapping[str, Any]) -> str:
         f"{NAMES.get(name, safe(name).replace('_', ' '))} {_spoken(name, numbers[name], resource)}"
         for name in order
     )
+
+
+def expected_line(at: datetime | None, because: str) -> str:
+    """When it starts as far as anybody knows; empty where nothing was said."""
+    if at is not None:
+        return f"Expected to start by {local(at)}" + (f", {because}." if because else ".")
+    return f"When it starts is unknown: {because}." if because else ""
 
 
 def queue_lines(queue: Any) -> Iterator[str]:

@@ -64,6 +64,7 @@ class Workload(Answer):
     labels: dict[str, str] = {}
     position: int | None = None
     expected_start: datetime | None = None
+    expected_because: str = ""
     spec: dict[str, Any] = {}
 
     @property
@@ -143,6 +144,7 @@ class Explanation(Answer):
     position: int | None = None
     key: list[str] = []
     expected_start: datetime | None = None
+    expected_because: str = ""
     blockers: list[Blocker] = []
     queue: Any = None
     evictions: list[Eviction] = []
@@ -156,6 +158,9 @@ class DryRun(Answer):
     decisions: list[Numbers] = []
     evictions: list[Numbers] = []
     blockers: list[Blocker] = []
+    position: int | None = None
+    expected_start: datetime | None = None
+    expected_because: str = ""
 
 
 class Department(Answer):

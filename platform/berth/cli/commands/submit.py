@@ -11,7 +11,7 @@ from berth.cli.flags import SubmitFlags, flag_of
 from berth.cli.link import connected
 from berth.cli.output import Output, show_data
 from berth.cli.parameters import takes
-from berth.cli.standing import blocker_numbers
+from berth.cli.standing import blocker_numbers, expected_line
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ def _tell_dry_run(answer: "DryRun") -> None:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"    {blocker_numbers(blocker.numbers)}")
+    if line := expected_line(answer.expected_start, answer.expected_because):
+        print(f"  {safe(line)}")
 
 
 def _on_nodes(decision: dict[str, Any]) -> str:

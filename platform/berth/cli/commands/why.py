@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from berth.cli.link import WorkloadArgument, connected
 from berth.cli.output import Output, OutputOption, print_section, show_one
-from berth.cli.standing import blocker_numbers, queue_lines
+from berth.cli.standing import blocker_numbers, expected_line, queue_lines
 from berth.cli.text import local, plain, safe
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
         print_section(f"Position {why.position}{_where(workload)}")
         for line in why.key:
             print(f"  {safe(line)}")
-    if why.expected_start is not None:
-        print(f"\nExpected to start at {local(why.expected_start)}")
+    if line := expected_line(why.expected_start, why.expected_because):
+        print(f"\n{safe(line)}")
     if lines := list(queue_lines(why.queue)):
         print_section("Queues")
         for line in lines:

@@ -1,0 +1,168 @@
+"""Here we estimate when who waits may start, from the runtimes that running work has declared.
+
+An estimate of sums: what ends gives back its GPUs, CPUs and memory at its declared end, and those who wait
+take them in the order of the line. It knows nothing of who may yet come, and of the shape of what is free.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from berth.core.amounts import RESOURCES
+from berth.core.words import amount
+from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload
+from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
+
+MOST_ESTIMATED = 500  # in each pool, the first in line first
+KNOWN = (
+    "if what runs ends no later than it declared, who is before it in line starts first, nobody new goes "
+    "before it, and the room comes in one piece"
+)
+UNKNOWN: Mapping[Reason, str] = {
+    Reason.MISCONFIGURED: "it can never start as it is",
+    Reason.NO_MATCHING_NODE: "it can never start as it is",
+    Reason.EXCEEDS_NODE_SHAPE: "it can never start as it is",
+    Reason.EXCEEDS_POOL_MAX: "it can never start as it is",
+    Reason.SUSPENDED: "a person has to resume it",
+    Reason.DEPENDENCY_NOT_MET: "what it waits for has to complete first",
+    Reason.PROJECT_LIMIT: "other work of its project has to end, or the limit has to be raised",
+    Reason.DEPARTMENT_LIMIT: "other work of its department has to end, or the limit has to be raised",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "other work of its project has to end, or the quota has to be raised",
+    Reason.DEPARTMENT_OVERSOLD: "other work of its department has to end, or the quota has to be raised",
+    Reason.WAITING_FOR_SCALE_UP: "it waits for nodes, and nobody knows how long they take",
+}
+FAR_BACK = "it is too far back in line to be estimated"
+PARTLY = "a part of it stands already"
+Sums = list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`at` None: unknown. `because` is the assumption behind the time, or why there is none."""
+
+    at: int | None
+    because: str
+
+
+def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
+    """Of everybody whom the plan leaves waiting."""
+    known = {workload.name: workload for workload in snapshot.workloads}
+    by_pool: dict[str, list[Refusal]] = {}
+    for refusal in plan.refusals:
+        by_pool.setdefault(refusal.pool, []).append(refusal)
+    found: dict[str, Forecast] = {}
+    for pool, refusals in by_pool.items():
+        future = _Future(snapshot, plan, pool, known)
+        for refusal in sorted(refusals, key=lambda refusal: refusal.position):
+            found[refusal.workload] = _of(refusal, known[refusal.workload], future, snapshot.now)
+    return found
+
+
+def least(tree: Group | Role) -> tuple[int, int, int]:
+    """The smallest form in which it could run: of a choice of groups, the smallest ones."""
+    if isinstance(tree, Role):
+        gpu, cpu, memory = tree.request.amounts
+        return gpu * tree.min, cpu * tree.min, memory * tree.min
+    chosen = sorted(least(child) for child in tree.children)[: tree.need]
+    gpu, cpu, memory = (sum(each[kind] for each in chosen) for kind in range(3))
+    return gpu, cpu, memory
+
+
+def _of(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Forecast:
+    reason = refusal.blockers[0].reason
+    if refusal.expected_start is not None:
+        return Forecast(refusal.expected_start, KNOWN)
+    if reason in UNKNOWN:
+        return Forecast(None, UNKNOWN[reason])
+    if workload.pods:
+        return Forecast(None, PARTLY)
+    if refusal.position > MOST_ESTIMATED:
+        return Forecast(None, FAR_BACK)
+    return future.start(workload, max(now, workload.backoff_until or now))
+
+
+class _Future:
+    """What will be free in one pool, as declared ends come one after the other."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, known: Mapping[str, Workload]) -> None:
+        self._now = snapshot.now
+        nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
+        self._free: Sums = [0, 0, 0]
+        for node in snapshot.nodes:
+            if node.name in nodes:
+                _add(self._free, node.capacity)
+        self._ends: list[tuple[int, tuple[int, int, int]]] = []
+        self._coming: Sums = [0, 0, 0]
+        self._undeclared: Sums = [0, 0, 0]
+        for workload, amounts in _held(snapshot, plan, nodes, known):
+            self._take(workload, amounts, workload.started if workload.started is not None else self._now)
+        heapify(self._ends)
+
+    def start(self, workload: Workload, earliest: int) -> Forecast:
+        asked = least(workload.tree)
+        for kind, resource in enumerate(RESOURCES):
+            missing = asked[kind] - self._free[kind] - self._coming[kind]
+            if missing > 0 and asked[kind]:
+                return Forecast(None, self._why_never(kind, resource, missing))
+        while self._ends and (self._ends[0][0] <= earliest or not _fits(asked, self._free)):
+            self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
+            _add(self._free, freed)
+            _add(self._coming, tuple(-each for each in freed))
+        at = max(self._now, earliest)
+        self._take(workload, asked, at)
+        return Forecast(at, KNOWN)
+
+    def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
+        _add(self._free, tuple(-each for each in amounts))
+        if workload.max_runtime is None:
+            _add(self._undeclared, amounts)
+        else:
+            _add(self._coming, amounts)
+            heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
+
+    def _why_never(self, kind: int, resource: str, missing: int) -> str:
+        held = amount(resource, self._undeclared[kind])
+        return (
+            f"{amount(resource, missing)} would be missing even when all that declared a max_runtime has "
+            f"ended; work that declares none holds, or will hold, {held}"
+        )
+
+
+def _held(
+    snapshot: Snapshot, plan: Plan, nodes: Iterable[str], known: Mapping[str, Workload]
+) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
+    """What stands on these nodes, and what this plan starts there."""
+    here = set(nodes)
+    steps = [step for bundle in plan.bundles for step in bundle.steps]
+    leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}
+    for workload in snapshot.workloads:
+        for pod in workload.pods:
+            goes = (workload.name, pod.role, pod.index) in leaving
+            if pod.node in here and pod.state is not PodState.COMPLETED and not goes:
+                yield workload, _amounts(workload, pod.role, pod.milli * len(pod.devices))
+    for step in steps:
+        if isinstance(step, Place) and step.node in here:
+            workload = known[step.workload]
+            yield workload, _amounts(workload, step.role, step.milli * len(step.devices))
+
+
+def _amounts(workload: Workload, role: str, gpu: int) -> tuple[int, int, int]:
+    request = next((each.request for each in _roles(workload.tree) if each.name == role), None)
+    return (gpu, 0, 0) if request is None else (gpu, request.cpu, request.memory_mib)
+
+
+def _roles(tree: Group) -> Iterator[Role]:
+    for child in tree.children:
+        if isinstance(child, Role):
+            yield child
+        else:
+            yield from _roles(child)
+
+
+def _fits(asked: Iterable[int], free: Iterable[int]) -> bool:
+    return all(want <= has or not want for want, has in zip(asked, free, strict=True))
+
+
+def _add(sums: Sums, amounts: Iterable[int]) -> None:
+    for kind, more in enumerate(amounts):
+        sums[kind] += more

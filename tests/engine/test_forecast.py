@@ -1,0 +1,66 @@
+"""Here we show when who waits is expected to start, on what that rests, and where nobody can know."""
+
+import pytest
+
+from scheduler.engine.cycle import decide
+from scheduler.engine.forecast import KNOWN, Forecast, forecasts
+from scheduler.engine.model import Snapshot
+from tests.engine.world import NOON, World
+
+
+def expected(world: World) -> dict[str, Forecast]:
+    snapshot = world.snapshot if isinstance(world.snapshot, Snapshot) else world.snapshot()
+    return dict(forecasts(snapshot, decide(snapshot)))
+
+
+def full(**more: int) -> World:
+    """Eight GPUs, half of them given back in 600 s, half in 1200 s; the project may have them all."""
+    world = World(n0=8).department("d", None).project("p", "d", None)
+    world.running("p/first", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
+    return world.running("p/second", "p", "n0 n0 n0 n0", since=100, max_runtime=1300, **more)
+
+
+def test_who_is_next_starts_when_enough_has_ended() -> None:
+    assert expected(full().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, KNOWN)}
+    assert expected(full().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, KNOWN)}
+
+
+def test_who_is_behind_starts_after_who_is_before() -> None:
+    world = full().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
+    assert {name: found.at for name, found in expected(world).items()} == {
+        "p/a": NOON + 600, "p/b": NOON + 650,
+    }  # fmt: skip
+
+
+def test_what_declared_no_end_is_not_counted_upon() -> None:
+    world = World(n0=8).department("d", None).project("p", "d", None)
+    world.running("p/long", "p", "n0 n0 n0 n0 n0 n0", since=100)
+    world.running("p/short", "p", "n0 n0", since=100, max_runtime=700)
+    found = expected(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
+    assert found["p/a"].at is None
+    assert found["p/a"].because.startswith("2 GPUs would be missing even when all that declared")
+    assert found["p/a"].because.endswith("holds, or will hold, 6 GPUs")
+    assert found["p/b"].at == NOON + 600, "who cannot be told does not keep the others from being told"
+
+
+def test_what_should_have_ended_is_expected_any_moment() -> None:
+    world = World(n0=8).department("d", None).project("p", "d", None)
+    world.running("p/late", "p", "n0 n0 n0 n0 n0 n0 n0 n0", since=5000, max_runtime=60)
+    assert expected(world.queued("p/a", "p", 1))["p/a"].at == NOON
+
+
+@pytest.mark.parametrize(
+    ("more", "because"),
+    [
+        ({"gpus": 16}, "it can never start as it is"),
+        ({"suspended": True}, "a person has to resume it"),
+        ({"waits_for": ("p/first",)}, "what it waits for has to complete first"),
+    ],
+)
+def test_where_time_alone_does_not_help_it_says_what_would(more: dict[str, object], because: str) -> None:
+    assert expected(full().queued("p/a", "p", 1, **more))["p/a"] == Forecast(None, because)
+
+
+def test_a_backoff_is_waited_for() -> None:
+    found = expected(full().queued("p/a", "p", 4, backoff_until=NOON + 900))
+    assert found["p/a"].at == NOON + 900
