@@ -32,6 +32,7 @@ UNKNOWN: Mapping[Reason, str] = {
     Reason.WAITING_FOR_SCALE_UP: "it waits for nodes, and nobody knows how long they take",
 }
 FAR_BACK = "it is too far back in line to be estimated"
+DUE = "enough is free, or should be by now; it waits for the reasons named here"
 PARTLY = "a part of it stands already"
 Sums = list[int]
 
@@ -85,7 +86,7 @@ class _Future:
     """What will be free in one pool, as declared ends come one after the other."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, known: Mapping[str, Workload]) -> None:
-        self._now = snapshot.now
+        self._now = self._began = snapshot.now
         nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
         self._free: Sums = [0, 0, 0]
         for node in snapshot.nodes:
@@ -110,7 +111,7 @@ class _Future:
             _add(self._coming, tuple(-each for each in freed))
         at = max(self._now, earliest)
         self._take(workload, asked, at)
-        return Forecast(at, KNOWN)
+        return Forecast(at, KNOWN) if at > self._began else Forecast(None, DUE)
 
     def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
         _add(self._free, tuple(-each for each in amounts))

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.engine.cycle import decide
-from scheduler.engine.forecast import KNOWN, Forecast, forecasts
+from scheduler.engine.forecast import DUE, KNOWN, Forecast, forecasts
 from scheduler.engine.model import Snapshot
 from tests.engine.world import NOON, World
 
@@ -43,10 +43,11 @@ def test_what_declared_no_end_is_not_counted_upon() -> None:
     assert found["p/b"].at == NOON + 600, "who cannot be told does not keep the others from being told"
 
 
-def test_what_should_have_ended_is_expected_any_moment() -> None:
+def test_no_time_is_given_where_room_alone_is_not_what_it_waits_for() -> None:
+    """A time that is always now would be no estimate, and news in every cycle."""
     world = World(n0=8).department("d", None).project("p", "d", None)
     world.running("p/late", "p", "n0 n0 n0 n0 n0 n0 n0 n0", since=5000, max_runtime=60)
-    assert expected(world.queued("p/a", "p", 1))["p/a"].at == NOON
+    assert expected(world.queued("p/a", "p", 1))["p/a"] == Forecast(None, DUE)
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,16 @@ def test_a_limit_is_told_with_its_numbers(stage: Stage, gpus: int) -> None:
     assert told.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert told.expected_start is None
     assert told.expected_because.startswith("other work of its project has to end")
+
+
+def test_an_estimate_that_stays_the_same_is_no_news(stage: Stage) -> None:
+    """Cycles in which nothing happens stay quiet, also where what runs is overdue."""
+    from scheduler.models import Cycle
+
+    stage.submit("held", roles=FOUR, max_runtime=600)
+    stage.tick(2, seconds=10)
+    stage.submit("waits", roles=FOUR)
+    stage.tick(2, seconds=5)
+    before = Cycle.objects.count()
+    stage.tick(4, seconds=5)
+    assert Cycle.objects.count() == before
