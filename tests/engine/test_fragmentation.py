@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.fragmentation import Fragmentation
-from scheduler.engine.layout import lay_out
+from scheduler.engine.layout import Layout
 from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.scenario import load, simulate
 from scheduler.engine.spots import Horizon, pick
@@ -71,7 +71,7 @@ def test_a_pool_that_leaves_it_open_counts_fragments_where_things_are_mixed(
         cluster.node(f"n{number}", 4, gpu_model=model)
     for number, gpus in enumerate(asked):
         cluster.queued(f"w{number}", "a", gpus=gpus)
-    (board,), _ = lay_out(cluster.snapshot())
+    (board,) = Layout(cluster.snapshot()).boards.values()
     assert (board.pool.node_strategy, board.pool.device_strategy) == (settled, settled)
 
 
@@ -114,7 +114,7 @@ def mixed_cluster(
 def test_losses_kept_up_to_date_are_those_counted_afresh(
     nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]], chance: Random
 ) -> None:
-    (board,), _ = lay_out(mixed_cluster(nodes, asked).snapshot())
+    (board,) = Layout(mixed_cluster(nodes, asked).snapshot()).boards.values()
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
         mark, spot = board.mark(), pick(board, part, Horizon.NOW)
@@ -135,7 +135,7 @@ def test_it_refuses_nobody_whom_binpack_would_have_found_a_place_alone(
     nodes: list[tuple[int, int, str]], asked: list[tuple[float, int, tuple[str, ...]]]
 ) -> None:
     """One after the other, on the same board: a place is found where there is one."""
-    (board,), _ = lay_out(mixed_cluster(nodes, asked).snapshot())
+    (board,) = Layout(mixed_cluster(nodes, asked).snapshot()).boards.values()
     packed = replace(board.pool, node_strategy=Strategy.BINPACK, device_strategy=Strategy.BINPACK)
     for gang in board.gangs.values():
         spot = pick(board, gang.parts[0], Horizon.NOW)
