@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# Half a virtual environment is none: what it would install went into the machine's own Python.
+.DELETE_ON_ERROR:
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,7 +14,7 @@ export DJANGO_SETTINGS_MODULE := berth.settings
 
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-PIP := $(PY) -m pip --disable-pip-version-check --no-input install -qq --root-user-action=ignore
+PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links
 

@@ -16,7 +16,7 @@ class Command(BaseCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask")
 
     def handle(self, *args: Any, yes: bool, **options: Any) -> None:
-        leader = Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()
+        leader = _leader()
         if leader is not None:
             raise CommandError(f"Berth is running ({leader.holder} leads {leader.name}): stop it first.")
         name = connection.settings_dict["NAME"]
@@ -30,3 +30,10 @@ class Command(BaseCommand):
             cursor.execute("CREATE SCHEMA public")
         call_command("migrate", verbosity=0, interactive=False)
         call_command("demo", stdout=self.stdout)
+
+
+def _leader() -> Lease | None:
+    """Whoever leads now; nobody where there are no tables yet."""
+    if Lease._meta.db_table not in connection.introspection.table_names():
+        return None
+    return Lease.objects.filter(expires_at__gt=Now()).exclude(holder="").first()

@@ -5,6 +5,7 @@ a cycle that starts a thousand workloads costs a handful of notes.
 """
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -12,9 +13,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from django.db import close_old_connections, connection, transaction
+from django.db import InterfaceError, OperationalError, close_old_connections, connection, transaction
 
 from berth.db.wake import wake
+
+log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
@@ -57,9 +60,11 @@ class Announcer:
             wake(NAME, json.dumps(note, separators=(",", ":")))
 
     def _send_later(self) -> None:
-        """On the timer's thread, with a connection of its own."""
+        """On the timer's thread, with a connection of its own; its database may have stopped by now."""
         try:
             self.send()
+        except (OperationalError, InterfaceError) as error:
+            log.info("nobody was told of a change: %s", error)
         finally:
             close_old_connections()
             connection.close()
