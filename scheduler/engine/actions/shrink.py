@@ -39,7 +39,7 @@ def _cut(board: Board, gang: Gang) -> Eviction:
             pods.append((part.role.name, index))
             lost += lump.lost
     rule = "a workload never has more replicas than its maximum"
-    return Eviction(Kind.SHRINK, gang.name, gang.name, rule, tuple(pods), whole=False, lost_gpu_seconds=lost)
+    return Eviction(Kind.SHRINK, gang.name, None, rule, tuple(pods), whole=False, lost_gpu_seconds=lost)
 
 
 def grow_by_growth(board: Board, choice: int) -> None:
