@@ -11,6 +11,8 @@ from projects.models import Department
 from scheduler.web.capacity import total_gpus
 from scheduler.web.lines import Line, lines
 
+MOST_UNFOLDED = 150  # projects: beyond it departments are folded, and one at a time is opened
+
 
 @signed_in
 @require_GET
@@ -18,10 +20,13 @@ def index(request: Request) -> HttpResponse:
     pools = list(NodePool.objects.order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     tree = lines(request.acting, [pool] if pool else [])
+    few = sum(len(top.children) for top in tree) <= MOST_UNFOLDED
+    unfolded = request.GET.get("open", "")
     context = {
         "pools": pools,
         "pool": pool,
-        "tree": [(top, rights(request.acting, top)) for top in tree],
+        "tree": [(top, rights(request.acting, top), few or top.owner.name == unfolded) for top in tree],
+        "few": few,
         "total": total_gpus([pool]) if pool else None,
         "may_administer": may(request.acting, Action.ADMINISTER),
     }

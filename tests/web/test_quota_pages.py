@@ -1,0 +1,29 @@
+"""Here we show that the page of quotas stays small however many projects there are."""
+
+from typing import Any
+
+from projects.models import Project
+from tests import factories as make
+from tests.cast import Cast
+
+
+def test_a_thousand_projects_are_folded_by_department(cast: Cast, sign_in: Any) -> None:
+    Project.objects.bulk_create(Project(name=f"many-{n}", department=cast.product) for n in range(1000))
+    make.quota(cast.vision, cast.pool, 2)
+    client = sign_in("alice")
+    folded = client.get("/quotas")
+    text = folded.content.decode()
+    assert "Show 1002 projects of product" in text
+    assert "many-7" not in text
+    assert len(folded.content) < 60_000
+    opened = client.get("/quotas?pool=local&open=research").content.decode()
+    assert "Hide 2 projects of research" in opened
+    assert ">vision</a>" in opened
+    assert "many-7" not in opened
+    assert ">many-7</a>" in client.get("/quotas?pool=local&open=product").content.decode()
+
+
+def test_few_projects_are_all_there_at_once(cast: Cast, sign_in: Any) -> None:
+    text = sign_in("alice").get("/quotas").content.decode()
+    assert all(f">{name}</a>" in text for name in ("vision", "speech", "ads", "search"))
+    assert "Show 2 projects" not in text
