@@ -46,7 +46,7 @@ def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
                 yield f"{eviction.workload} gives way by no rule"
             if eviction.kind in FOR_ANOTHER and eviction.beneficiary is None:
                 yield f"{eviction.workload} is evicted ({eviction.kind}) for nobody"
-            if eviction.beneficiary is not None and eviction.beneficiary not in placed(bundle):
+            if eviction.beneficiary not in (None, eviction.workload, *placed(bundle)):
                 yield f"{eviction.beneficiary} gets nothing for the eviction of {eviction.workload}"
 
 
@@ -100,7 +100,7 @@ def nobody_inside_quota_pays(snapshot: Snapshot, plan: Plan) -> Broken:
 
 
 def nobody_is_taken_below_quota(snapshot: Snapshot, plan: Plan) -> Broken:
-    """Each lump that is taken leaves its queue at or above quota, or straddled quota when it was taken."""
+    """In something that is asked for, each lump leaves its queue at or above quota, or straddled quota."""
     quotas = bounds_of(snapshot, lambda entitlement: entitlement.quota)
     for bundle, before, after in clusters_along(snapshot, plan):
         winner = before.workloads[bundle.workload]
@@ -113,10 +113,13 @@ def nobody_is_taken_below_quota(snapshot: Snapshot, plan: Plan) -> Broken:
         for queue, taken in lumps.items():
             quota = quotas.get((bundle.pool, queue)) or Bounds(0, None, None)
             left = after.allocated(bundle.pool, queue)
-            biggest = max(taken)
-            for kind, most, have, lump in zip(RESOURCES, quota, left, biggest, strict=True):
-                if kind in wanted and kind == "gpu" and most is not None and have + lump <= most:
-                    yield f"{queue} is left with {have} of {kind}, quota {most}, last lump {lump}"
+            biggest = [max(column) for column in zip(*taken, strict=True)]
+            if all(
+                most is None or have + lump <= most
+                for kind, most, have, lump in zip(RESOURCES, quota, left, biggest, strict=True)
+                if kind in wanted
+            ):
+                yield f"{queue} is left with {left}, quota {quota}, last lump {biggest}"
 
 
 def only_the_entitled_reclaim(snapshot: Snapshot, plan: Plan) -> Broken:
