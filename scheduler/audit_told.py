@@ -146,8 +146,8 @@ def _summary(row: Eviction, victim: Party, beneficiary: Party | None) -> str:
 def _lines(row: Eviction, victim: Party, beneficiary: Party | None, refused: list[str]) -> Iterator[str]:
     if row.rule:
         yield f"Rule: {row.rule.removesuffix('.')}."
-    for queue in (*victim.queues, *(beneficiary.queues if beneficiary else ())):
-        yield f"{standing_line(queue)}."
+    queues = (*victim.queues, *(beneficiary.queues if beneficiary else ()))
+    yield from dict.fromkeys(f"{standing_line(queue)}." for queue in queues)  # what both are part of: once
     if row.lost_gpu_seconds:
         yield f"{counted(row.lost_gpu_seconds, 'GPU-second')} of work lost."
     for sentence in refused:
@@ -155,9 +155,12 @@ def _lines(row: Eviction, victim: Party, beneficiary: Party | None, refused: lis
 
 
 def _speaks_of(queue: Mapping[str, Any], resource: str) -> bool:
-    """GPUs always; other resources where something changed."""
-    before, after = ((queue.get(key) or {}).get(resource) for key in ("allocated_before", "allocated_after"))
-    return resource == "gpu" or before != after
+    """Of GPUs where they changed hands; of the other resources where it was not about GPUs."""
+    before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
+    about_gpus = before.get("gpu") != after.get("gpu")
+    if resource == "gpu":
+        return about_gpus or before == after
+    return not about_gpus and before.get(resource) != after.get(resource)
 
 
 def _resource_line(queue: Mapping[str, Any], resource: str) -> str:
