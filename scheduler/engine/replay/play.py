@@ -1,11 +1,12 @@
 """Here we play a trace: from one event to the next, a cycle where something changed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from scheduler.engine.cycle import decide
-from scheduler.engine.model import Pool, Snapshot
+from scheduler.engine.cycle import decide_again
+from scheduler.engine.layout import Layout
+from scheduler.engine.model import Pool
 from scheduler.engine.plan import Plan
 from scheduler.engine.replay.records import Records
 from scheduler.engine.replay.trace import Trace
@@ -15,8 +16,6 @@ from scheduler.engine.scenario.world import World
 
 STOP_SECONDS = 10  # from being asked to stop until its GPUs are free
 HEARTBEAT = 60  # seconds between cycles while somebody waits for time itself to pass
-
-Decide = Callable[[Snapshot], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,9 @@ class Progress:
 class Player:
     """One replay under way."""
 
-    def __init__(
-        self, trace: Trace, records: Records, stop_seconds: int = STOP_SECONDS, mind: Decide = decide
-    ) -> None:
-        self.trace, self.records, self.mind = trace, records, mind
+    def __init__(self, trace: Trace, records: Records, stop_seconds: int = STOP_SECONDS) -> None:
+        self.trace, self.records = trace, records
+        self.layout: Layout | None = None  # carried from cycle to cycle
         self.world, self.meter = World(trace.cluster, stop_seconds), Meter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_heeds_time, trace.cluster.pools)) else None
         self.waiting: set[str] = set()
@@ -87,7 +85,7 @@ class Player:
         snapshot = self.world.snapshot()
         if self.meter.histories:
             snapshot = replace(snapshot, queues=self.meter.written(self.trace.cluster.queues))
-        self.plan = self.mind(snapshot)
+        self.plan, self.layout = decide_again(snapshot, self.layout)
         self.cycles += 1
         self.world.carry_out(self.plan)
         self.records.decided(self.world.now, self.plan)

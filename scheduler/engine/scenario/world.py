@@ -117,12 +117,9 @@ class World:
             self._promised.add(name)
         else:
             self._promised.discard(name)
-        if (
-            workload.runtime_seconds is not None
-            and workload.started is not None
-            and not states.isdisjoint(STANDING)
-        ):
-            heappush(self._ends, (workload.started + workload.runtime_seconds, name))
+        runtime = _runtime(workload)
+        if runtime is not None and workload.started is not None and not states.isdisjoint(STANDING):
+            heappush(self._ends, (workload.started + runtime, name))
 
     def _drop_homeless_promises(self) -> None:
         """A node that takes nothing new keeps no promise."""
@@ -184,9 +181,10 @@ class World:
     # -- time
 
     def _ended(self, workload: Workload) -> Workload:
-        if workload.runtime_seconds is None or workload.started is None or not has(workload, STANDING):
+        runtime = _runtime(workload)
+        if runtime is None or workload.started is None or not has(workload, STANDING):
             return workload
-        if self.now - workload.started < workload.runtime_seconds:
+        if self.now - workload.started < runtime:
             return workload
         pods = tuple(
             replace(p, state=PodState.COMPLETED) if p.state in STANDING else p for p in workload.pods
@@ -227,6 +225,13 @@ class World:
             elif not broken and workload.stale_since is not None:
                 self.workloads[name] = replace(workload, stale_since=None)
         self._unjudged.clear()
+
+
+def _runtime(workload: Workload) -> int | None:
+    """What it really takes, but never longer than it may."""
+    if workload.runtime_seconds is None or workload.max_runtime is None:
+        return workload.runtime_seconds
+    return min(workload.runtime_seconds, workload.max_runtime)
 
 
 def _settled(workload: Workload) -> Workload:
