@@ -298,3 +298,21 @@ def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple
     world.settle()
     assert len(world.fleet.current) == world.fleet.wanted
     assert world.fleet.taken == world.fleet.current
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (fleet(2, [1, 2, 3]), (Order(1, 0),)),
+        (fleet(3, [1, 2, 3]), (Order(1, 0),)),
+        (fleet(3, [1, 2, 3], in_flight=1), ()),
+        (fleet(3, [1, 2, 3], leaving=[0]), ()),
+        (fleet(3, [0, 1, 2, 3]), (Drain((3,)),)),
+        (fleet(0, [1]), (Drain((1,)),)),
+    ],
+)
+def test_a_missing_head_is_ordered_though_there_are_nodes_enough(
+    given: Fleet, expected: tuple[object, ...]
+) -> None:
+    """Not before the present call is over, nor while the old one still drains; nor where none is wanted."""
+    assert commands(given) == expected
