@@ -46,8 +46,8 @@ MUTATIONS = (
     Mutation(
         "equal priorities preempt",
         "laws.py",
-        "lump.gang.workload.priority < self.gang.workload.priority",
-        "lump.gang.workload.priority <= self.gang.workload.priority",
+        "and gang.workload.priority < self.gang.workload.priority",
+        "and gang.workload.priority <= self.gang.workload.priority",
     ),
     Mutation(
         "reclaim takes below quota",
@@ -112,7 +112,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the pool's delay counts though it cannot grow",
-        "make_room.py",
+        "eligible.py",
         "board.pool.preemption_delay if board.can_grow else 0",
         "board.pool.preemption_delay",
     ),
