@@ -64,11 +64,16 @@ def steps_told(client: Client, name: str, event: str) -> int:
 
 
 def same_story_everywhere(berth: Installation, dave: Terminal, grace: Terminal) -> None:
-    """Who, for whom, by which rule: the same words in the CLI, REST, the web and the admin site."""
+    """Who, for whom, by which rule: the same words in the CLI, REST, the web and the admin site.
+
+    Each side knows its own by name, and the other by its project and size.
+    """
     [told] = dave.json("evictions", "--workload", "younger")
-    assert (told["kind"], told["beneficiary_name"]) == ("reclaim", "ranking")
+    assert (told["kind"], told["workload_name"], told["beneficiary_project"]) == ("reclaim", "younger", "ads")
+    assert told["for_whom"] == "a 4-GPU workload of project ads"
     assert told["rule"] in " ".join(dave.berth("why", "younger").split())
-    assert grace.json("evictions") == dave.json("evictions")  # both sides may see it
+    [known] = grace.json("evictions")
+    assert (known["id"], known["beneficiary_name"], known["rule"]) == (told["id"], "ranking", told["rule"])
 
     admin = Visitor(dave.address)
     admin.sign_in("admin", (berth.home / "admin-password").read_text().strip())
