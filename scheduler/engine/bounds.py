@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from math import gcd
+from typing import Any
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.gang import Gang
@@ -24,31 +25,53 @@ class _Sum:
 
 def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
     """Why it would not do even then, with the numbers; None: it might."""
-    law = taker.law
-    free = taker.board.nodes.free()
-    takeable, guarded, firm = [0, 0, 0], [0, 0, 0], [0, 0, 0]
+    found = _sums(taker)
+    for kind in taker.law.kinds:
+        numbers = found.numbers(taker.law, kind)
+        missing = numbers["missing"]
+        if missing > 0:
+            enough = numbers["protected"] >= missing
+            return Reason.VICTIMS_PROTECTED if enough else Reason.NOTHING_TO_TAKE, numbers
+    return None
+
+
+def in_sum(taker: Taker) -> Numbers:
+    """The numbers where it would do in sum, of the resource that matters most."""
+    kind = next(iter(taker.law.kinds), 0)
+    return {**_sums(taker).numbers(taker.law, kind), "missing": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Over all sides: what is free, could be taken, and is held back."""
+
+    free: tuple[int, int, int]
+    takeable: list[int] = field(default_factory=lambda: [0, 0, 0])
+    guarded: list[int] = field(default_factory=lambda: [0, 0, 0])
+    firm: list[int] = field(default_factory=lambda: [0, 0, 0])
+
+    def numbers(self, law: Law, kind: int) -> dict[str, Any]:
+        return {
+            "resource": RESOURCES[kind],
+            "asked": law.asked[kind],
+            "free": self.free[kind],
+            "takeable": self.takeable[kind],
+            "missing": law.asked[kind] - self.free[kind] - self.takeable[kind],
+            "protected": self.guarded[kind] + self.firm[kind],
+            "by_runtime": self.guarded[kind],
+            "non_preemptible": self.firm[kind],
+        }
+
+
+def _sums(taker: Taker) -> _Sums:
+    law, sums = taker.law, _Sums(taker.board.nodes.free())
     if not law.moves_only:
         for side, found in _sides(taker).items():
             for kind in law.kinds:
-                takeable[kind] += _most(law, side, kind, found)
-                guarded[kind] += found.guarded[kind]
-                firm[kind] += found.firm[kind]
-    for kind in law.kinds:
-        missing = law.asked[kind] - free[kind] - takeable[kind]
-        if missing > 0:
-            held_back = guarded[kind] + firm[kind]
-            reason = Reason.VICTIMS_PROTECTED if held_back >= missing else Reason.NOTHING_TO_TAKE
-            return reason, {
-                "resource": RESOURCES[kind],
-                "asked": law.asked[kind],
-                "free": free[kind],
-                "takeable": takeable[kind],
-                "missing": missing,
-                "protected": held_back,
-                "by_runtime": guarded[kind],
-                "non_preemptible": firm[kind],
-            }
-    return None
+                sums.takeable[kind] += _most(law, side, kind, found)
+                sums.guarded[kind] += found.guarded[kind]
+                sums.firm[kind] += found.firm[kind]
+    return sums
 
 
 def _sides(taker: Taker) -> dict[Account, _Sum]:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from berth.core.amounts import RESOURCES
 from scheduler.engine.audit import evictions
 from scheduler.engine.board import Board, Trial
-from scheduler.engine.bounds import reach
+from scheduler.engine.bounds import in_sum, reach
 from scheduler.engine.eligible import (
     delay_left,
     over_bounds,
@@ -115,21 +114,15 @@ def _try_ways(
                 trial.keep(law.kind if written else Kind.START, _message(law, outcome), written)
                 return None
         board.rewind(trial.start)
-        found = found or _no_arrangement(law, budget)
+        found = found or _no_arrangement(board, law, budget)
     return found
 
 
-def _no_arrangement(law: Law, budget: "_Budget") -> tuple[Reason, Numbers]:
+def _no_arrangement(board: Board, law: Law, budget: "_Budget") -> tuple[Reason, Numbers]:
     """In sum it would have done, but not in any arrangement that was tried."""
+    numbers = in_sum(Taker(board, law))
     if budget.left <= 0:
-        return Reason.OUT_OF_TRIALS, {"trials": budget.given}
-    kind = law.kinds[0] if law.kinds else 0
-    numbers: Numbers = {
-        "resource": RESOURCES[kind],
-        "asked": law.asked[kind],
-        "takeable": None,
-        "missing": None,
-    }
+        return Reason.OUT_OF_TRIALS, {"trials": budget.given, **numbers}
     return Reason.NOTHING_TO_TAKE, numbers
 
 

@@ -35,7 +35,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.OVER_FAIR_SHARE: "{queue} would stand beyond quota and fair share ({share_of}): "
     "{allocated} held, {asked} asked; it may only use what is free.",
     Reason.WAITING_FOR_CAPACITY: "{asked_of} asked, {free} free, {missing} missing.",
-    Reason.FRAGMENTED: "Enough is free, but not in one piece: {asked_of} asked, {free} free, "
+    Reason.FRAGMENTED: "Enough is free, but {cut}: {asked_of} asked, {free} free, "
     "the biggest free block of a node is {biggest_block}.",
     Reason.TOPOLOGY: "It would fit, but not inside one {level}.",
     Reason.WAITING_FOR_GANG: "{missing} of its replicas {are} missing.",
@@ -44,7 +44,7 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.IN_PREEMPTION_DELAY: "It may make others give way in {seconds} s.",
     Reason.BACKOFF: "It was stopped {stopped_times} and may start again in {seconds} s.",
     Reason.BEHIND_RESERVATION: "The free nodes are kept for {behind}, which has waited longer.",
-    Reason.NOTHING_TO_TAKE: "Fairness lets {takeable_of} be taken; {missing} missing.",
+    Reason.NOTHING_TO_TAKE: "Fairness lets {takeable_of} be taken{short}.",
     Reason.VICTIMS_PROTECTED: "Fairness would let {protected_of} be taken, but {why}.",
     Reason.OUT_OF_TRIALS: "No arrangement was found in {trials_counted}.",
 }
@@ -64,8 +64,10 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     return Blocker(reason, SENTENCES[reason].format_map(spoken), dict(numbers))
 
 
+# Numbers that are amounts of the resource named beside them.
 _COUNTED = ("asked", "allocated", "bound", "free", "missing", "share", "quota", "most", "takeable",
             "protected", "biggest_block")  # fmt: skip
+AMOUNTS = frozenset({*_COUNTED, "by_runtime", "non_preemptible"})
 
 
 def _speak(key: str, value: object, numbers: Numbers) -> object:
@@ -93,6 +95,13 @@ def _in_words(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
             yield name, phrase(value)
     if reason is Reason.VICTIMS_PROTECTED:
         yield "why", _protection(numbers)
+    if reason is Reason.NOTHING_TO_TAKE:
+        missing = _speak("missing", numbers["missing"], numbers)
+        yield "short", f"; {missing} missing" if numbers["missing"] else ", which makes no room for it"
+    if reason is Reason.FRAGMENTED:
+        most = numbers.get("spread_per_node")
+        replicas = counted(most, "of its replicas", "of its replicas") if isinstance(most, int) else ""
+        yield "cut", f"no more than {replicas} may share a node" if replicas else "not in one piece"
 
 
 _PHRASES: Mapping[str, tuple[str, Callable[[int], str]]] = {

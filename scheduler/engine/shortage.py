@@ -10,6 +10,7 @@ from scheduler.engine.ledger import GPU, KINDS
 from scheduler.engine.matching import answers
 from scheduler.engine.placement import find_room
 from scheduler.engine.plan import Numbers, Reason
+from scheduler.engine.seats import too_few_seats
 from scheduler.engine.spots import Horizon
 
 Found = tuple[Reason, Numbers]
@@ -32,10 +33,10 @@ def why_no_room(board: Board, gang: Gang) -> Found:
             missing = asked[kind] - free[kind]
             return Reason.WAITING_FOR_CAPACITY, _numbers(board, usable, way, kind) | {"missing": missing}
     if any(want.scopes for want in way) and _fits_anywhere(board, gang, way):
-        levels = [
-            scope.constraint.required for want in way for scope in want.scopes if scope.constraint.required
-        ]
-        return Reason.TOPOLOGY, {"level": levels[0] if levels else None, "asked": asked[0], "free": free[0]}
+        return Reason.TOPOLOGY, _in_one_domain(board, usable, way)
+    seats = too_few_seats(board, gang, way)
+    if seats is not None:
+        return seats
     return Reason.FRAGMENTED, _numbers(board, usable, way, _cut_up(board, usable, way)) | {"missing": 0}
 
 
@@ -46,6 +47,16 @@ def _numbers(board: Board, usable: Sequence[int], way: Way, kind: int) -> dict[s
         "free": _free(board, usable)[kind],
         "biggest_block": max((_block(board, i, way, kind) for i in usable), default=0),
     }
+
+
+def _in_one_domain(board: Board, usable: Sequence[int], way: Way) -> Numbers:
+    """What is asked for, and the most that one domain of the outermost level has free."""
+    levels = [scope.constraint.required for want in way for scope in want.scopes]
+    level = next((level for level in levels if level), None)
+    kind = next((kind for kind in KINDS if _needed(way)[kind]), GPU)
+    domains = board.topology.domains(level).values() if level else ()
+    blocks = (_free(board, sorted(domain.intersection(usable)))[kind] for domain in domains)
+    return {"level": level, **_numbers(board, usable, way, kind), "biggest_block": max(blocks, default=0)}
 
 
 def _block(board: Board, i: int, way: Way, kind: int) -> int:

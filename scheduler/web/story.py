@@ -160,15 +160,17 @@ def _number(key: str, value: object, resource: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if key in COUNTED:
-        return _amount(value, "gpu" if key == "biggest_block" else resource)
+        return _amount(value, resource)
     if key == "seconds":
         return duration(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
 def _amount(value: float, resource: str) -> str:
-    if resource == "memory_mib":
+    if resource in ("memory_mib", "gpu_memory_mib"):
         return memory(int(value))
+    if resource == "pods":
+        return counted(value, "pod")
     return counted(value / MILLI, "core" if resource == "cpu" else "GPU")
 
 

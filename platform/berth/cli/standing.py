@@ -53,7 +53,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 def _spoken(name: str, value: Any, resource: str) -> str:
     if name not in AMOUNTS or not isinstance(value, int | float):
         return plain(value)
-    return amount("gpu" if name == "biggest_block" else resource, int(value))
+    return amount(resource, int(value))
 
 
 def _gpus(amounts: Any) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 from berth.core.amounts import MILLI, Amounts, Bounds
 from scheduler.engine.gang import roles_of
 from scheduler.engine.model import PodState, Role, Snapshot, Workload
-from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan, Refusal
+from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Refusal
+from scheduler.engine.reasons import AMOUNTS
 from scheduler.engine.scenario.gangs import HOLDING, STANDING, has, is_finished
 
 FORMAT = "berth.plan/1"
@@ -98,10 +99,24 @@ def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
         "pods": [*_standing(workload), *_missing(workload, phase)],
         "gpus": held / MILLI,
         "blockers": [
-            {"reason": blocker.reason.value, "message": blocker.message, "numbers": dict(blocker.numbers)}
+            {
+                "reason": blocker.reason.value,
+                "message": blocker.message,
+                "numbers": _in_units(blocker.numbers),
+            }
             for blocker in (refusal.blockers if refusal is not None and waits else ())
         ],
         "position": refusal.position if refusal is not None and waits else None,
+    }
+
+
+def _in_units(numbers: Numbers) -> Answer:
+    """GPUs and CPUs, as everywhere in an answer; the engine counts thousandths of the resource it names."""
+    if numbers.get("resource") not in ("gpu", "cpu"):
+        return dict(numbers)
+    return {
+        key: value / MILLI if key in AMOUNTS and isinstance(value, int) else value
+        for key, value in numbers.items()
     }
 
 
