@@ -1,5 +1,7 @@
 """Here pools, nodes and their history are read. They are no secret: whoever is signed in may see them."""
 import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -30,6 +32,32 @@ def nodes() -> QuerySet[Node]:
     """Those that have not ended."""
     living = Node.objects.exclude(state=NodeState.ENDED)
     return living.select_related("pool").order_by("pool__name", "ordinal")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOnNode:
+    """What has pods on a node that have not ended."""
+
+    handle: str
+    pods: int
+    preemptible: bool
+
+    def __str__(self) -> str:
+        pods = "1 pod" if self.pods == 1 else f"{self.pods} pods"
+        return f"{self.handle} ({pods}{'' if self.preemptible else ', not preemptible'})"
+
+
+def work_on(node_ids: Iterable[int]) -> dict[int, list[WorkOnNode]]:
+    """By node; for people who run the platform, for it names everybody's work."""
+    found: dict[int, list[WorkOnNode]] = {node_id: [] for node_id in node_ids}
+    # Pods are rows of a higher floor; they are reached from the node, by name.
+    live = ("starting", "running", "stopping")
+    rows = Node.objects.filter(pk__in=list(found), pods__state__in=live)
+    names = ("pk", "pods__workload__project__name", "pods__workload__name", "pods__workload__preemptible")
+    counted = rows.values_list(*names).annotate(n=Count("pods")).order_by(*names)
+    for pk, project, name, preemptible, pods in counted:
+        found[pk].append(WorkOnNode(f"{project}/{name}", pods, preemptible))
+    return found
 
 
 def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:

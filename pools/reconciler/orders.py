@@ -103,7 +103,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         reason = f"{len(fitting)} of {order.count} nodes came{said}"
         history.write(
             pool, kind, reason, at=this.now, after=pool.wanted,
-            start_ordinal=order.start_ordinal, token=order.client_token,
+            start_ordinal=order.start_ordinal, token=order.client_token, asked=order.count, came=len(fitting),
         )  # fmt: skip
         if surplus:
             names = [instance.instance_id for instance in surplus]

@@ -1,5 +1,7 @@
 """Here we check what people give for a pool, and show a pool as plain values for the audit."""
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -22,6 +24,8 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     """Lay checked values over a pool in hand; `nodes` may stand for its three numbers."""
     given = dict(values)
     if "nodes" in given:
+        if twice := sorted(given.keys() & SHAPE_OF):
+            raise Invalid(Problem(name, "is given beside nodes", allowed="one of the two") for name in twice)
         spec = node_spec(given.pop("nodes"))
         given |= {"nodes_min": spec.min, "nodes_desired": spec.desired, "nodes_max": spec.max}
     unknown = sorted(set(given) - EDITABLE)
@@ -31,8 +35,22 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         )
     for name, value in given.items():
         setattr(pool, name, value)
-    check(pool)
+    with _named_as_given(values):
+        check(pool)
     return pool
+
+
+@contextmanager
+def _named_as_given(values: Mapping[str, Any]) -> Iterator[None]:
+    """Who wrote nodes_max hears of nodes_max, and not of nodes.max."""
+    try:
+        yield
+    except Invalid as error:
+        if "nodes" in values:
+            raise
+        columns = {f"nodes.{part}": column for column, part in SHAPE_OF.items()}
+        told = [replace(each, path=columns.get(each.path, each.path)) for each in error.problems]
+        raise Invalid(told) from None
 
 
 def check(pool: NodePool) -> None:

@@ -37,8 +37,7 @@ def edit_pool(
         apply(locked, changes)
         if any(name in changes for name in FIXED_WHILE_USED):
             _refuse_while_used(locked)
-        spec = spec_of(locked)
-        locked.wanted = spec.clamp(locked.wanted)
+        _keep_within_bounds(locked, acting)
     return locked
 
 
@@ -82,6 +81,14 @@ def set_wanted(*, acting: Any, pool: NodePool, wanted: int, version: int | None 
                 before=before, after=wanted,
             )  # fmt: skip
     return locked
+
+
+def _keep_within_bounds(pool: NodePool, acting: Any) -> None:
+    before, pool.wanted = pool.wanted, spec_of(pool).clamp(pool.wanted)
+    if pool.wanted != before:
+        reason = f"bounds set by {acting.name}"
+        at = timezone.now()
+        history.write(pool, ScalingKind.AUTOSCALE, reason, at=at, before=before, after=pool.wanted)
 
 
 def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:

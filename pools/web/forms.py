@@ -25,10 +25,18 @@ class PoolForm(forms.Form):
     nodes_max = forms.IntegerField(
         label="Nodes at most", min_value=1, required=False, help_text="Empty: a fixed pool"
     )
+    nodes_desired = forms.IntegerField(
+        label="Takes work from", min_value=0, required=False,
+        help_text="So many ready nodes; empty: from the least on",
+    )
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=0, max_value=1024, initial=2)
     gpu_model = forms.CharField(label="GPU model", max_length=64, required=False)
     cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
     memory_mib = forms.IntegerField(label="Memory per node, MiB", min_value=1, initial=16384)
+    price_per_gpu_hour = forms.DecimalField(
+        label="Price per GPU and hour", min_value=0, max_digits=10, decimal_places=4, required=False,
+        help_text="For the costs of the pool; empty: the provider's list price, where it is known",
+    )
     node_placement = forms.ChoiceField(
         label="Placement",
         choices=NodePool.Placement.choices,
@@ -55,7 +63,7 @@ class PoolForm(forms.Form):
 class SettingsForm(PoolForm):
     """The name stays; so do provider and runtime, by which its nodes are known."""
 
-    field_order = ["nodes_min", "nodes_max"]
+    field_order = ["nodes_min", "nodes_max", "nodes_desired"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -20,6 +20,7 @@ class Step:
     do: Callable[..., None]
     danger: bool = False
     asks_why: bool = True
+    names: str = ""  # what becomes of the work that is on it, before its names
 
 
 STEPS: Mapping[str, Step] = {
@@ -31,12 +32,14 @@ STEPS: Mapping[str, Step] = {
         "What runs on it may finish within the pool's drain timeout; then the node ends and is replaced.",
         "is being drained",
         services.drain_node,
+        names="On it, and to finish or to be moved",
     ),
     "terminate": Step(
         "It ends at once, with whatever runs on it. The pool replaces it.",
         "ends",
         services.terminate_node,
         danger=True,
+        names="Stopped with it",
     ),
 }
 
@@ -59,6 +62,8 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
         "label": step.capitalize(),
         "danger": asked.danger,
         "form": form,
+        "names": asked.names,
+        "work": selectors.work_on([node.pk])[node.pk] if asked.names else (),
         "post_to": request.path,
         "back": back,
     }

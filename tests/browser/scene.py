@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
@@ -77,17 +78,25 @@ def _tenants(scene: Scene) -> None:
 
 
 def _machines(scene: Scene) -> None:
-    train = make.pool("train", gpus=8, nodes_min=3, nodes_max=4, wanted=4, gpu_model="H100")
+    price = Decimal("2.49")
+    train = make.pool(
+        "train", gpus=8, nodes_min=3, nodes_max=4, wanted=4, gpu_model="H100", price_per_gpu_hour=price
+    )
+    NodePool.objects.filter(pk=train.pk).update(created_at=make.ago(hours=30))
+    train.refresh_from_db()
     local = make.pool("local", gpus=2, nodes_max=4, wanted=1, gpu_model="L4")
     scene.pools = {"train": train, "local": local}
-    nodes = [make.node(train, since=make.ago(hours=9 - n)) for n in range(3)]
-    make.node(train, state="booting", since=make.ago(seconds=40))
+    nodes = [
+        make.node(train, since=make.ago(hours=9 - n), created_at=make.ago(hours=9.1 - n)) for n in range(3)
+    ]
+    for number, each in enumerate(nodes):
+        make.scaling(train, "ready", "answers and takes work", at=make.ago(hours=9 - number), node=each)
+    _nights(train)
+    make.node(train, 3, state="booting", since=make.ago(seconds=40), created_at=make.ago(seconds=49))
     small = [make.node(local)]
     scene.slots = itertools.chain(
         ((n, d) for n in nodes for d in range(8)), ((n, d) for n in small for d in range(2))
     )
-    for number, each in enumerate(nodes):
-        make.scaling(train, "ready", "answers and takes work", at=make.ago(hours=9 - number), node=each)
     make.scaling(
         train,
         "autoscale",
@@ -96,7 +105,25 @@ def _machines(scene: Scene) -> None:
         before=3,
         after=4,
     )
-    make.scaling(train, "provision", "1 node of 8 GPUs", at=make.ago(seconds=49), before=3, after=4)
+    make.scaling(train, "provision", "1 of 1 nodes came", at=make.ago(seconds=49), after=4)
+
+
+def _nights(train: NodePool) -> None:
+    """A fourth node came in the night and went again; once the provider had none."""
+    make.scaling(train, "autoscale", "two gangs of 8 wait", at=make.ago(hours=6), before=3, after=4)
+    error = "ordering 1 nodes: capacity: There is no Spot capacity available that matches your request."
+    make.scaling(train, "error", error, at=make.ago(hours=5.98))
+    make.scaling(train, "provision", "1 of 1 nodes came", at=make.ago(hours=5.5), after=4)
+    gone = make.node(
+        train, 3, state="ended", since=make.ago(hours=1.9), created_at=make.ago(hours=5.5),
+        ended_at=make.ago(hours=1.9),
+    )  # fmt: skip
+    make.scaling(train, "ready", "ready after 288 s", at=make.ago(hours=5.42), node=gone)
+    make.scaling(train, "autoscale", "9 slots of 32 slots in use", at=make.ago(hours=2.4), before=4, after=3)
+    make.scaling(train, "drain", "only 3 nodes are wanted", at=make.ago(hours=2.4), node=gone, after=3)
+    make.scaling(
+        train, "terminate", "drained: only 3 nodes are wanted", at=make.ago(hours=1.9), node=gone
+    )
 
 
 def _quotas(scene: Scene) -> None:

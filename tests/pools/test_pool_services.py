@@ -41,7 +41,7 @@ def test_a_new_pool_sets_out_to_have_its_first_nodes(nodes: object, wanted: int)
 
 @shows("SKY-09", "SKY-18")
 def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
-    assert refused(nodes_min=0) == ["nodes.min"]
+    assert refused(nodes_min=0) == ["nodes_min"]
     assert refused(nodes=(4, 2)) == ["nodes.max"]
     assert refused(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
     assert refused(name="Not A Slug", nodes=1) == ["name"]

@@ -26,7 +26,9 @@
   function fetchAnew(part) {
     if (part.querySelector("[data-editing]") || part.classList.contains("htmx-request")) return;
     const url = part.dataset.liveUrl || location.pathname + location.search;
-    htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" });
+    const open = [...part.querySelectorAll("details[open][id]")].map((each) => each.id);
+    htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" })
+      .then(() => open.forEach((id) => document.getElementById(id)?.setAttribute("open", "")));
   }
 
   function flush() {

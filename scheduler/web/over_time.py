@@ -1,0 +1,74 @@
+"""Here the numbers of a pool's nodes over time become a chart and the table beside it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from berth.web.charts import StepChart, step_chart
+from pools.engine.timeline import Point
+from pools.models import NodePool
+from pools.over_time import capacity_over_time
+
+SPANS: Mapping[str, tuple[str, timedelta]] = {
+    "1h": ("Hour", timedelta(hours=1)),
+    "24h": ("Day", timedelta(days=1)),
+    "7d": ("Week", timedelta(days=7)),
+    "30d": ("30 days", timedelta(days=30)),
+}
+USUAL = "24h"
+ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    at: datetime
+    point: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """`rows`: the latest changes, newest first; `more` earlier ones are in the chart alone."""
+
+    span: str
+    begin: datetime
+    end: datetime
+    chart: StepChart
+    rows: tuple[Moment, ...]
+    more: int
+    label: str
+
+
+def course_of(pool: NodePool, now: datetime, span: str) -> Course:
+    """`span`: a key of SPANS; the usual one for anything else."""
+    span = span if span in SPANS else USUAL
+    points = capacity_over_time(pool, now=now, span=SPANS[span][1])
+    latest = points[-1]
+    return Course(
+        span=span,
+        begin=_moment(points[0]),
+        end=now,
+        chart=_chart(points, now),
+        rows=tuple(Moment(_moment(point), point) for point in reversed(points[-ROWS:])),
+        more=max(0, len(points) - ROWS),
+        label=(
+            f"Nodes over time; now {latest.wanted} wanted, {latest.current} current, "
+            f"{latest.pending} pending, {latest.draining} draining"
+        ),
+    )
+
+
+def _chart(points: Sequence[Point], now: datetime) -> StepChart:
+    return step_chart(
+        [point.at for point in points],
+        [
+            ("used", [point.current for point in points]),
+            ("wanted", [point.pending for point in points]),
+            ("over", [point.draining for point in points]),
+        ],
+        [point.wanted for point in points],
+        now.timestamp(),
+    )
+
+
+def _moment(point: Point) -> datetime:
+    return datetime.fromtimestamp(point.at, UTC)

@@ -1,0 +1,44 @@
+"""Claims about what a pool's nodes cost."""
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from pools.costs import costs_of
+from pools.models import NodePool
+from tests import factories as make
+
+NOW = timezone.now()
+
+
+def ago(hours: float) -> Any:
+    return NOW - timedelta(hours=hours)
+
+
+@pytest.fixture
+def busy(db: None) -> NodePool:
+    """Four GPUs to a node: one runs for two hours, one ran for half an hour a day and a bit ago."""
+    found = make.pool("big", gpus=4, price_per_gpu_hour=Decimal("2.5"))
+    make.node(found, 0, created_at=ago(2))
+    make.node(found, 1, state="ended", created_at=ago(24.25), ended_at=ago(23.75))
+    return found
+
+
+def test_a_node_costs_from_its_order_to_its_end(busy: NodePool) -> None:
+    costs = costs_of(busy, NOW)
+    assert costs.per_hour == Decimal(10)
+    assert (round(costs.day.node_hours, 6), round(costs.day.gpu_hours, 6)) == (2.25, 9.0)
+    assert (round(costs.month.node_hours, 6), costs.month.cost) == (2.5, Decimal("25.00"))
+
+
+def test_without_a_price_hours_are_told_and_no_cost(busy: NodePool) -> None:
+    busy.price_per_gpu_hour = None
+    costs = costs_of(busy, NOW)
+    assert (costs.per_hour, costs.day.cost, round(costs.day.gpu_hours, 6)) == (None, None, 9.0)
+
+
+def test_a_pool_that_never_had_a_node_cost_nothing(db: None) -> None:
+    costs = costs_of(make.pool("empty", price_per_gpu_hour=Decimal(1)), NOW)
+    assert (costs.per_hour, costs.month.cost, costs.month.node_hours) == (0, Decimal("0.00"), 0.0)

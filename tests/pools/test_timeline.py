@@ -1,0 +1,90 @@
+"""Claims about how many nodes a pool had when, told from its nodes and its history."""
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pools import services
+from pools.engine.timeline import Life, NodePhase, Point, thinned, timeline
+from pools.models import NodePool
+from pools.over_time import capacity_over_time
+from tests.pools.stage import SYSTEM, Stage, pool
+
+PENDING, CURRENT, DRAINING, GONE = NodePhase
+
+
+def test_a_node_is_counted_once_in_what_it_is_at_the_time() -> None:
+    lives = [Life(10, ((20, CURRENT), (50, DRAINING), (60, GONE))), Life(10, ((30, GONE),))]
+    assert timeline(lives, [(0, 0), (10, 2), (50, 1)], 0, 100) == (
+        Point(0, 0, 0, 0, 0), Point(10, 2, 0, 2, 0), Point(20, 2, 1, 1, 0), Point(30, 2, 1, 0, 0),
+        Point(50, 1, 0, 0, 1), Point(60, 1, 0, 0, 0),
+    )  # fmt: skip
+
+
+def test_what_was_before_the_window_stands_at_its_begin() -> None:
+    assert timeline([Life(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
+
+
+MOVES = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(list(NodePhase))), max_size=5)
+LIVES = st.lists(st.builds(Life, st.integers(0, 99), MOVES.map(tuple)), max_size=6)
+
+
+@given(lives=LIVES, begin=st.integers(0, 60))
+def test_no_count_is_ever_negative_or_above_all_nodes(lives: list[Life], begin: int) -> None:
+    points = timeline(lives, [(0, 3)], begin, 100)
+    assert points[0].at == begin
+    assert [point.at for point in points] == sorted({point.at for point in points})
+    for point in points:
+        counts = (point.current, point.pending, point.draining)
+        assert min(counts) >= 0
+        assert sum(counts) <= len(lives)
+
+
+def test_of_many_changes_the_last_of_each_stretch_is_kept() -> None:
+    points = [Point(at, at, 0, 0, 0) for at in range(1000)]
+    kept = thinned(points, 10, 1000)
+    assert [point.at for point in kept] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
+    assert thinned(points[:5], 10, 1000) == tuple(points[:5])
+
+
+@pytest.fixture
+def stage(db: None) -> Stage:
+    """An hour ago, so that what people do now comes after it."""
+    return Stage(pool(nodes=(0, 4), autoscale_cooldown=0), now=timezone.now() - timedelta(hours=1))
+
+
+def test_growing_and_shrinking_are_read_back_from_rows(stage: Stage) -> None:
+    NodePool.objects.filter(pk=stage.pool.pk).update(created_at=stage.now - timedelta(seconds=1))
+    stage.provider.boots_at_once = False
+    stage.pass_time(60)
+    stage.report(queued=4)
+    stage.reconcile()
+    stage.pass_time(30)
+    stage.provider.boot()
+    stage.reconcile()
+    stage.report(running=4, capacity=4)
+    services.drain_node(acting=SYSTEM, node=stage.node(1))
+    stage.pool.refresh_from_db()
+    points = capacity_over_time(stage.pool, now=timezone.now(), span=timedelta(hours=2))
+    told = [(point.wanted, point.current, point.pending, point.draining) for point in points]
+    assert told[:3] == [(0, 0, 0, 0), (2, 0, 2, 0), (2, 2, 0, 0)]
+    assert (2, 1, 0, 1) in told
+
+
+def test_a_node_whose_history_is_gone_is_counted_as_what_it_is(stage: Stage) -> None:
+    stage.provider.boots_at_once = True
+    stage.report(queued=2)
+    stage.reconcile()
+    node = stage.node(0)
+    type(node).objects.filter(pk=node.pk).update(state="cordoned", since=stage.now)
+    stage.pool.refresh_from_db()
+    points = capacity_over_time(stage.pool, now=stage.now + timedelta(seconds=5), span=timedelta(hours=1))
+    assert (points[-1].current, points[-1].pending) == (1, 0)
+
+
+def test_bounds_that_change_the_size_are_told(stage: Stage) -> None:
+    services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"nodes": (2, 4)})
+    told = stage.pool.scaling_events.get()
+    assert (told.before, told.after, told.reason) == (0, 2, "bounds set by tests")

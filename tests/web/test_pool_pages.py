@@ -1,0 +1,63 @@
+"""Claims about a pool's page: how it was, what lies free, what it costs, what an action stops."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from pools.models import Node
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def alice(sign_in) -> Client:
+    return sign_in("alice")
+
+
+@pytest.fixture
+def node(cast: Cast) -> Node:
+    return make.node(cast.pool, created_at=make.ago(hours=2))
+
+
+def test_the_page_draws_what_its_table_says(cast: Cast, alice: Client, node: Node) -> None:
+    make.scaling(cast.pool, "autoscale", "2 queued", at=make.ago(minutes=5), before=1, after=3)
+    text = alice.get("/node-pools/local?span=1h").content.decode()
+    assert "now 3 wanted, 1 current, 0 pending, 0 draining" in text
+    assert '<path class="used" d="M' in text
+    rows = re.findall(r'<td class="num">(\d+)</td><td class="num">(\d+)</td><td class="num">(\d+)</td>', text)
+    assert ("3", "1", "0") in rows
+
+
+@pytest.mark.parametrize("span", ["1h", "24h", "7d", "30d", "", "forever", "'\""])
+def test_any_span_is_answered(cast: Cast, alice: Client, span: str) -> None:
+    assert alice.get("/node-pools/local", {"span": span}).status_code == 200
+
+
+def test_pieces_and_costs_stand_on_the_page(cast: Cast, alice: Client, node: Node) -> None:
+    cast.pool.price_per_gpu_hour = 1.5
+    cast.pool.save()
+    text = alice.get("/node-pools/local").content.decode()
+    gpus = node.gpus
+    assert f"Biggest gang that fits now: 1 \N{MULTIPLICATION SIGN} {gpus} GPU" in text
+    assert f"{1.5 * gpus:.2f} an hour now, at 1.5 per GPU and hour" in text
+
+
+def test_who_ends_a_node_is_told_what_stops_with_it(cast: Cast, alice: Client, node: Node) -> None:
+    work = make.workload(cast.vision, "train", phase="running", preemptible=False)
+    make.place(work, node, [0])
+    for step, words in (("terminate", "Stopped with it:"), ("drain", "to finish or to be moved:")):
+        text = alice.get(f"/nodes/{node.name}/{step}").content.decode()
+        assert words in text
+        assert "vision/train (1 pod, not preemptible)" in text
+    assert "vision/train" not in alice.get(f"/nodes/{node.name}/cordon").content.decode()
+
+
+def test_orders_that_brought_less_are_marked(cast: Cast, alice: Client) -> None:
+    for came, tone in ((1, "warn"), (2, "info")):
+        data = {"asked": 2, "came": came}
+        make.scaling(cast.pool, "provision", f"{came} of 2 came", at=make.ago(minutes=1), data=data)
+        text = alice.get("/node-pools/local").content.decode()
+        assert f'<span class="chip {tone}">Provision</span>' in text
