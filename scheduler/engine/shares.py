@@ -1,15 +1,16 @@
 """Here we divide a pool's capacity: quota first, then what is left, rank by rank."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from itertools import groupby
 from math import lcm
 
-from berth.core.amounts import MILLI
+from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.ledger import KINDS, NO_BOUND, Account, Ledger
 from scheduler.engine.model import Pool
+from scheduler.engine.share_steps import Brought, Division, Notes, Offer
 
 UNITS = (MILLI, 1, 1)  # nobody is given less than one GPU, one milli-CPU, one MiB by rounding
 _GRAIN = 10**9  # usage is a measured float; so fine is fine enough, and exact from there on
@@ -34,29 +35,69 @@ class Claim:
 
 
 Weigh = Callable[[Sequence[Claim]], Sequence[Fraction]]
+Need = Callable[[Claim], int]
 
 
-def settle_shares(pool: Pool, ledger: Ledger, capacity: Sequence[int]) -> None:
-    """Give every account its fair share, level by level from the top."""
+def settle_shares(
+    pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
+) -> None:
+    """Give every account its fair share, level by level from the top; and tell how, where asked to."""
     for account in ledger.accounts.values():
         account.requested = [
             held + more for held, more in zip(account.allocated, account.asked_for, strict=True)
         ]
-    _settle(ledger.roots, capacity, pool)
+    _settle(ledger.roots, capacity, pool, story)
 
 
-def _settle(accounts: Sequence[Account], total: Sequence[int], pool: Pool) -> None:
+def _settle(
+    accounts: Sequence[Account], total: Sequence[int], pool: Pool, story: list[Division] | None
+) -> None:
     if not accounts:
         return
     shares = {account.name: [0, 0, 0] for account in accounts}
     for kind in KINDS:
-        for claim in divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool)):
+        notes = None if story is None else Notes()
+        claims = divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool), notes)
+        if story is not None and notes is not None:
+            story.append(_division(claims, kind, total[kind], pool, notes))
+        for claim in claims:
             shares[claim.account.name][kind] = claim.given
             claim.account.parts[kind] = (claim.in_quota, claim.given - claim.in_quota - claim.rounded_up,
                                          claim.rounded_up)  # fmt: skip
     for account in accounts:
         account.settle(shares[account.name])
-        _settle(account.children, account.share, pool)
+        _settle(account.children, account.share, pool, story)
+
+
+def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes: Notes) -> Division:
+    parent = claims[0].account.parent
+    return Division(
+        parent=None if parent is None else parent.name,
+        resource=RESOURCES[kind],
+        total=total,
+        unit=UNITS[kind],
+        k=_k(pool),
+        by_quota=not pool.over_quota_weights,
+        brought=tuple(_brought(claim, kind) for claim in claims),
+        rounds=tuple(notes.rounds),
+    )
+
+
+def _brought(claim: Claim, kind: int) -> Brought:
+    account = claim.account
+    return Brought(
+        queue=account.name,
+        rank=account.rank,
+        created=account.created,
+        quota=account.entitlement.quota[kind],
+        limit=account.entitlement.limit[kind],
+        over_quota=account.entitlement.over_quota,
+        weight=claim.weight,
+        usage=claim.usage,
+        requested=account.requested[kind],
+        wanted=claim.wanted,
+        share=claim.given,
+    )
 
 
 def wanted(account: Account, kind: int) -> int:
@@ -91,19 +132,29 @@ def _claims(accounts: Sequence[Account], kind: int, total: int, pool: Pool) -> l
     return claims
 
 
-def divide(total: int, unit: int, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> Sequence[Claim]:
+def divide(
+    total: int, unit: int, claims: Sequence[Claim], k: Fraction = Fraction(0), notes: Notes | None = None
+) -> Sequence[Claim]:
     """Fill in what each claim is given. The sum never passes the total."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
     ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
     for same in ranks:
-        left -= _fill(left, unit, same, [min(claim.quota, claim.wanted) for claim in same], _by_quota(total))
+        _turn_to(notes, "quota", same)
+        within = [min(claim.quota, claim.wanted) for claim in same]
+        left -= _fill(left, unit, same, within, _by_quota(total), notes)
     for claim in claims:
         claim.in_quota, claim.rounded_up = claim.given, 0
     for same in ranks:
+        _turn_to(notes, "over_quota", same)
         weighty = [claim for claim in same if claim.weight > 0]
-        left -= _fill(left, unit, weighty, [claim.wanted for claim in weighty], _by_weight(k))
+        left -= _fill(left, unit, weighty, [claim.wanted for claim in weighty], _by_weight(k), notes)
     return claims
+
+
+def _turn_to(notes: Notes | None, phase: str, same: Sequence[Claim]) -> None:
+    if notes is not None:
+        notes.phase, notes.rank = phase, same[0].account.rank
 
 
 def _by_quota(total: int) -> Weigh:
@@ -126,7 +177,9 @@ def _by_weight(k: Fraction) -> Weigh:
     return weigh
 
 
-def _fill(left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], weigh: Weigh) -> int:
+def _fill(
+    left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], weigh: Weigh, notes: Notes | None
+) -> int:
     """Rounds of offers in proportion to weight, until nothing is left or nobody wants more."""
     target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
 
@@ -139,9 +192,13 @@ def _fill(left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], we
         weights = _whole_numbers(weigh(hungry))
         everything = sum(weights)
         full = [c for c, weight in zip(hungry, weights, strict=True) if need(c) * everything <= left * weight]
+        offers = [] if notes is None else _offers(left, hungry, weights, need, notes.phase)
         if not full:
-            left -= _round_down(left, unit, hungry, weights, need)
+            left -= _round_down(left, unit, hungry, weights, need, notes, offers)
             break
+        if notes is not None:
+            filled = {claim.account.name for claim in full}
+            notes.offered(left, [replace(o, taken=o.needed if o.queue in filled else 0) for o in offers])
         for claim in full:
             left -= need(claim)
             claim.given += need(claim)
@@ -149,8 +206,33 @@ def _fill(left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], we
     return start - left
 
 
+def _offers(
+    left: int, hungry: Sequence[Claim], weights: Sequence[int], need: Need, phase: str
+) -> list[Offer]:
+    """What a round offers, before anybody has taken anything."""
+    everything = sum(weights)
+    plain = weights if phase == "quota" else _whole_numbers([claim.weight for claim in hungry])
+    return [
+        Offer(
+            queue=claim.account.name,
+            needed=need(claim),
+            part=Fraction(weight, everything),
+            plain=Fraction(alone, sum(plain)),
+            offered=Fraction(left * weight, everything),
+            taken=0,
+        )
+        for claim, weight, alone in zip(hungry, weights, plain, strict=True)
+    ]
+
+
 def _round_down(
-    left: int, unit: int, hungry: Sequence[Claim], weights: Sequence[int], need: Callable[[Claim], int]
+    left: int,
+    unit: int,
+    hungry: Sequence[Claim],
+    weights: Sequence[int],
+    need: Need,
+    notes: Notes | None,
+    offers: Sequence[Offer],
 ) -> int:
     """Nobody can be filled: whole units of each offer, then one unit each by largest remainder."""
     start, everything = left, sum(weights)
@@ -162,13 +244,26 @@ def _round_down(
         left -= units * unit
         remainders.append((-remainder, *claim.age, claim))
     remainders.sort(key=lambda entry: entry[:3])
+    whole, rounded = left, {claim.account.name: claim.rounded_up for claim in hungry}
     while left > 0 and any(need(claim) > 0 for *_, claim in remainders):
         for *_, claim in remainders:
             more = min(unit, left, need(claim))
             claim.given += more
             claim.rounded_up += more
             left -= more
+    if notes is not None:
+        down = {offer.queue: replace(offer, taken=int(offer.offered) // unit * unit) for offer in offers}
+        notes.offered(start, list(down.values()))
+        if whole:
+            names = [claim for *_, claim in remainders]
+            notes.rounded(whole, [_unit_of(down[c.account.name], c.rounded_up - rounded[c.account.name])
+                                  for c in names])  # fmt: skip
     return start - left
+
+
+def _unit_of(offer: Offer, taken: int) -> Offer:
+    """What was cut off from its offer, and what it is given for that."""
+    return replace(offer, needed=offer.needed - offer.taken, offered=offer.offered - offer.taken, taken=taken)
 
 
 def _whole_numbers(weights: Sequence[Fraction]) -> list[int]:

@@ -12,8 +12,14 @@ GPU = 1000
 
 
 def shares_in_words(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, float]:
-    """What the engine gives projects of one department that hold nothing and ask for whole GPUs."""
-    document = {
+    """What the engine gives them."""
+    _, plan = play(load(document(total, queues, **pool))).cycles[0]
+    return {report.queue: report.share.gpu / GPU for report in plan.queues if report.queue != "all"}
+
+
+def document(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, Any]:
+    """Projects of one department that hold nothing and ask for whole GPUs."""
+    return {
         "format": "berth.scenario/1",
         "pools": [{"name": "default", **pool}],
         "nodes": [{"name": "n", "gpus": total, "cpu": 64, "memory_mib": 1000}],
@@ -35,8 +41,6 @@ def shares_in_words(total: int, queues: list[dict[str, Any]], **pool: Any) -> di
             for n in range(queue["wants"])
         ],
     }
-    _, plan = play(load(document)).cycles[0]
-    return {report.queue: report.share.gpu / GPU for report in plan.queues if report.queue != "all"}
 
 
 def queue(name: str, quota: int, wants: int, **more: Any) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""Here we say what a division of shares went through, round by round, for whoever asks how one came about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What one queue brought along. Engine units; None is unlimited."""
+
+    queue: str
+    rank: int
+    created: int
+    quota: int | None
+    limit: int | None
+    over_quota: bool
+    weight: Fraction
+    usage: Fraction
+    requested: int
+    wanted: int  # of what is requested, as far as what it and those below it may hold allows
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """`part` is its part of what is left in this round, `plain` what it would be without its history."""
+
+    queue: str
+    needed: int
+    part: Fraction
+    plain: Fraction
+    offered: Fraction
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Who is still hungry in a rank. Of a remainder: in the order in which the units are handed out."""
+
+    phase: str  # quota | over_quota | remainder
+    within: str  # quota | over_quota: the phase that a remainder belongs to
+    rank: int
+    left: int  # when it begins
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """One resource of one parent's share, divided. `parent` None: the pool's capacity."""
+
+    parent: str | None
+    resource: str
+    total: int
+    unit: int
+    k: Fraction  # how strongly history counts; 0: not at all
+    by_quota: bool  # weights are switched off
+    brought: tuple[Brought, ...]
+    rounds: tuple[Round, ...]
+
+    def of(self, queue: str) -> Brought | None:
+        return next((each for each in self.brought if each.queue == queue), None)
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is written down while one resource is divided. Reading it changes nothing."""
+
+    rounds: list[Round] = field(default_factory=list)
+    phase: str = ""
+    rank: int = 0
+
+    def offered(self, left: int, offers: Sequence[Offer]) -> None:
+        self.rounds.append(Round(self.phase, self.phase, self.rank, left, tuple(offers)))
+
+    def rounded(self, left: int, offers: Sequence[Offer]) -> None:
+        self.rounds.append(Round("remainder", self.phase, self.rank, left, tuple(offers)))
