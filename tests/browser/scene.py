@@ -14,6 +14,7 @@ from projects.models import Department, Membership, Phase, Project, Workload
 from projects.services import members, quotas, tenants
 from scheduler.models import Eviction
 from tests import factories as make
+from tests.browser.night import a_night
 
 PASSWORD = "correct horse battery"
 # In the form that a server reads; the tests' own settings hash in a form of theirs.
@@ -91,7 +92,7 @@ def _machines(scene: Scene) -> None:
     ]
     for number, each in enumerate(nodes):
         make.scaling(train, "ready", "answers and takes work", at=make.ago(hours=9 - number), node=each)
-    _nights(train)
+    a_night(train)
     make.node(train, 3, state="booting", since=make.ago(seconds=40), created_at=make.ago(seconds=49))
     small = [make.node(local)]
     scene.slots = itertools.chain(
@@ -106,24 +107,6 @@ def _machines(scene: Scene) -> None:
         after=4,
     )
     make.scaling(train, "provision", "1 of 1 nodes came", at=make.ago(seconds=49), after=4)
-
-
-def _nights(train: NodePool) -> None:
-    """A fourth node came in the night and went again; once the provider had none."""
-    make.scaling(train, "autoscale", "two gangs of 8 wait", at=make.ago(hours=6), before=3, after=4)
-    error = "ordering 1 nodes: capacity: There is no Spot capacity available that matches your request."
-    make.scaling(train, "error", error, at=make.ago(hours=5.98))
-    make.scaling(train, "provision", "1 of 1 nodes came", at=make.ago(hours=5.5), after=4)
-    gone = make.node(
-        train, 3, state="ended", since=make.ago(hours=1.9), created_at=make.ago(hours=5.5),
-        ended_at=make.ago(hours=1.9),
-    )  # fmt: skip
-    make.scaling(train, "ready", "ready after 288 s", at=make.ago(hours=5.42), node=gone)
-    make.scaling(train, "autoscale", "9 slots of 32 slots in use", at=make.ago(hours=2.4), before=4, after=3)
-    make.scaling(train, "drain", "only 3 nodes are wanted", at=make.ago(hours=2.4), node=gone, after=3)
-    make.scaling(
-        train, "terminate", "drained: only 3 nodes are wanted", at=make.ago(hours=1.9), node=gone
-    )
 
 
 def _quotas(scene: Scene) -> None:
