@@ -11,7 +11,7 @@ from typing import Any
 
 from berth.core.amounts import MILLI
 from berth.core.words import article, figure
-from projects.access import is_platform_admin, visible_projects
+from projects.access import is_platform_admin, visible_projects, whole_departments
 from projects.acting import Acting
 from scheduler.engine.plan import Blocker
 from scheduler.engine.reasons import blocker
@@ -40,6 +40,13 @@ def reader(acting: Acting) -> Reader:
     if is_platform_admin(acting):
         return EVERYTHING
     return Reader(dict(visible_projects(acting).values_list("pk", "name")))
+
+
+def own_departments(acting: Acting) -> set[int] | None:
+    """Those whose own standing the person may see; None: all."""
+    if is_platform_admin(acting):
+        return None
+    return set(whole_departments(acting).values_list("pk", flat=True))
 
 
 def called(project: str, workload: str, gpu_milli: int | None, *, seen: bool) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
-from projects.access import is_platform_admin, whole_departments
 from projects.acting import Acting
 from projects.models import Department
 from projects.services.quota_drafts import Draft, Drafted, compared, tag_of
@@ -19,7 +18,7 @@ from projects.services.quotas import values_of
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import told
 from scheduler.deciding import decide_what_can_be
-from scheduler.discretion import Reader, discreet, reader
+from scheduler.discretion import Reader, discreet, own_departments, reader
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
@@ -85,13 +84,6 @@ def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Imp
 def _plan(snapshot: Snapshot, seen: Seen) -> Plan:
     plan = decide_what_can_be(snapshot)
     return replace(plan, refusals=retold(plan.refusals, seen.opening))
-
-
-def own_departments(acting: Acting) -> set[int] | None:
-    """Those whose own standing the person may see; None: all."""
-    if is_platform_admin(acting):
-        return None
-    return set(whole_departments(acting).values_list("pk", flat=True))
 
 
 def with_quotas(seen: Seen, drafted: Iterable[Drafted]) -> Snapshot:

@@ -1,6 +1,6 @@
-"""Here one asks what an edited set of quotas would change, before it is applied."""
+"""Here one asks what edited quotas would change before they are applied, and how a share came about."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 from rest_framework.request import Request
@@ -13,9 +13,13 @@ from berth.api.etags import quoted
 from berth.api.idempotency import once
 from berth.api.queries import no_query
 from berth.api.schema import described
+from projects import selectors
+from projects.api.lookups import pool_named
 from projects.api.quota_shapes import DraftBody, OwnerKind
+from projects.models import Department, Project
 from projects.services.quota_documents import read_draft
 from scheduler.quota_preview import preview
+from scheduler.share_story import share_story
 
 
 class QuotaEdit(Answer):
@@ -96,3 +100,58 @@ class QuotaPreview(Door):
         return Response(
             ImpactAnswer(**told, unseen=UnseenAnswer(**unseen)), headers={"ETag": quoted(found.tag)}
         )
+
+
+class ShareRound(Answer):
+    """One round in which the queue was offered something; of a remainder: what was cut off of its part."""
+
+    phase: Literal["quota", "over_quota", "remainder"]
+    rank: int
+    left: float
+    part: float
+    part_without_history: float
+    offered: float
+    taken: float
+
+
+class ShareChapter(Answer):
+    kind: OwnerKind
+    name: str
+    of: str = Field(description="What is divided: the department's share, or the pool.")
+    resource: str
+    total: float
+    share: float
+    lines: list[str]
+    rounds: list[ShareRound]
+
+
+class ShareAnswer(Answer):
+    """As things stand now; amounts in GPUs, CPUs and MiB."""
+
+    pool: str
+    story: list[ShareChapter] = Field(description="Its department first, as far as you see that whole.")
+
+
+class ShareStory(Door):
+    def owner(self, name: str) -> Department | Project:
+        raise NotImplementedError
+
+    @described("How a fair share comes about", answer=ShareAnswer)
+    def get(self, request: Request, name: str, pool: str) -> Response:
+        no_query(request)
+        owner, where = self.owner(name), pool_named(pool)
+        story = share_story(acting=self.acting, owner=owner, pool=where)
+        told = [
+            ShareChapter(**{key: getattr(each, key) for key in ShareChapter.model_fields}) for each in story
+        ]
+        return Response(ShareAnswer(pool=where.name, story=told))
+
+
+class ShareOfDepartment(ShareStory):
+    def owner(self, name: str) -> Department:
+        return selectors.find_department(self.acting, name)
+
+
+class ShareOfProject(ShareStory):
+    def owner(self, name: str) -> Project:
+        return selectors.find_project(self.acting, name)

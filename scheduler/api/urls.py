@@ -13,6 +13,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("evictions", evictions.Evictions.as_view()),
     path("evictions/<int:eviction_id>", evictions.OneEviction.as_view()),
     path("quotas/preview", quotas.QuotaPreview.as_view()),
+    path("quotas/departments/<str:name>/<str:pool>/share", quotas.ShareOfDepartment.as_view()),
+    path("quotas/projects/<str:name>/<str:pool>/share", quotas.ShareOfProject.as_view()),
     path("cycles", cycles.Cycles.as_view()),
     path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
     path("cycles/<int:cycle_id>/replay", cycles.Replay.as_view()),

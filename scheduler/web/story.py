@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from django.urls import reverse
 from pydantic import BaseModel
 
 from berth.core.amounts import MILLI
@@ -15,7 +16,7 @@ from projects.acting import Acting
 from projects.models import Event, Pod, Workload
 from projects.selectors import events, pods
 from scheduler.audit_told import Told, to_open
-from scheduler.discretion import reader
+from scheduler.discretion import own_departments, reader
 from scheduler.explain import WAITING, Explanation, explain
 from scheduler.models import Allocation
 from scheduler.selectors import evictions
@@ -95,8 +96,19 @@ def waiting(acting: Acting, workload: Workload) -> Waiting | None:
         obstacles=obstacles(told.blockers),
         told=told,
         pool=str((workload.explanation or {}).get("pool") or ""),
-        queues=[told.queue["project"], told.queue["department"]],
+        queues=_with_stories(acting, workload, told.queue),
     )
+
+
+def _with_stories(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Project and department, each with where it is told how its share came about, if that may be read."""
+    whole = own_departments(acting)
+    may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
+    found = []
+    for kind, readable in may_read.items():
+        place = [f"{kind}s", queues[kind]["name"], queues[kind]["pool"]]
+        found.append({**queues[kind], "told": reverse("share", args=place) if readable else ""})
+    return found
 
 
 def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:

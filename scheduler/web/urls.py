@@ -3,13 +3,14 @@
 from django.urls import path, re_path
 
 from projects.web.urls import TENANT
-from scheduler.web import evictions, pools, quota_impact, quotas, submit, workload
+from scheduler.web import evictions, pools, quota_impact, quotas, shares, submit, workload
 
 urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
     path("quotas", quotas.index, name="quotas"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", quota_impact.impact, name="quota-impact"),
+    re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", shares.why, name="share"),
     path("node-pools", pools.index, name="node-pools"),
     path("node-pools/<slug:name>", pools.detail, name="node-pool"),
     path("evictions", evictions.index, name="evictions"),

@@ -168,6 +168,11 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     refused = berth("quota", "set", "vision", "--pool", "local", "--gpu", "7", **bob)
     assert refused.returncode == 2
     assert "gpu" in refused.stderr
+    told = berth("quota", "show", "vision", "--why", **bob).stdout
+    assert "vision, of the GPUs of research on local" in told
+    assert "  It holds and asks for no GPU in all.\n  Fair share: no GPU.\n" in told
+    assert berth("quota", "show", "--why", **bob).returncode == 2
+    assert "ads has no quota that you see" in berth("quota", "show", "ads", "--why", **bob).stderr
 
 
 def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(

@@ -218,6 +218,24 @@ class QuotaChange(Answer):
     hidden: int = 0
 
 
+class ShareChapter(Answer):
+    """One resource of one queue: `lines` say in words what `rounds` say in numbers."""
+
+    kind: str
+    name: str
+    of: str = ""
+    resource: str = "gpu"
+    total: float = 0
+    share: float = 0
+    lines: list[str] = []
+    rounds: list[Numbers] = []
+
+
+class ShareStory(Answer):
+    pool: str
+    story: list[ShareChapter] = []
+
+
 class Cycle(Answer):
     id: int
     at: datetime

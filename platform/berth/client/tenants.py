@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact
+from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact, ShareStory
 from berth.client.transport import Transport, content_of
 
 Owner = Literal["department", "project"]
@@ -55,6 +55,10 @@ class Quotas:
         if "limit" in changes:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
         return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
+
+    def share(self, kind: Owner, name: str, pool: str) -> ShareStory:
+        """How its fair share comes about, as things stand now."""
+        return ShareStory.model_validate(self._transport.get(f"{_path(kind, name, pool)}/share"))
 
     def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
         """What a draft (`changes`, perhaps `note`) would change. Nothing is stored."""

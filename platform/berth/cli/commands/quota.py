@@ -10,6 +10,7 @@ from berth.cli.exits import BadInput
 from berth.cli.link import connected
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import amount, amount_or_unlimited
+from berth.cli.share import tell_shares
 from berth.cli.text import number, plain
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ def show(
         str | None, typer.Argument(metavar="[NAME]", help="Only this department or project.")
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Only in this pool.")] = None,
+    why: Annotated[bool, typer.Option("--why", help="How its fair share comes about.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Quota, fair share, what is allocated and what is asked for, in GPUs.
@@ -35,12 +37,33 @@ def show(
     \b
     berth quota show
     berth quota show vision --pool local -o wide
+    berth quota show vision --why
     """
+    if why:
+        _why(owner, pool, output)
+        return
     with connected() as client:
         found = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
         projects = {project.name: project.department for project in client.projects.list()}
     found.sort(key=lambda quota: _place(quota, projects))
     show_list(found, quota_columns(), output, "No quotas.")
+
+
+def _why(owner: str | None, pool: str | None, output: Output) -> None:
+    """Of every quota of that name, project before department, pool by pool."""
+    if owner is None:
+        raise BadInput("quota show --why: whose? Name a project or a department")
+    with connected() as client:
+        found = [quota for quota in client.quotas.list(pool=pool) if quota.owner["name"] == owner]
+        if not found:
+            raise BadInput(f"{owner} has no quota that you see{'' if pool is None else f' in {pool}'}")
+        stories = [
+            client.quotas.share(
+                "project" if quota.owner["kind"] == "project" else "department", owner, quota.pool
+            )
+            for quota in found
+        ]
+    show_one(stories if len(stories) > 1 else stories[0], output, lambda _: tell_shares(stories))
 
 
 @app.command("set")

@@ -1,0 +1,27 @@
+"""Here one reads how the fair share of a department or a project came about."""
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from berth.web.pages import Request, page, signed_in
+from pools.models import NodePool
+from projects.web.quotas import owner_named
+from scheduler.share_story import share_story
+
+UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "Memory"}
+
+
+@signed_in
+@require_GET
+def why(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
+    owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
+    story = share_story(acting=request.acting, owner=owner, pool=where)
+    context = {
+        "owner": owner,
+        "pool": where,
+        "chapters": [(each, UNITS[each.resource]) for each in story],
+        "back": f"{reverse('quotas')}?pool={where.name}",
+    }
+    return page(request, "scheduler/share.html", context, inner="scheduler/share_story.html")

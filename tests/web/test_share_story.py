@@ -1,0 +1,107 @@
+"""Here we show that REST and pages tell how a share came about in one wording, and no stranger's names."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from projects.models import ApiToken, Workload
+from projects.services import tokens
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def divided(cast: Cast) -> Cast:
+    """A node of two GPUs. Speech and vision each ask for two; weights are 1 and 2."""
+    make.quota(cast.research, cast.pool, 2)
+    make.quota(cast.vision, cast.pool, 0, weight_gpu=2)
+    make.quota(cast.speech, cast.pool, 0, weight_gpu=1)
+    make.node(cast.pool)
+    make.workload(cast.vision, "waits", gpus=1, replicas=2)
+    make.workload(cast.speech, "waits-too", gpus=1, replicas=2)
+    return cast
+
+
+def told(cast: Cast, name: str, address: str) -> Any:
+    _, secret = tokens.issue(
+        acting=cast.people[name], name=f"t-{ApiToken.objects.count()}", scopes=["read"], expires_at=None
+    )
+    return Client().get(f"/api/v1/quotas/{address}/share", HTTP_AUTHORIZATION=f"Bearer {secret}")
+
+
+def test_numbers_and_sentences_say_the_same(divided: Cast) -> None:
+    answer = told(divided, "alice", "projects/vision/local").json()
+    department, project = (each for each in answer["story"] if each["resource"] == "gpu")
+    assert (department["name"], department["of"], department["share"]) == ("research", "local", 2)
+    assert (project["name"], project["of"], project["total"], project["share"]) == (
+        "vision",
+        "research",
+        2,
+        1,
+    )
+    assert project["lines"] == [
+        "It holds and asks for 2 GPUs in all.",
+        "It has no quota.",
+        "2 GPUs left to divide by weight: its part of 66.7 % is 1.333 GPUs, in whole units 1 GPU.",
+        (
+            "1 GPU left over by rounding: 0.333 GPUs of its part was cut off, less than of speech's "
+            "(0.666 GPUs); it gets none of that."
+        ),
+        "Fair share: 1 GPU.",
+    ]
+    assert [(each["phase"], each["left"], each["taken"]) for each in project["rounds"]] == [
+        ("over_quota", 2, 1), ("remainder", 1, 0),
+    ]  # fmt: skip
+    assert project["rounds"][0]["part"] == pytest.approx(2 / 3)
+    assert sum(each["taken"] for each in project["rounds"]) == project["share"]
+
+
+def test_the_page_tells_it_in_the_same_words(divided: Cast, sign_in: Any) -> None:
+    lines = [line for each in told(divided, "alice", "projects/vision/local").json()["story"]
+             for line in each["lines"]]  # fmt: skip
+    whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
+    inner = sign_in("alice").get("/quotas/projects/vision/local/share", **HTMX).content.decode()
+    for text in (whole, inner):
+        assert all(f">{line}</li>".replace("'", "&#x27;") in text for line in lines)
+    assert "<html" in whole
+    assert "<html" not in inner
+
+
+def test_a_member_reads_its_own_project_and_no_other_name(divided: Cast, sign_in: Any) -> None:
+    answer = told(divided, "dave", "projects/vision/local")
+    assert {each["name"] for each in answer.json()["story"]} == {"vision"}, "not the department, nor others"
+    assert "speech" not in answer.content.decode()
+    assert "another project" in answer.content.decode()
+    page = sign_in("dave").get("/quotas/projects/vision/local/share")
+    assert "another project" in page.content.decode()
+    assert "speech" not in page.content.decode()
+
+
+def test_only_who_sees_a_queue_reads_how_its_share_came_about(divided: Cast, sign_in: Any) -> None:
+    answers = {
+        "projects/vision/local": {"bob": 200, "dave": 200, "erin": 200, "grace": 404, "frank": 404},
+        "departments/research/local": {"alice": 200, "bob": 200, "dave": 404, "grace": 404, "frank": 404},
+        "projects/vision/nowhere": {"alice": 404, "dave": 404},
+    }  # fmt: skip
+    for address, who in answers.items():
+        for name, status in who.items():
+            assert told(divided, name, address).status_code == status, (name, address)
+            assert sign_in(name).get(f"/quotas/{address}/share").status_code == status, (name, address)
+
+
+def test_the_tree_and_the_waiting_workload_lead_there(divided: Cast, sign_in: Any) -> None:
+    address = "/quotas/projects/vision/local/share"
+    for name in ("alice", "dave"):
+        assert f'href="{address}"' not in sign_in(name).get("/quotas?pool=local").content.decode()
+    make.standing(divided.vision, divided.pool, share=2, held=0, asked=2)
+    make.standing(divided.research, divided.pool, share=2, held=0, asked=2)
+    for name, of_department in (("alice", True), ("dave", False)):
+        client = sign_in(name)
+        waits = Workload.objects.get(name="waits")
+        for page in ("/quotas?pool=local", f"/workloads/{waits.pk}"):
+            text = client.get(page).content.decode()
+            assert f'href="{address}"' in text, (name, page)
+            assert ('href="/quotas/departments/research/local/share"' in text) is of_department, (name, page)
