@@ -1,8 +1,9 @@
 """Here we keep nodes for who has waited longest, and say who may use them meanwhile."""
 
-from scheduler.engine.board import Board, Kept
+from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_share
 from scheduler.engine.gang import Gang, ways
+from scheduler.engine.nodes import Kept
 from scheduler.engine.placement import find_room
 from scheduler.engine.spots import Horizon
 

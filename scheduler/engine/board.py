@@ -12,7 +12,7 @@ from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Request, Role, Workload
-from scheduler.engine.nodes import Nodes, Spot
+from scheduler.engine.nodes import Kept, Nodes, Spot
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Numbers, Place, Reason, Step
 from scheduler.engine.topology import Topology
 
@@ -29,14 +29,6 @@ class Move(NamedTuple):
     node: int
     placed: bool
     starts_now: bool
-
-
-class Kept(NamedTuple):
-    """Nodes that only the one they are kept for may use, and work that ends before it can start."""
-
-    name: str
-    nodes: frozenset[int]
-    until: int
 
 
 class Trial:
@@ -107,11 +99,16 @@ class Board:
         self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
-        self.upheavals = 0  # how many times kept moves took something away from a queue
+        self.upheavals = (
+            0  # how many kept trials took something off the board, though it were only going to start
+        )
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
         self.givable: dict[Account, dict[Hashable, object]] = {}  # what bounds remember, until somebody comes
         self._log: list[Move] = []
         self.topology = Topology(pool.topology, self.nodes)
+        self._emptied: list[
+            tuple[Part, int]
+        ] = []  # replicas asked to go in this cycle: nobody has their index
         self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
         self._matcher = Matcher(self.nodes.nodes)
         self._memories = sorted({node.gpu_memory_mib for node in self.nodes.nodes if node.gpus})
@@ -239,6 +236,9 @@ class Board:
     def undo(self) -> set[str]:
         """Take everything back, kept or not; whose pods were touched."""
         touched = {move.gang.name for move in self._log}
+        for part, index in self._emptied:
+            part.used.discard(index)
+        self._emptied.clear()
         self.rewind(0)
         self._fresh.clear()
         return touched
@@ -282,6 +282,7 @@ class Board:
         """Write the kept moves down as a bundle. A gang starts when all of it can."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
+        self.upheavals += any(not move.placed for move in moves)
         taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
         moves = self._start_otherwise(taken_back, moves) if taken_back else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
@@ -294,8 +295,8 @@ class Board:
         self._fresh.update((id(move.pod), move) for move in moves if move.placed)
         self.refusals.pop(gang.name, None)
         self.served.add(gang.name)
+        self._empty(moves)
         if any(not move.placed for move in moves):
-            self.upheavals += 1
             if any(move.gang is not gang for move in moves):
                 self.settled.add(gang.name)
             self.settled.update(move.gang.name for move in moves if move.placed)
@@ -304,6 +305,13 @@ class Board:
                 self.evicted.add(eviction.workload)
             elif eviction.kind is Kind.SHRINK:
                 self.shrunk.add(eviction.workload)
+
+    def _empty(self, moves: Sequence[Move]) -> None:
+        for _, part, pod, _, placed, _ in moves:
+            going = not placed and pod.state is not PodState.RESERVED
+            if going and pod.index not in part.live and pod.index not in part.used:
+                part.used.add(pod.index)
+                self._emptied.append((part, pod.index))
 
     def _write_down(self, bundle: Bundle) -> None:
         """Replicas that one gang grows by go into one bundle."""

@@ -30,6 +30,8 @@ def decide_again(
         # Where somebody gave way, more may be free than the newcomer took: the next plan must find nothing.
         stirred = [board for board in boards if board.upheavals]
         before = [len(board.bundles) for board in stirred]
+        for board in stirred:
+            board.shrunk.clear()  # what was taken stands on the board: who lost growth may use what is left
         _act(stirred, chosen, choices)
         if before == [len(board.bundles) for board in stirred]:
             break

@@ -21,6 +21,14 @@ class Spot(NamedTuple):
     milli: int  # of each device
 
 
+class Kept(NamedTuple):
+    """Nodes that only the one they are kept for may use, and work that ends before it can start."""
+
+    name: str
+    nodes: frozenset[int]
+    until: int
+
+
 @dataclass(slots=True)
 class Leaving:
     """What pods on their way out still hold of one node."""
