@@ -9,10 +9,12 @@ from django.conf import settings
 from django.db.models import Count, DateTimeField, F, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce, Least
 
+from pools.joining import secrets
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.providers.aws import prices
 from pools.providers.aws.settings import aws_settings
+from pools.runtimes.ray.cluster import NodeAt
 from pools.services.pool_values import spec_of
 
 TO_STOP = timedelta(seconds=60)
@@ -58,6 +60,18 @@ def work_on(node_ids: Iterable[int]) -> dict[int, list[WorkOnNode]]:
     for pk, project, name, preemptible, pods in counted:
         found[pk].append(WorkOnNode(f"{project}/{name}", pods, preemptible))
     return found
+
+
+def ray_nodes() -> list[NodeAt]:
+    """Nodes of pools that run Ray, of which an address is known and which are not lost."""
+    there = Node.objects.filter(pool__runtime=NodePool.Runtime.RAY, state__in=(*PENDING, *HOSTING))
+    rows = there.exclude(address="").order_by("pk").values_list(
+        "instance_id", "pool__name", "ordinal", "address", "devices"
+    )  # fmt: skip
+    return [
+        NodeAt(instance_id, pool, ordinal, address, tuple(map(str, devices)), secrets.for_cluster(pool))
+        for instance_id, pool, ordinal, address, devices in rows
+    ]
 
 
 def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from django.conf import settings
 
 from berth.core.clock import Clock, SystemClock
+from pools.joining import secrets
 from pools.joining.user_data import user_data
 from pools.models import NodePool
 from pools.providers.aws.clients import Clients
@@ -22,7 +23,9 @@ from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
-from pools.selectors import installation
+from pools.runtimes.ray.here import RayNodesHere
+from pools.runtimes.ray.runtime import RayRuntime
+from pools.selectors import installation, ray_nodes
 
 T = TypeVar("T")
 
@@ -50,10 +53,11 @@ def wired() -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
     here, fake = LocalProvider(home / "nodes", machine()), FakeProvider()
     static = StaticProvider(clock.now)
+    raylets = RayNodesHere(here, home / "raylets", secrets.for_cluster)
     return Wiring(
         clock=clock,
         providers={
-            NodePool.Provider.LOCAL.value: lambda pool: here,
+            NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else here,
             NodePool.Provider.FAKE.value: lambda pool: fake,
             NodePool.Provider.STATIC.value: lambda pool: static,
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
@@ -61,6 +65,7 @@ def wired() -> Wiring:
         runtimes={
             NodePool.Runtime.LOCAL.value: LocalRuntime(home / "run"),
             NodePool.Runtime.FAKE.value: FakeRuntime(clock),
+            NodePool.Runtime.RAY.value: RayRuntime(home / "ray", ray_nodes),
         },
     )
 

@@ -29,6 +29,7 @@ from pools import services
 from pools.api.pools import PoolDoor
 from pools.joining.instructions import instructions_of
 from pools.joining.user_data import program
+from pools.runtimes.ray.scripts import node_code
 from pools.services.joining import Measured, Warned
 
 Secret = Annotated[Text, Field(min_length=1, max_length=400)]
@@ -139,6 +140,11 @@ class Leave(MachineDoor):
 def join_program(request: HttpRequest) -> HttpResponse:
     """What machines run to join and to call; it holds no secret."""
     return HttpResponse(program(), content_type="text/x-python; charset=utf-8")
+
+
+def join_node_code(request: HttpRequest) -> HttpResponse:
+    """What a node of a Ray cluster runs besides Ray; it holds no secret."""
+    return HttpResponse(node_code(), content_type="application/gzip")
 
 
 def _secret(headers: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("machines/call", joining.Call.as_view()),
     path("machines/leave", joining.Leave.as_view()),
     path("machines/program", joining.join_program),
+    path("machines/node.tar.gz", joining.join_node_code),
     path("nodes", nodes.Nodes.as_view()),
     path("nodes/<str:name>", nodes.OneNode.as_view()),
     path("nodes/<str:name>/cordon", nodes.CordonNode.as_view()),

@@ -1,8 +1,9 @@
 """Here we say what makes a machine that joined the node it is to be: the word of the pool's runtime."""
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pools.models import Node
+if TYPE_CHECKING:
+    from pools.models import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,8 @@ class Instructions:
 class Instructs(Protocol):
     """A runtime that needs something to run on its nodes before it can run pods there."""
 
-    def instructions(self, node: Node) -> Instructions: ...
+    def instructions(self, node: "Node") -> Instructions: ...
 
 
-def instructions_of(runtime: object, node: Node) -> Instructions:
+def instructions_of(runtime: object, node: "Node") -> Instructions:
     return runtime.instructions(node) if isinstance(runtime, Instructs) else Instructions()

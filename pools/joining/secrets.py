@@ -26,6 +26,11 @@ def for_machine(key: int) -> str:
     return _signed("machine", str(key))
 
 
+def for_cluster(pool: str) -> str:
+    """What the nodes of a pool's cluster ask each other, and us, for."""
+    return _signature("cluster", pool)
+
+
 def subject(secret: str, kind: str) -> str | None:
     """What it stands for, if we made it for that."""
     said, _, what = secret.partition(".")

@@ -11,7 +11,8 @@ class PodOrder:
     """One attempt at one replica. `pod_id` names it for ever; a second attempt has another id.
 
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
-    physical ids; none means that the pod sees no GPU. `instance_id` is the node's.
+    physical ids; none means that the pod sees no GPU, `device_milli` how much of each it may use, in
+    thousandths. `instance_id` is the node's.
     """
 
     pod_id: str
@@ -23,6 +24,7 @@ class PodOrder:
     instance_id: str
     devices: tuple[str, ...]
     grace_seconds: int
+    device_milli: int = 1000
 
 
 class PodState(StrEnum):
@@ -126,7 +128,8 @@ class Runtime(Protocol):
         ...
 
     def rendezvous(self) -> tuple[str, int]:
-        """An address and a port that are free now, for the ranks of one gang to meet at."""
+        """An address and a port that are free now, for the ranks of one gang to meet at. An empty address is
+        that of the node where rank 0 will stand."""
         ...
 
     def wake_fds(self) -> tuple[int, ...]:

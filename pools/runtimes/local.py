@@ -21,12 +21,12 @@ from pools.runtimes.shim.records import sync_directory
 CHECKPOINT = ".berth-checkpoint"
 LOG_LIMIT = 256 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_CODE = """import sys
+CODE = """import sys
 sys.path.append(sys.argv[1])
 from pools.runtimes.shim.main import main
 main(sys.argv[2], sys.argv[3])"""
 _SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-_SOURCE = str(Path(__file__).resolve().parents[2])
+SOURCE = str(Path(__file__).resolve().parents[2])
 
 
 class LocalRuntime:
@@ -68,7 +68,7 @@ class LocalRuntime:
             raise RuntimeFailure(f"the pod {order.name} could not be started: {error}") from error
 
     def _write_order(self, pod: PodDir, order: PodOrder) -> bool:
-        workspace = self._workspaces / _checked(order.workspace)
+        workspace = self._workspaces / checked_name(order.workspace)
         workspace.mkdir(exist_ok=True, mode=0o700)
         env = pod_env(order, workspace, pod.work)
         fault = _fault(order, env)
@@ -84,7 +84,7 @@ class LocalRuntime:
         self._collect()
         with (pod.path / "shim.err").open("ab") as errors:
             self._shims[pod_id] = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _CODE, _SOURCE, str(pod), self.anchor],
+                [sys.executable, "-I", "-S", "-c", CODE, SOURCE, str(pod), self.anchor],
                 stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
                 cwd="/", env=_SHIM_ENV, start_new_session=True,
             )
@@ -182,7 +182,7 @@ class LocalRuntime:
             kept.unlink(missing_ok=True)
 
     def drop_workspace(self, workspace: str) -> None:
-        place = self._workspaces / _checked(workspace)
+        place = self._workspaces / checked_name(workspace)
         shutil.rmtree(place, ignore_errors=True)  # somebody else may be at it at the same time
         if place.exists():
             raise RuntimeFailure(f"some of {place} cannot be removed")
@@ -202,7 +202,7 @@ class LocalRuntime:
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
-            saved = (self._workspaces / _checked(workspace) / CHECKPOINT).stat().st_mtime
+            saved = (self._workspaces / checked_name(workspace) / CHECKPOINT).stat().st_mtime
         except FileNotFoundError:
             return None
         return datetime.fromtimestamp(min(max(saved, 0.0), time.time()), UTC)  # pods may claim any time
@@ -231,13 +231,13 @@ class LocalRuntime:
                 pass
 
     def _dir(self, pod_id: str) -> PodDir:
-        return PodDir(self._pods / _checked(pod_id))
+        return PodDir(self._pods / checked_name(pod_id))
 
     def _kept_log(self, pod_id: str) -> Path:
-        return self._logs / _checked(pod_id)
+        return self._logs / checked_name(pod_id)
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
     """A name that cannot lead out of its directory."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"not a name for a pod or workspace: {name!r}")

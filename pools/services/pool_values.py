@@ -13,6 +13,7 @@ from berth.core.problems import Problem, nearest, shown
 from pools.engine.node_spec import NodeSpec, node_spec
 from pools.models import NodePool
 from pools.providers.settings import check_settings
+from pools.runtimes.choice import check_runtime
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
@@ -56,6 +57,7 @@ def _named_as_given(values: Mapping[str, Any]) -> Iterator[None]:
 def check(pool: NodePool) -> None:
     spec_of(pool)
     check_settings(pool.provider, pool.provider_settings)
+    check_runtime(pool.provider, pool.runtime)
     problems = [*_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
     try:
         pool.full_clean(exclude=["labels", "taints", "topology"], validate_constraints=True)

@@ -89,7 +89,7 @@ def _worlds(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
     runs = {pod.workload_id: pod.run for pod in pods}
     worlds: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
     rows = Pod.objects.filter(workload_id__in=runs, state__in=("starting", "running", "succeeded"))
-    for pod in rows.order_by("workload_id", "rank", "pk"):
+    for pod in rows.select_related("node").order_by("workload_id", "rank", "pk"):
         if pod.run == runs[pod.workload_id]:
             worlds[pod.workload_id].append(pod)
     return worlds

@@ -26,7 +26,13 @@ def order_for(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> PodOrder:
         instance_id=pod.node.instance_id,
         devices=devices_of(pod),
         grace_seconds=spec.grace_period_seconds,
+        device_milli=pod.allocation.gpu_milli,
     )
+
+
+def _first_of(world: Sequence[Pod], pod: Pod) -> Pod:
+    """Rank 0, or who is nearest to it by now."""
+    return min([*world, pod], key=lambda other: other.rank)
 
 
 def devices_of(pod: Pod) -> tuple[str, ...]:
@@ -47,7 +53,7 @@ def _told(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> dict[str, str]:
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "NODE_RANK": str(pod.rank),
-        "MASTER_ADDR": str(place["address"]),
+        "MASTER_ADDR": str(place["address"] or _first_of(world, pod).node.address),
         "MASTER_PORT": str(place["port"]),
         "BERTH_WORKLOAD": workload.name,
         "BERTH_WORKLOAD_ID": str(workload.pk),

@@ -4,11 +4,13 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime
 from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
+from pools.runtimes.ray.runtime import RayRuntime
+from tests.contracts.ray_cluster import RayCluster
 
 PATIENCE = 15.0
 T = TypeVar("T")
@@ -28,7 +30,7 @@ def eventually(look: Callable[[], T], enough: Callable[[T], bool] = bool) -> T:
     deadline = time.monotonic() + PATIENCE
     while not enough(answer := look()):
         assert time.monotonic() < deadline, f"not in {PATIENCE} s: {answer}"
-        time.sleep(0.005)
+        time.sleep(0.02)
     return answer
 
 
@@ -72,7 +74,7 @@ class LocalStage:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.runtime: LocalRuntime = LocalRuntime(root, anchor="")
+        self.runtime: Any = LocalRuntime(root, anchor="")
 
     def long(self, pod_id: str) -> PodOrder:
         return order(pod_id, "sh", "-c", self.SHELL)
@@ -116,6 +118,26 @@ class LocalStage:
         eventually(pipe.exists)
         with pipe.open("w") as file:
             file.write(script + "\n")
+
+
+class RayStage(LocalStage):
+    """Pods are the same shells, as jobs on a node of a real cluster that all tests share."""
+
+    def __init__(self, cluster: RayCluster, root: Path) -> None:
+        self.cluster, self.berth = cluster, root
+        self.root = cluster.home("i-0")
+        self.restart()
+
+    def restart(self) -> Runtime:
+        nodes = self.cluster.at.values()
+        self.runtime = RayRuntime(self.berth, lambda: list(nodes), prefix=f"{self.berth.parent.name}-")
+        return self.runtime
+
+    def sweep(self) -> None:
+        """The next test's pods have the same names: nothing of these may be left."""
+        super().sweep()
+        for pod_id in self.runtime.known():
+            self.runtime.forget(pod_id)
 
 
 class FakeStage:

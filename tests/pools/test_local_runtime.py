@@ -239,7 +239,7 @@ def test_a_pod_of_another_boot_is_lost_even_if_its_process_id_lives(
 
 
 def test_a_keeper_that_cannot_start_is_reported(stage: LocalStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_CODE", "raise SystemExit('broken installation')")
+    monkeypatch.setattr(local, "CODE", "raise SystemExit('broken installation')")
     shell(stage, "true")
     report = ended(stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED

@@ -1,0 +1,15 @@
+"""Here we check that a pool's runtime can work with its provider, and here."""
+from importlib.util import find_spec
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+
+
+def check_runtime(provider: str, runtime: str) -> None:
+    if runtime != "ray":
+        return
+    if provider == "fake":
+        raise Invalid([Problem("runtime", "does not run on machines that are played", runtime, "fake")])
+    if provider == "local" and not (find_spec("ray") and find_spec("aiohttp")):
+        message = "is not installed on this machine: pip install 'berth[ray]'"
+        raise Invalid([Problem("runtime", message, runtime, "local")])

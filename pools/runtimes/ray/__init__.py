@@ -1,0 +1,7 @@
+"""Here pods run on a cluster of machines: each is a Ray job on the node that the scheduler chose.
+
+Ray decides that a job runs once and where it was told to, and sees that a node died. What Ray's jobs API
+does not tell (signals, bytes of a log, a grace that becomes shorter) is known by the keeper that a job
+starts, and told by a small agent beside each raylet. Nothing here imports Ray: its jobs API is HTTP, and
+nodes start it by its command.
+"""

@@ -1,0 +1,30 @@
+"""Here a node keeps its pods as the local runtime does; only the keepers are started by Ray."""
+import shlex
+import sys
+from pathlib import Path
+
+from pools.runtimes.base import PodOrder
+from pools.runtimes.local import CODE, SOURCE, LocalRuntime
+from pools.runtimes.pod_dir import PodDir
+
+
+class NodePods(LocalRuntime):
+    """`workspaces` where several nodes share them."""
+
+    def __init__(self, root: Path, anchor: str, workspaces: str = "") -> None:
+        super().__init__(root, anchor)
+        if workspaces:
+            self._workspaces = Path(workspaces)
+            self._workspaces.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def entrypoint(self, order: PodOrder) -> str:
+        """Take the order. The answer is what the pod's job runs; empty where there is nothing to start."""
+        self.start(order)
+        pod = self._dir(order.pod_id)
+        if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
+            return ""
+        keeper = [sys.executable, "-I", "-S", "-c", CODE, SOURCE, str(pod), self.anchor]
+        return f"cd / && exec {shlex.join(keeper)}"
+
+    def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
+        """Ray does, on the node that the job names."""

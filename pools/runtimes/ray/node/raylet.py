@@ -1,0 +1,93 @@
+"""Here a node starts Ray, and ends what it started by process id (`ray stop` ends every Ray of a machine)."""
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pools.runtimes.ray.cluster import NODE_LABEL, device_resource
+from pools.runtimes.ray.node.settings import NodeSettings
+from pools.runtimes.shim.processes import descendants, send
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+GRACE_SECONDS = 8.0
+# On the head: a node that died is noticed after a second, one that hangs after five; Ray's own patience is
+# fifteen seconds and a minute.
+_NOTICE = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "5",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # a node whose head is gone ends; Ray waits a minute
+}
+
+
+def start(node: NodeSettings) -> "subprocess.Popen[bytes]":
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever Ray leaves behind comes to us
+    token = node.root / "secret"
+    token.write_text(node.secret)
+    log = (node.root / "ray.log").open("ab")
+    return subprocess.Popen(
+        _command(node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+        env=_environment(token), start_new_session=True,
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 (no thread was started yet)
+    )  # fmt: skip
+
+
+def _command(node: NodeSettings) -> list[str]:
+    resources = {device_resource(index): 1 for index in range(node.devices)}
+    host, _, port = node.head.rpartition(":")
+    place = (
+        ["--head", "--port", port, "--dashboard-host", host, "--dashboard-port", str(node.jobs_port)]
+        if node.is_head
+        else ["--address", node.head]
+    )
+    if node.temp:
+        place += ["--temp-dir", node.temp]
+    return [
+        str(Path(sys.executable).parent / "ray"), "start", *place, "--node-ip-address", node.address,
+        "--labels", f"{NODE_LABEL}={node.label}", "--resources", json.dumps(resources),
+        "--num-cpus", "1", "--num-gpus", "0", "--disable-usage-stats", "--block", *node.extra,
+    ]  # fmt: skip
+
+
+def _environment(token: Path) -> dict[str, str]:
+    """Nothing of ours but what Ray needs: pods get an environment of their own."""
+    passed_on = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
+    kept = {name: os.environ[name] for name in passed_on if name in os.environ}
+    return kept | _NOTICE | {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_JOB_START_TIMEOUT_SECONDS": "600",
+        "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the keeper knows the pod's own grace
+    }  # fmt: skip
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """With all that Ray started; the agent ends pods before."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (left := descendants(os.getpid())) and time.monotonic() < deadline:
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        _bury()
+        time.sleep(0.05)
+
+
+def _bury() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,0 +1,291 @@
+"""Here pods are Ray jobs, each on exactly the node and the devices that the scheduler chose."""
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from pools.joining.instructions import Instructions
+from pools.runtimes import local_log
+from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.local import checked_name
+from pools.runtimes.ray.agents import AgentAway, NodeAgent
+from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, NodeAt, device_resource, label_of
+from pools.runtimes.ray.jobs import Jobs
+from pools.runtimes.ray.ledger import Ledger
+from pools.runtimes.ray.scripts import STOP, start_script
+from pools.runtimes.ray.watch import Watch
+from pools.runtimes.rendezvous import FIRST, LAST
+
+TIMEOUT = httpx.Timeout(20.0, connect=2.0)
+PIECE = 4 * 1024 * 1024
+NOTHING_YET = PodReport(PodState.STARTING)
+WHERE_RANK_0_STANDS = ""
+
+
+class RayRuntime:
+    """One for all pools that run Ray. `nodes` answers with those there are now; what else is known lies
+    under `root` and on the nodes, so a new process finds all pods again. `prefix` begins our jobs' names."""
+
+    def __init__(self, root: Path, nodes: Callable[[], Iterable[NodeAt]], prefix: str = "berth-") -> None:
+        self.ledger = Ledger(root)
+        self._prefix = prefix
+        self._directory = nodes
+        self._nodes: dict[str, NodeAt] = {}
+        self._last: dict[str, PodReport] = {}
+        self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501 (plain HTTP)
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
+        self._watch = Watch(self.glance, self.bring_home)
+
+    # --- starting and stopping
+
+    def start(self, order: PodOrder) -> None:
+        entry = self.ledger.find(order.pod_id)
+        if self.ledger.home(order.pod_id).exists() or (entry is not None and entry.ended is not None):
+            return
+        checked_name(order.workspace)
+        node = self._look_up().get(order.instance_id)
+        if node is None:
+            raise RuntimeFailure(f"the pod {order.name} could not be started: its node is not known")
+        self.ledger.place(order.pod_id, order.instance_id, order.workspace)
+        entrypoint = self._agent(node).order(order)
+        if entrypoint:
+            labels = {NODE_LABEL: label_of(node.instance_id)}
+            self._jobs(node).submit(
+                self._prefix + order.pod_id, entrypoint, labels=labels, devices=_devices(order, node)
+            )
+        self._watch.look_soon()
+
+    def stop(self, pod_id: str, grace_seconds: int) -> None:
+        if self.ledger.home(pod_id).exists():
+            return
+        entry = self.ledger.find(pod_id)
+        if entry is None and self._adopt([pod_id]):
+            entry = self.ledger.find(pod_id)
+        if entry is None:
+            self.ledger.stop_before_start(pod_id)
+            return
+        node = self._look_up().get(entry.instance_id)
+        if entry.ended is None and node is not None:
+            self._agent(node).stop(pod_id, max(grace_seconds, 0))
+            self._watch.look_soon()
+
+    # --- looking
+
+    def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
+        self._look_up()
+        if any(self.ledger.find(pod_id) is None for pod_id in pod_ids):
+            self._adopt([pod_id for pod_id in pod_ids if self.ledger.find(pod_id) is None])
+        return self.glance(pod_ids)
+
+    def glance(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
+        """As `look`, with the nodes that were there when somebody looked last; of all pods, unless told."""
+        found: dict[str, PodReport] = {}
+        asked: dict[str, list[str]] = defaultdict(list)
+        for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
+            entry = self.ledger.find(pod_id)
+            if entry is None:
+                found[pod_id] = PodReport(PodState.UNKNOWN)
+            elif entry.ended is not None:
+                found[pod_id] = entry.ended
+            else:
+                asked[entry.instance_id].append(pod_id)
+        for answer in self._threads.map(self._look_at, asked.keys(), asked.values()):
+            found.update(answer)
+        self._last.update({i: report for i, report in found.items() if report.state is PodState.RUNNING})
+        return found
+
+    def _look_at(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
+        node = self._nodes.get(instance_id)
+        if node is None:
+            return {i: self._ended(i, _lost("its node is gone")) for i in pod_ids}
+        try:
+            told = self._agent(node).look(pod_ids)
+        except RuntimeFailure as failure:
+            return {i: self._without_its_node(i, node, failure) for i in pod_ids}
+        return {i: self._judged(i, told[i], node) for i in pod_ids}
+
+    def _judged(self, pod_id: str, report: PodReport, node: NodeAt) -> PodReport:
+        if report.state is PodState.EXITED:
+            return self._ended(pod_id, report)
+        if report.state is not PodState.UNKNOWN:
+            return report
+        try:
+            job = self._jobs(node).job(self._prefix + pod_id)
+            if job is None:
+                return report  # `start` takes it up again
+            if not job.ended:
+                return NOTHING_YET
+            again = self._agent(node).look([pod_id])[pod_id]
+        except RuntimeFailure:
+            return NOTHING_YET
+        if again.state is PodState.UNKNOWN:
+            again = _lost(f"Ray could not start its job: {_last_line(job.message)}")
+        return self._ended(pod_id, again) if again.state is PodState.EXITED else again
+
+    def _without_its_node(self, pod_id: str, node: NodeAt, failure: RuntimeFailure) -> PodReport:
+        """Only Ray can say then: it knows of a node's death within seconds."""
+        try:
+            job = self._jobs(node).job(self._prefix + pod_id)
+        except RuntimeFailure:
+            job = None
+        if job is not None and job.ended and isinstance(failure, AgentAway):
+            return self._ended(pod_id, _lost(f"its node died: {_last_line(job.message)}"))
+        return self._last.get(pod_id, NOTHING_YET)
+
+    def _ended(self, pod_id: str, report: PodReport) -> PodReport:
+        self._last.pop(pod_id, None)
+        return self.ledger.end(pod_id, report)
+
+    # --- what is kept
+
+    def known(self) -> tuple[str, ...]:
+        self._look_up()
+        self._adopt(None)
+        return self.ledger.ids()
+
+    def forget(self, pod_id: str) -> None:
+        if self.look([pod_id])[pod_id].state is not PodState.EXITED:
+            return
+        entry = self.ledger.find(pod_id)
+        node = self._nodes.get(entry.instance_id) if entry else None
+        if node is not None:
+            try:
+                self.bring_home(pod_id)
+                self._agent(node).clear(pod_id)
+                self._jobs(node).delete(self._prefix + pod_id)
+            except AgentAway as failure:
+                if self._jobs(node).job(self._prefix + pod_id) is None:
+                    raise RuntimeFailure(str(failure)) from failure
+        self.ledger.forget(pod_id)
+
+    def bring_home(self, pod_id: str) -> None:
+        """The log of an ended pod, before its node goes."""
+        entry = self.ledger.find(pod_id)
+        node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
+        if node is not None and not self.ledger.home(pod_id).exists():
+            self.ledger.keep_log(pod_id, _pieces(self._agent(node), pod_id))
+
+    def drop_log(self, pod_id: str) -> None:
+        if self.ledger.find(pod_id) is None:
+            self.ledger.drop_log(pod_id)
+
+    def drop_workspace(self, workspace: str) -> None:
+        checked_name(workspace)
+        for node in self._look_up().values():
+            self._agent(node).drop_workspace(workspace)
+
+    def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
+        agent = self._log_keeper(pod_id)
+        if agent is None:
+            return local_log.read_log(self.ledger.home(pod_id), offset, limit, True)
+        return agent.read_log(pod_id, offset, limit)
+
+    def tail_log(self, pod_id: str, lines: int) -> LogChunk:
+        agent = self._log_keeper(pod_id)
+        if agent is None:
+            return local_log.tail_log(self.ledger.home(pod_id), lines, True)
+        return agent.tail_log(pod_id, lines)
+
+    def _log_keeper(self, pod_id: str) -> NodeAgent | None:
+        """None: the log is at home, or nowhere."""
+        if self.ledger.home(pod_id).exists():
+            return None
+        entry = self.ledger.find(pod_id)
+        node = self._look_up().get(entry.instance_id) if entry else None
+        return None if node is None else self._agent(node)
+
+    def checkpointed_at(self, workspace: str) -> datetime | None:
+        nodes = self._look_up()
+        entries = (self.ledger.find(pod_id) for pod_id in self.ledger.ids())
+        on = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
+        times = [self._agent(nodes[i]).checkpointed_at(workspace) for i in sorted(on) if i in nodes]
+        return max((saved for saved in times if saved is not None), default=None)
+
+    # --- meeting and waking
+
+    def rendezvous(self) -> tuple[str, int]:
+        """Nobody knows yet where rank 0 will stand, nor which port is free there: one of twelve thousand."""
+        return WHERE_RANK_0_STANDS, random.randrange(FIRST, LAST)  # noqa: S311
+
+    def wake_fds(self) -> tuple[int, ...]:
+        return self._watch.fds()
+
+    def drain_wakes(self) -> None:
+        self._watch.drain()
+
+    # --- becoming a node
+
+    def instructions(self, node: Any) -> Instructions:
+        """Nothing yet while the pool has no head to join, or the machine's address is not known."""
+        nodes = self._look_up()
+        here = nodes.get(node.instance_id)
+        head = self._head(here.pool) if here is not None else None
+        if here is None or head is None:
+            return Instructions()
+        return Instructions(start_script(here, head), STOP)
+
+    # --- who is there
+
+    def _look_up(self) -> dict[str, NodeAt]:
+        self._nodes = {node.instance_id: node for node in self._directory() if node.address}
+        return self._nodes
+
+    def _adopt(self, wanted: Collection[str] | None) -> bool:
+        """Pods that nodes have and our ledger has not, as on another machine or after its loss."""
+        ours = set(self.ledger.ids())
+        found = False
+        for node in list(self._nodes.values()):
+            try:
+                theirs = self._agent(node).known()
+            except RuntimeFailure:
+                continue
+            for pod_id in theirs:
+                missing = pod_id not in ours and (wanted is None or pod_id in wanted)
+                if missing and not self.ledger.home(pod_id).exists():
+                    self.ledger.place(pod_id, node.instance_id, "adopted")
+                    found = True
+        return found
+
+    def _agent(self, node: NodeAt) -> NodeAgent:
+        return NodeAgent(self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
+
+    def _jobs(self, node: NodeAt) -> Jobs:
+        head = self._head(node.pool)
+        if head is None:
+            raise RuntimeFailure(f"the pool {node.pool} has no head now")
+        return Jobs(self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
+
+    def _head(self, pool: str) -> NodeAt | None:
+        return next((node for node in self._nodes.values() if node.is_head and node.pool == pool), None)
+
+
+def _devices(order: PodOrder, node: NodeAt) -> dict[str, float]:
+    """What Ray sets aside: each device by itself, so that nobody gets another one."""
+    names = list(node.devices)
+    numbers = [names.index(name) if name in names else int(name) for name in order.devices]
+    return {device_resource(number): order.device_milli / 1000 for number in numbers}
+
+
+def _pieces(agent: NodeAgent, pod_id: str) -> Iterable[tuple[int, bytes]]:
+    offset = 0
+    while True:
+        chunk = agent.read_log(pod_id, offset, PIECE)
+        if chunk.data:
+            yield chunk.offset, chunk.data
+        if chunk.complete or chunk.next_offset <= offset:
+            return
+        offset = chunk.next_offset
+
+
+def _lost(message: str) -> PodReport:
+    return PodReport(PodState.EXITED, cause=PodCause.LOST, message=message)
+
+
+def _last_line(message: str) -> str:
+    lines = message.strip().splitlines()
+    return lines[-1][:300] if lines else "nobody knows why"

@@ -1,0 +1,43 @@
+"""Here orders, reports and pieces of logs become JSON between Berth and the nodes, and back."""
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState
+
+LOG_HEADER = "X-Berth-Log"
+
+
+def order_out(order: PodOrder) -> dict[str, Any]:
+    return asdict(order) | {"env": dict(order.env)}
+
+
+def order_in(told: dict[str, Any]) -> PodOrder:
+    return PodOrder(**{**told, "command": tuple(told["command"]), "devices": tuple(told["devices"])})
+
+
+def report_out(report: PodReport) -> dict[str, Any]:
+    return asdict(report) | {
+        "started_at": report.started_at and report.started_at.isoformat(),
+        "ended_at": report.ended_at and report.ended_at.isoformat(),
+    }
+
+
+def report_in(told: dict[str, Any]) -> PodReport:
+    times = {name: _moment(told[name]) for name in ("started_at", "ended_at")}
+    kinds = {"state": PodState(told["state"]), "cause": PodCause(told["cause"])}
+    return PodReport(**{**told, **times, **kinds})
+
+
+def chunk_out(chunk: LogChunk) -> str:
+    """All but the bytes, for a header."""
+    return f"{chunk.offset} {chunk.next_offset} {chunk.size} {int(chunk.complete)}"
+
+
+def chunk_in(header: str, data: bytes) -> LogChunk:
+    offset, next_offset, size, complete = map(int, header.split())
+    return LogChunk(data, offset, next_offset, size, bool(complete))
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,120 @@
+"""Here we start a real Ray cluster on this machine: one process of ours per node, each at its own address."""
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NodeAt, label_of
+from pools.runtimes.ray.node.raylet import GRACE_SECONDS
+from pools.runtimes.shim.processes import descendants
+
+SECRET = "5ec2e7" * 10
+BOOT_SECONDS = 90.0
+_HOSTS = itertools.count(2)
+
+
+class RayCluster:
+    """The head is node 0. Addresses of 127.0.0.0/8 all lead here; each node has one, and its own ports."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._gcs = free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.at: dict[str, NodeAt] = {}
+
+    def add(self, instance_id: str, devices: tuple[str, ...] = ()) -> NodeAt:
+        number = len(self.at)
+        pid = os.getpid()
+        address = f"127.{100 + pid % 100}.{pid // 100 % 250}.{next(_HOSTS)}"
+        node = NodeAt(instance_id, "here", number, address, devices, SECRET)
+        head = address if not self.at else next(iter(self.at.values())).address
+        extra = ["--dashboard-agent-listen-port", str(free_port()), "--object-store-memory", "80000000"]
+        if not self.at:
+            extra += ["--ray-client-server-port", str(free_port())]
+        told = {
+            "label": label_of(instance_id), "address": address, "head": f"{head}:{self._gcs}",
+            "is_head": not self.at, "secret": SECRET, "root": str(self.home(instance_id)),
+            "devices": len(devices), "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
+            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # a socket's path may have 107 bytes
+        }  # fmt: skip
+        settings = self.root / f"{instance_id}.json"
+        settings.write_text(json.dumps(told))
+        with (self.root / f"{instance_id}.log").open("wb") as log:
+            self._processes[instance_id] = subprocess.Popen(
+                [sys.executable, "-m", "pools.runtimes.ray.node.main", str(settings)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "BERTH_ANCHOR": ""},
+            )  # fmt: skip
+        self.at[instance_id] = node
+        return node
+
+    def home(self, instance_id: str) -> Path:
+        return self.root / instance_id
+
+    def process(self, instance_id: str) -> "subprocess.Popen[bytes]":
+        return self._processes[instance_id]
+
+    def raylet(self, instance_id: str) -> int:
+        """Its process id."""
+        below = descendants(self._processes[instance_id].pid)
+        return next(pid for pid in below if Path(f"/proc/{pid}/comm").read_text() == "raylet\n")
+
+    def wait(self) -> None:
+        """Until every node has registered."""
+        head = next(iter(self.at.values()))
+        address = f"http://{head.address}:{JOBS_PORT}/nodes?view=summary"
+        deadline = time.monotonic() + BOOT_SECONDS
+        alive = 0
+        while alive < len(self.at):
+            assert time.monotonic() < deadline, f"{alive} of {len(self.at)} nodes came: {self._logs()}"
+            assert all(process.poll() is None for process in self._processes.values()), self._logs()
+            time.sleep(0.1)
+            with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):
+                told = httpx.get(
+                    address, headers={"Authorization": f"Bearer {SECRET}"}, timeout=5, trust_env=False
+                ).json()
+                summary = told["data"]["summary"]
+                alive = sum(node["raylet"]["state"] == "ALIVE" for node in summary)
+
+    def end(self) -> None:
+        for process in reversed(self._processes.values()):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._processes.values():
+            process.wait(4 * GRACE_SECONDS)
+
+    def _logs(self) -> str:
+        texts = [path.read_text(errors="replace")[-2000:] for path in sorted(self.root.glob("*.log"))]
+        texts += [path.read_text(errors="replace")[-2000:] for path in sorted(self.root.glob("*/ray.log"))]
+        return "\n".join(texts)
+
+
+@contextlib.contextmanager
+def ray_cluster(root: Path) -> Iterator[RayCluster]:
+    """A head and two nodes with two devices each."""
+    cluster = RayCluster(root)
+    try:
+        cluster.add("i-head")
+        cluster.wait()
+        cluster.add("i-0", ("GPU-a", "GPU-b"))
+        cluster.add("i-1", ("GPU-c", "GPU-d"))
+        cluster.wait()
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

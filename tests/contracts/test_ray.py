@@ -1,0 +1,136 @@
+"""Here pods of a real Ray cluster land where they were told to, and outlive whoever ordered them."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
+from pools.runtimes.ray.runtime import RayRuntime
+from pools.runtimes.shim.processes import process_ids
+from tests.contracts.pods import RayStage, alive, ended, eventually, order, running
+from tests.contracts.ray_cluster import RayCluster
+
+BERTH = """
+import json, os, signal, sys
+from pathlib import Path
+from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.runtime import RayRuntime
+from tests.contracts.pods import order
+nodes = [NodeAt(**{**told, "devices": tuple(told["devices"])}) for told in json.loads(sys.argv[2])]
+runtime = RayRuntime(Path(sys.argv[1]), lambda: nodes, prefix=sys.argv[3])
+runtime.start(order("p-1", "sh", "-c", "echo one; sleep 600"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def stage(cluster: RayCluster, tmp_path: Path) -> Iterator[RayStage]:
+    stage = RayStage(cluster, tmp_path / "runtime")
+    yield stage
+    stage.sweep()
+
+
+def test_a_pod_runs_on_the_node_and_sees_the_devices_that_were_chosen(stage: RayStage) -> None:
+    say = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES $BERTH_POD_DIR")
+    stage.runtime.start(order("p-1", *say, instance_id="i-1", devices=("GPU-d",)))
+    stage.runtime.start(order("p-2", *say, instance_id="i-0", devices=("GPU-a", "GPU-b")))
+    for pod_id, node, devices in (("p-1", "i-1", "GPU-d"), ("p-2", "i-0", "GPU-a,GPU-b")):
+        assert ended(stage.runtime, pod_id).exit_code == 0
+        said = stage.runtime.read_log(pod_id, 0, 1000).data.decode()
+        assert said == f"{devices} {stage.cluster.home(node)}/pods/{pod_id}/work\n"
+
+
+def test_ray_lets_nobody_have_a_device_that_somebody_has(stage: RayStage) -> None:
+    half = {"devices": ("GPU-a",), "device_milli": 500}
+    for pod_id in ("p-1", "p-2", "p-3"):
+        stage.runtime.start(order(pod_id, "sh", "-c", stage.SHELL, **half))
+    states = eventually(
+        lambda: {i: report.state for i, report in stage.runtime.look(("p-1", "p-2", "p-3")).items()},
+        lambda states: list(states.values()).count(PodState.RUNNING) == 2,
+    )
+    (waits,) = (pod_id for pod_id, state in states.items() if state is PodState.STARTING)
+    stage.let_end(next(pod_id for pod_id in states if pod_id != waits), 0)
+    running(stage.runtime, waits)
+
+
+def test_nobody_is_answered_without_the_secret_of_the_cluster(cluster: RayCluster) -> None:
+    head, node = cluster.at["i-head"], cluster.at["i-0"]
+    jobs, agent = f"http://{head.address}:{JOBS_PORT}/api/jobs/", f"http://{node.address}:{AGENT_PORT}/known"
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        for method, url in (("GET", jobs), ("POST", jobs), ("POST", agent)):
+            answer = httpx.request(method, url, headers=headers, json={}, trust_env=False)
+            assert answer.status_code in (401, 403), (method, url, answer.text)
+
+
+def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage, tmp_path: Path) -> None:
+    fields = ("instance_id", "pool", "ordinal", "address", "devices", "secret")
+    nodes = [{name: getattr(node, name) for name in fields} for node in stage.cluster.at.values()]
+    prefix = f"{tmp_path.name}-"
+    command = [sys.executable, "-c", BERTH, str(stage.berth), json.dumps(nodes), prefix]
+    killed = subprocess.run(command, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    report = running(stage.restart(), "p-1")
+    stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
+    assert stage.runtime.look(["p-1"])["p-1"] == report
+    elsewhere = RayRuntime(tmp_path / "elsewhere", lambda: list(stage.cluster.at.values()), prefix)
+    assert elsewhere.known() == ("p-1",)
+    assert running(elsewhere, "p-1") == report
+    elsewhere.stop("p-1", 60)
+    assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
+    assert stage.runtime.read_log("p-1", 0, 100).data == b"one\n"
+
+
+def test_the_log_of_an_ended_pod_comes_home_before_its_node_goes(stage: RayStage) -> None:
+    stage.runtime.wake_fds()
+    stage.runtime.start(order("p-1", "echo", "kept"))
+    ended(stage.runtime, "p-1")
+    eventually(stage.runtime.ledger.home("p-1").exists)
+    without = RayRuntime(stage.berth, list)
+    assert without.look(["p-1"])["p-1"].exit_code == 0
+    assert without.read_log("p-1", 0, 100).data == b"kept\n"
+
+
+def test_pods_of_a_node_that_is_gone_are_lost(stage: RayStage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    without = RayRuntime(stage.berth, lambda: [stage.cluster.at["i-head"]])
+    report = without.look(["p-1"])["p-1"]
+    assert (report.state, report.cause) == (PodState.EXITED, PodCause.LOST)
+
+
+@pytest.mark.heavy
+def test_a_killed_raylet_loses_its_pods_with_all_their_processes_and_nobody_elses(stage: RayStage) -> None:
+    cluster = stage.cluster
+    cluster.add("i-2")
+    cluster.wait()
+    stage.runtime.start(stage.long("p-1"))
+    stage.runtime.start(order("p-2", "sh", "-c", "sleep 600 & sleep 600", instance_id="i-2"))
+    running(stage.runtime, "p-1")
+    running(stage.runtime, "p-2")
+    of_pod = [pid for pid in process_ids() if _belongs(pid, cluster.home("i-2"))]
+    assert len(of_pod) >= 2
+    os.kill(cluster.raylet("i-2"), signal.SIGKILL)
+    began = time.monotonic()
+    report = ended(stage.runtime, "p-2")
+    assert report.cause in (PodCause.LOST, PodCause.HOST_STOPPED), report
+    assert time.monotonic() - began < 15
+    cluster.process("i-2").wait(30)
+    assert not any(alive(pid) for pid in of_pod)
+    assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING
+    del cluster.at["i-2"]
+
+
+def _belongs(pid: int, home: Path) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"BERTH_POD_DIR={home}/".encode() in environment

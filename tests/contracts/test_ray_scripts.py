@@ -1,0 +1,86 @@
+"""Here a machine becomes a node of a Ray cluster by the script that it is told, and is one no longer."""
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.ray.cluster import GCS_PORT, NodeAt
+from pools.runtimes.ray.runtime import RayRuntime
+from pools.runtimes.ray.scripts import STOP, node_code, start_script
+from tests.contracts.pods import ended, order
+
+HEAD = NodeAt("machine/7", "metal", 0, "127.99.1.1", ("GPU-a", "GPU-b"), "5ec2e7" * 10)
+WORKER = NodeAt("machine/8", "metal", 1, "127.99.1.2", (), "5ec2e7" * 10)
+
+
+def test_what_a_node_runs_needs_nothing_but_python(tmp_path: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
+        tar.extractall(tmp_path, filter="data")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from pools.runtimes.ray.node import main as m; print(m)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert str(tmp_path) in done.stdout
+
+
+def test_a_node_joins_the_head_of_its_pool(tmp_path: Path) -> None:
+    nodes = [HEAD, WORKER]
+    told = RayRuntime(tmp_path, lambda: nodes).instructions(WORKER)
+    assert f'"head": "127.99.1.1:{GCS_PORT}", "is_head": false' in told.start
+    assert told.start == start_script(WORKER, HEAD), "a machine runs it again when it changes"
+    for script in (told.start, told.stop):
+        assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_a_node_waits_for_a_head(tmp_path: Path) -> None:
+    assert RayRuntime(tmp_path, lambda: [WORKER]).instructions(WORKER).start == ""
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(200)
+def test_a_machine_that_ran_the_script_runs_pods_until_it_ran_the_other(tmp_path: Path) -> None:
+    served = tmp_path / "api/v1/machines"
+    served.mkdir(parents=True)
+    (served / "node.tar.gz").write_bytes(node_code())
+    env = {
+        **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": sys.executable,
+        "BERTH_MACHINE_STATE": str(tmp_path / "state"), "PYTHONPATH": "",
+    }  # fmt: skip
+    runtime = RayRuntime(tmp_path / "berth", lambda: [HEAD])
+    told = runtime.instructions(HEAD)
+    try:
+        for _ in range(2):  # no harm when run again
+            subprocess.run(["sh", "-c", told.start], env=env, check=True)
+        there = order("p-1", "sh", "-c", "pwd; exit 3", instance_id="machine/7")
+        _patiently(lambda: runtime.start(there))
+        assert ended(runtime, "p-1").exit_code == 3
+        assert runtime.read_log("p-1", 0, 500).data.decode().startswith(str(tmp_path / "state/ray/node/pods"))
+    finally:
+        subprocess.run(["sh", "-c", STOP], env=env, check=True)
+    assert not (tmp_path / "state/ray/node/secret").exists()
+    ours = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]
+    assert ours == []
+
+
+def _patiently(attempt: Callable[[], None]) -> None:
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            return attempt()
+        except RuntimeFailure:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
