@@ -23,7 +23,7 @@ WORKER = NodeAt("machine/8", "metal", 1, "127.99.1.2", (), "5ec2e7" * 10)
 def test_what_a_node_runs_needs_nothing_but_python(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
         tar.extractall(tmp_path, filter="data")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from pools.runtimes.ray.node import main as m; print(m)"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import pools.runtimes.ray.node.main as m; print(m)"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
