@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from django.db.models import QuerySet
 from pydantic import Field
@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.answers import Amounts, Answer
-from berth.api.bodies import Body, NoBody, body_of
+from berth.api.bodies import NoBody, body_of
 from berth.api.door import Door
 from berth.api.idempotency import once
 from berth.api.pages import Order, page
@@ -18,8 +18,8 @@ from berth.api.queries import ListQuery, Word, no_query, query_of
 from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
-from berth.core.spec.texts import Text
 from pools import selectors, services
+from pools.api.pools import Because
 from pools.api.room import capacity_of, free_of, with_held
 from pools.models import Node
 
@@ -51,11 +51,10 @@ class NodeAnswer(Answer):
     drain_reason: str
     instance_id: str | None = Field(description="Null for people who do not run the platform.")
     address: str | None = Field(description="Null for people who do not run the platform.")
+    work: list[str] | None = Field(
+        description="What has pods on it, with how many; null for people who do not run the platform."
+    )
     created_at: datetime
-
-
-class Because(Body):
-    reason: Annotated[Text, Field(max_length=200)] = ""
 
 
 class NodeDoor(Door):
@@ -74,7 +73,7 @@ class NodeDoor(Door):
         return node
 
     def answered(self, name: str) -> Response:
-        return Response(_answer(self.found(name), running_it=self.allowed("administer")))
+        return Response(_answers([self.found(name)], running_it=self.allowed("administer"))[0])
 
 
 class Nodes(NodeDoor):
@@ -89,7 +88,7 @@ class Nodes(NodeDoor):
         running_it = self.allowed("administer")
 
         def presented(found: Sequence[Node]) -> list[Any]:
-            return [_answer(node, running_it=running_it) for node in found]
+            return _answers(found, running_it=running_it)
 
         return Response(page(rows, query, BY_PLACE, presented))
 
@@ -138,13 +137,19 @@ class TerminateNode(NodeDoor):
         return self.answered(name)
 
 
-def _answer(node: Node, *, running_it: bool) -> NodeAnswer:
+def _answers(nodes: Sequence[Node], *, running_it: bool) -> list[Any]:
+    work = selectors.work_on([node.pk for node in nodes]) if running_it else {}
+    return [_answer(node, running_it, [str(each) for each in work.get(node.pk, ())]) for node in nodes]
+
+
+def _answer(node: Node, running_it: bool, work: list[str]) -> NodeAnswer:
     return NodeAnswer(
         pool=node.pool.name,
         capacity=capacity_of(node),
         free=free_of(node),
         instance_id=node.instance_id if running_it else None,
         address=node.address if running_it else None,
+        work=work if running_it else None,
         **{name: getattr(node, name) for name in _PLAIN},
     )
 
@@ -152,5 +157,5 @@ def _answer(node: Node, *, running_it: bool) -> NodeAnswer:
 _PLAIN = tuple(
     name
     for name in NodeAnswer.model_fields
-    if name not in ("pool", "capacity", "free", "instance_id", "address")
+    if name not in ("pool", "capacity", "free", "instance_id", "address", "work")
 )

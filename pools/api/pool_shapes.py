@@ -5,13 +5,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from berth.api.answers import Amounts, Answer, whole
 from berth.api.bodies import Body
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
+from pools.engine.node_spec import FIELDS
 from pools.models import NodePool
 from pools.selectors import price_per_gpu_hour
 
@@ -23,6 +24,25 @@ RuntimeWord = Literal["local", "fake", "ray"]
 PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
 FairShareWord = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
+# Judged by the pool's own rule, which names the part that does not fit: nodes.min, nodes.max, nodes.desired.
+Nodes = Annotated[
+    Any,
+    Field(description="Instead of the three below: 4; [2, 16]; {min: 8, desired: 4}; with max, elastic."),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 2, "maxItems": 2},
+                {
+                    "type": "object",
+                    "properties": {name: {"type": "integer", "minimum": 0} for name in FIELDS},
+                    "required": ["min"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 IN_THOUSANDTHS = {"cpu": "cpu_milli", "cpu_load_limit": "cpu_load_limit"}
 
 
@@ -40,6 +60,7 @@ class PoolValues(Body):
     provider_settings: dict[str, Any] = Field(
         default={}, description="What the provider has to be told, such as the region; never a secret."
     )
+    nodes: Nodes = 1
     nodes_min: Count = 1
     nodes_desired: Count | None = None
     nodes_max: Count | None = None

@@ -1,4 +1,4 @@
-"""Here node pools are listed, made, changed, paused and resized."""
+"""Here node pools are listed, made, changed, paused, drained and resized."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -19,6 +19,7 @@ from berth.api.queries import ListQuery, Word, no_query, query_of
 from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
+from berth.core.spec.texts import Text
 from pools import selectors, services
 from pools.api.pool_shapes import LARGEST, NewPool, PoolAnswer, PoolValues, answer
 from pools.api.room import room_of
@@ -45,6 +46,10 @@ class ScalingAnswer(Answer):
 
 class Scale(Body):
     nodes: Annotated[int, Field(ge=0, le=LARGEST, description="So many nodes are wanted.")]
+
+
+class Because(Body):
+    reason: Annotated[Text, Field(max_length=200)] = ""
 
 
 class PoolDoor(Door):
@@ -135,7 +140,7 @@ class PausePool(Pausing):
 class ResumePool(Pausing):
     service = staticmethod(services.resume_pool)
 
-    @described("Grow and shrink again", answer=PoolAnswer)
+    @described("Grow and shrink again, also after a drain", answer=PoolAnswer)
     @once
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
@@ -149,6 +154,17 @@ class ScalePool(PoolDoor):
         pool = self.found(name)
         self.require("administer")
         services.set_wanted(acting=self.acting, pool=pool, wanted=body_of(request, Scale).nodes)
+        return self.answered(name)
+
+
+class DrainPool(PoolDoor):
+    @described("Let every node finish what it has and end", body=Because, answer=PoolAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        no_query(request)
+        pool = self.found(name)
+        self.require("administer")
+        services.drain_pool(acting=self.acting, pool=pool, reason=body_of(request, Because).reason)
         return self.answered(name)
 
 

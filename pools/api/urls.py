@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from pools.api import joining, nodes, pools
+from pools.api import joining, measures, nodes, pools
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools", pools.Pools.as_view()),
@@ -10,6 +10,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/pause", pools.PausePool.as_view()),
     path("node-pools/<str:name>/resume", pools.ResumePool.as_view()),
     path("node-pools/<str:name>/scale", pools.ScalePool.as_view()),
+    path("node-pools/<str:name>/drain", pools.DrainPool.as_view()),
+    path("node-pools/<str:name>/capacity", measures.PoolCapacity.as_view()),
+    path("node-pools/<str:name>/cost", measures.PoolCost.as_view()),
     path("node-pools/<str:name>/history", pools.PoolHistory.as_view()),
     path("node-pools/<str:name>/join-tokens", joining.JoinTokens.as_view()),
     path("node-pools/<str:name>/join", joining.Join.as_view()),

@@ -8,11 +8,19 @@ from pools.services.nodes import (
     uncordon_node,
     warn_node,
 )
-from pools.services.pools import create_pool, delete_pool, edit_pool, pause_pool, resume_pool, set_wanted
+from pools.services.pools import (
+    create_pool,
+    delete_pool,
+    drain_pool,
+    edit_pool,
+    pause_pool,
+    resume_pool,
+    set_wanted,
+)
 from pools.services.pressure import report_pressure
 
 __all__ = [
-    "call", "cordon_node", "create_pool", "delete_pool", "drain_node", "edit_pool", "issue_join_token",
-    "join", "leave", "node_emptied", "pause_pool",
+    "call", "cordon_node", "create_pool", "delete_pool", "drain_node", "drain_pool", "edit_pool",
+    "issue_join_token", "join", "leave", "node_emptied", "pause_pool",
     "report_pressure", "resume_pool", "set_wanted", "terminate_node", "uncordon_node", "warn_node",
 ]  # fmt: skip

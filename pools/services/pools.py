@@ -61,7 +61,21 @@ def pause_pool(*, acting: Any, pool: NodePool) -> NodePool:
 
 
 def resume_pool(*, acting: Any, pool: NodePool) -> NodePool:
+    """Also from a drain: its time is not over any more."""
     return _set_paused(acting, pool, False)
+
+
+def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
+    """Its time is over as of now: every node finishes what it has, then ends, and none is replaced."""
+    with _changing(acting, pool, "drain", None) as locked:
+        if locked.paused:
+            raise Conflict(f"The pool {locked.name} is paused and so does not shrink: resume it first.")
+        now = timezone.now()
+        if locked.expires_at is None or locked.expires_at > now:
+            before, locked.wanted, locked.expires_at = locked.wanted, 0, now
+            told = f"drained by {acting.name}" + (f": {reason}" if reason else "")
+            history.write(locked, ScalingKind.AUTOSCALE, told, at=now, before=before, after=0)
+    return locked
 
 
 def set_wanted(*, acting: Any, pool: NodePool, wanted: int, version: int | None = None) -> NodePool:
@@ -83,10 +97,10 @@ def set_wanted(*, acting: Any, pool: NodePool, wanted: int, version: int | None 
     return locked
 
 
-def _keep_within_bounds(pool: NodePool, acting: Any) -> None:
+def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "bounds set") -> None:
     before, pool.wanted = pool.wanted, spec_of(pool).clamp(pool.wanted)
     if pool.wanted != before:
-        reason = f"bounds set by {acting.name}"
+        reason = f"{what} by {acting.name}"
         at = timezone.now()
         history.write(pool, ScalingKind.AUTOSCALE, reason, at=at, before=before, after=pool.wanted)
 
@@ -97,6 +111,9 @@ def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
         if locked.paused != paused:
             locked.paused = paused
             history.write(locked, kind, f"{action}d by {acting.name}", at=timezone.now())
+        if not paused and locked.expires_at is not None and locked.expires_at <= timezone.now():
+            locked.expires_at = None
+            _keep_within_bounds(locked, acting, "put back to work")
     return locked
 
 

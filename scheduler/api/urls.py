@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from scheduler.api import cycles, evictions, explanations, health, logs, quotas
+from scheduler.api import cycles, evictions, explanations, fragmentation, health, logs, quotas
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads", explanations.Workloads.as_view()),
@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/preview", quotas.QuotaPreview.as_view()),
     path("quotas/departments/<str:name>/<str:pool>/share", quotas.ShareOfDepartment.as_view()),
     path("quotas/projects/<str:name>/<str:pool>/share", quotas.ShareOfProject.as_view()),
+    path("node-pools/<str:name>/fragmentation", fragmentation.Fragmentation.as_view()),
     path("cycles", cycles.Cycles.as_view()),
     path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
     path("cycles/<int:cycle_id>/replay", cycles.Replay.as_view()),

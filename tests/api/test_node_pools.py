@@ -127,3 +127,81 @@ def test_a_node_is_cordoned_drained_and_put_back(alice: Caller, bob: Caller, nod
         "ready",
         "lost",
     )
+
+
+@pytest.mark.shows("SKY-02", "SKY-10", "SKY-11", "SKY-19")
+@pytest.mark.parametrize(
+    ("nodes", "stored"),
+    [
+        (4, (4, None, None)),
+        ({"min": 8, "desired": 4}, (8, 4, None)),
+        ([2, 16], (2, None, 16)),
+        ({"min": 4, "desired": 2, "max": 16}, (4, 2, 16)),
+    ],
+)
+def test_the_number_of_nodes_is_given_in_four_notations(
+    alice: Caller, nodes: object, stored: tuple[int | None, ...]
+) -> None:
+    made = alice.post("node-pools", {"name": "big", "nodes": nodes}).json()
+    assert (made["nodes_min"], made["nodes_desired"], made["nodes_max"]) == stored
+    changed = alice("PATCH", "node-pools/local", {"nodes": nodes}, headers={"If-Match": '"1"'}).json()
+    assert (changed["nodes_min"], changed["nodes_desired"], changed["nodes_max"]) == stored
+
+
+@pytest.mark.shows("SKY-09", "SKY-16", "SKY-18")
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"nodes": 0}, "nodes.min"),
+        ({"nodes": [4, 3]}, "nodes.max"),
+        ({"nodes": {"min": 4, "desired": 5}}, "nodes.desired"),
+        ({"nodes": {"min": 1, "maxi": 5}}, "nodes.maxi"),
+        ({"nodes": "4"}, "nodes"),
+        ({"nodes": None}, "nodes"),
+        ({"nodes": 4, "nodes_max": 5}, "nodes_max"),
+        ({"nodes_min": 4, "nodes_max": 3}, "nodes_max"),
+        ({"nodes_min": 4, "nodes_desired": 5}, "nodes_desired"),
+    ],
+)
+def test_a_wrong_number_of_nodes_is_refused_by_the_name_it_was_given(
+    alice: Caller, values: dict[str, object], path: str
+) -> None:
+    answer = alice.post("node-pools", {"name": "big", **values})
+    assert answer.status_code == 422
+    assert [fault["path"] for fault in answer.json()["errors"]] == [path]
+
+
+def test_a_pool_is_drained_and_put_back_to_work(alice: Caller, node: Node) -> None:
+    NodePool.objects.filter(name="local").update(nodes_min=1, wanted=1)
+    drained = alice.post("node-pools/local/drain", {"reason": "moving house"}).json()
+    assert (drained["wanted"], drained["expires_at"] is None) == (0, False)
+    again = alice.post("node-pools/local/drain", {}).json()
+    assert again["expires_at"] == drained["expires_at"], "it is drained already"
+    back = alice.post("node-pools/local/resume").json()
+    assert (back["wanted"], back["expires_at"]) == (1, None)
+    reasons = [event["reason"] for event in alice.get("node-pools/local/history").json()["items"]]
+    assert reasons == ["put back to work by alice", "drained by alice: moving house"]
+    alice.post("node-pools/local/pause")
+    assert alice.post("node-pools/local/drain", {}).status_code == 409
+
+
+def test_capacity_costs_and_pieces_are_told(alice: Caller, dave: Caller, node: Node) -> None:
+    NodePool.objects.filter(name="local").update(price_per_gpu_hour="0.5")
+    told = dave.get("node-pools/local/capacity", span=3600).json()
+    assert [told["points"][-1][name] for name in ("current", "pending", "draining")] == [1, 0, 0]
+    assert dave.get("node-pools/local/capacity", span=1).status_code == 422
+    costs = dave.get("node-pools/local/cost").json()
+    assert (costs["price_per_gpu_hour"], costs["per_hour"], costs["last_24_hours"]["cost"]) == (0.5, 1.0, 0.0)
+    pieces = dave.get("node-pools/local/fragmentation").json()
+    assert (pieces["nodes"], pieces["free_gpus"]) == (1, 2)
+    assert pieces["levels"][-1] == {"gpus": 2, "nodes": 1, "replicas": 1}
+
+
+def test_who_runs_the_platform_sees_what_is_on_a_node(
+    cast: Cast, alice: Caller, dave: Caller, node: Node
+) -> None:
+    workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
+    Pod.objects.create(workload=workload, role="worker", index=0, run=1, node=node, state="running")
+    assert alice.get("nodes/local-0").json()["work"] == [f"{workload.handle} (1 pod)"]
+    assert alice.get("nodes").json()["items"][0]["work"] == [f"{workload.handle} (1 pod)"]
+    assert dave.get("nodes/local-0").json()["work"] is None

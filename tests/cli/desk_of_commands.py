@@ -39,7 +39,9 @@ def _commands() -> list[Any]:
         drafts,
         history,
         logs,
+        nodes,
         places,
+        pools,
         quota,
         signing,
         steering,
@@ -49,4 +51,7 @@ def _commands() -> list[Any]:
         workloads,
     )
 
-    return [cycles, drafts, history, logs, places, quota, signing, steering, submit, token, why, workloads]
+    return [
+        cycles, drafts, history, logs, nodes, places, pools, quota, signing, steering, submit, token, why,
+        workloads,
+    ]  # fmt: skip

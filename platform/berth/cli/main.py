@@ -7,7 +7,9 @@ from berth.cli.commands import (
     here,
     history,
     logs,
+    nodes,
     places,
+    pools,
     quota,
     signing,
     simulate,
@@ -46,8 +48,8 @@ app.command()(cycles.replay)
 app.add_typer(quota.app, name="quota")
 app.add_typer(places.project, name="project")
 app.add_typer(places.department, name="department")
-app.add_typer(places.pool, name="pool")
-app.add_typer(places.node, name="node")
+app.add_typer(pools.app, name="pool")
+app.add_typer(nodes.app, name="node")
 app.command()(signing.login)
 app.command()(signing.logout)
 app.command()(signing.whoami)

@@ -267,14 +267,71 @@ class NodePool(Answer):
     name: str
     provider: str = ""
     runtime: str = ""
+    version: int = 0
     nodes_min: int = 0
+    nodes_desired: int | None = None
     nodes_max: int | None = None
+    wanted: int = 0
     nodes_ready: int = 0
     nodes_pending: int = 0
     nodes_draining: int = 0
     capacity: Amounts = Amounts()
     free: Amounts = Amounts()
     paused: bool = False
+    operational: bool = False
+    expires_at: datetime | None = None
+    last_error: str | None = None
+    gpus_per_node: int = 0
+    gpu_model: str = ""
+    cpu: float = 0
+    memory_mib: int = 0
+    price_now: float | None = None
+    labels: dict[str, Any] = {}
+
+
+class ScalingEvent(Answer):
+    id: int
+    at: datetime
+    kind: str
+    node: str | None = None
+    before: int | None = None
+    after: int | None = None
+    reason: str = ""
+    data: Numbers = {}
+
+
+class CapacityPoint(Answer):
+    at: datetime
+    wanted: int = 0
+    current: int = 0
+    pending: int = 0
+    draining: int = 0
+
+
+class Spent(Answer):
+    node_hours: float = 0
+    gpu_hours: float = 0
+    cost: float | None = None
+
+
+class PoolCost(Answer):
+    price_per_gpu_hour: float | None = None
+    per_hour: float | None = None
+    last_24_hours: Spent = Spent()
+    last_30_days: Spent = Spent()
+
+
+class FreeLevel(Answer):
+    gpus: int
+    nodes: int = 0
+    replicas: int = 0
+
+
+class Fragmentation(Answer):
+    nodes: int = 0
+    free_gpus: int = 0
+    free_in_parts: float = 0
+    levels: list[FreeLevel] = []
 
 
 class Node(Answer):
@@ -286,6 +343,8 @@ class Node(Answer):
     capacity: Amounts = Amounts()
     free: Amounts = Amounts()
     since: datetime | None = None
+    drain_reason: str = ""
+    work: list[str] | None = None
 
 
 class Token(Answer):

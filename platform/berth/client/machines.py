@@ -1,9 +1,10 @@
-"""Here we look at node pools and their nodes."""
+"""Here we look at node pools and their nodes, change them, and take nodes out of use and put them back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from berth.client.answers import Node, NodePool
-from berth.client.transport import Transport
+from berth.client.answers import CapacityPoint, Fragmentation, Node, NodePool, PoolCost, ScalingEvent
+from berth.client.transport import Transport, content_of
 
 
 class NodePools:
@@ -14,6 +15,63 @@ class NodePools:
         for item in self._transport.pages("node-pools"):
             yield NodePool.model_validate(item)
 
+    def get(self, name: str) -> NodePool:
+        return NodePool.model_validate(self._transport.get(f"node-pools/{name}"))
+
+    def create(self, name: str, **values: Any) -> NodePool:
+        """Values as in REST; `nodes` as 4, as (2, 16) or as {"min": 4, "desired": 2, "max": 16}."""
+        return NodePool.model_validate(self._transport.post("node-pools", {"name": name, **values}))
+
+    def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> NodePool:
+        """Refused with Conflict when somebody was faster: than this call, or since `version`."""
+        path = f"node-pools/{name}"
+        found = self._transport.ask("GET", path)
+        tag = found.headers.get("ETag", "*") if version is None else f'"{version}"'
+        answer = self._transport.ask("PATCH", path, body=changes, headers={"If-Match": tag})
+        return NodePool.model_validate(content_of(answer))
+
+    def delete(self, name: str) -> None:
+        """Only a pool that was never used."""
+        self._transport.ask("DELETE", f"node-pools/{name}")
+
+    def scale(self, name: str, nodes: int) -> NodePool:
+        return self._step(name, "scale", {"nodes": nodes})
+
+    def pause(self, name: str) -> NodePool:
+        """It neither grows nor shrinks until it is resumed."""
+        return self._step(name, "pause")
+
+    def resume(self, name: str) -> NodePool:
+        """From a pause or from a drain."""
+        return self._step(name, "resume")
+
+    def drain(self, name: str, reason: str = "") -> NodePool:
+        """Every node finishes what it has, then ends; none is replaced until the pool is resumed."""
+        return self._step(name, "drain", {"reason": reason})
+
+    def history(
+        self, name: str, *, kind: str | None = None, limit: int | None = None
+    ) -> Iterator[ScalingEvent]:
+        """Newest first."""
+        for item in self._transport.pages(f"node-pools/{name}/history", {"kind": kind}, limit):
+            yield ScalingEvent.model_validate(item)
+
+    def capacity(self, name: str, *, seconds: int | None = None) -> Iterator[CapacityPoint]:
+        """How many nodes it had when, oldest first; each point holds until the next one."""
+        told = self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
+        for point in told["points"]:
+            yield CapacityPoint.model_validate(point)
+
+    def cost(self, name: str) -> PoolCost:
+        return PoolCost.model_validate(self._transport.get(f"node-pools/{name}/cost"))
+
+    def fragmentation(self, name: str) -> Fragmentation:
+        """In how many pieces its free GPUs lie, and which gangs would find room."""
+        return Fragmentation.model_validate(self._transport.get(f"node-pools/{name}/fragmentation"))
+
+    def _step(self, name: str, step: str, body: object = None) -> NodePool:
+        return NodePool.model_validate(self._transport.post(f"node-pools/{name}/{step}", body))
+
 
 class Nodes:
     def __init__(self, transport: Transport) -> None:
@@ -22,3 +80,25 @@ class Nodes:
     def list(self, *, pool: str | None = None, state: str | None = None) -> Iterator[Node]:
         for item in self._transport.pages("nodes", {"pool": pool, "state": state}):
             yield Node.model_validate(item)
+
+    def get(self, name: str) -> Node:
+        return Node.model_validate(self._transport.get(f"nodes/{name}"))
+
+    def cordon(self, name: str, reason: str = "") -> Node:
+        """It keeps what it has and takes nothing new."""
+        return self._step(name, "cordon", {"reason": reason})
+
+    def uncordon(self, name: str) -> Node:
+        """Back to work, also from a drain that is not over."""
+        return self._step(name, "uncordon")
+
+    def drain(self, name: str, reason: str = "") -> Node:
+        """What it has may finish within the pool's drain timeout; then it ends and is replaced."""
+        return self._step(name, "drain", {"reason": reason})
+
+    def terminate(self, name: str, reason: str = "") -> Node:
+        """It ends at once, with whatever runs on it."""
+        return self._step(name, "terminate", {"reason": reason})
+
+    def _step(self, name: str, step: str, body: object = None) -> Node:
+        return Node.model_validate(self._transport.post(f"nodes/{name}/{step}", body))

@@ -1,0 +1,101 @@
+"""Here we list nodes, take them out of use, put them back and end them."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from berth.cli.columns import phase_style
+from berth.cli.exits import BadInput
+from berth.cli.link import connected
+from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.text import age, now, number, safe
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.answers import Node
+
+app = typer.Typer(no_args_is_help=True, help="Nodes.")
+Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+Reason = Annotated[str, typer.Option(help="Kept in the history.")]
+
+
+@app.command("list")
+def list_nodes(
+    pool: Annotated[str | None, typer.Option(help="Of this pool.")] = None,
+    state: Annotated[str | None, typer.Option(help="In this state, such as ready.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Nodes, with their GPUs."""
+    with connected() as client:
+        found = list(client.nodes.list(pool=pool, state=state))
+    show_list(found, _columns(), output, "No nodes.")
+
+
+@app.command("cordon")
+def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
+    """What runs on it goes on; nothing new is placed there."""
+    _do(output, lambda client: client.nodes.cordon(name, reason))
+
+
+@app.command("uncordon")
+def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
+    """It takes work again, also from a drain that is not over."""
+    _do(output, lambda client: client.nodes.uncordon(name))
+
+
+@app.command("drain")
+def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
+    """What runs on it may finish within the pool's drain timeout; then it ends and is replaced."""
+    _do(output, lambda client: client.nodes.drain(name, reason))
+
+
+@app.command("terminate")
+def terminate(
+    name: Name,
+    reason: Reason = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """It ends at once, with whatever runs on it; the pool replaces it. Names what stops, and asks."""
+    if not yes:
+        with connected() as client:
+            work = client.nodes.get(name).work or []
+        _ask(name, work)
+    _do(output, lambda client: client.nodes.terminate(name, reason))
+
+
+def _ask(name: str, work: list[str]) -> None:
+    if not is_person():
+        raise BadInput("node terminate: nobody can be asked here; allowed: --yes")
+    stops = "; ".join(map(safe, work)) or "nothing"
+    typer.confirm(f"{safe(name)} ends at once. Stopped with it: {stops}. Go on?", abort=True, err=True)
+
+
+def is_person() -> bool:
+    return sys.stdin.isatty()
+
+
+def _do(output: Output, act: "Callable[[Client], Node]") -> None:
+    with connected() as client:
+        changed = act(client)
+    show_one(changed, output, lambda node: print(f"{safe(node.name)} is {safe(node.state)}"))
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("NAME", lambda n: n.name),
+        Column("POOL", lambda n: n.pool),
+        Column("STATE", lambda n: n.state, style=phase_style),
+        Column("FREE GPUS", free, right=True),
+        Column("FREE CPUS", lambda n: number(n.free.cpu), right=True, wide=True),
+        Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
+        Column("MODEL", lambda n: n.gpu_model or "-"),
+        Column("SINCE", lambda n: age(n.since, now()), right=True),
+        Column("WORK", lambda n: "; ".join(n.work or ()) or "-", wide=True, grows=True),
+    ]
+
+
+def free(place: Any) -> str:
+    return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"

@@ -1,0 +1,186 @@
+"""Here we list and describe node pools, make and change them, resize, pause and drain them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from berth.cli.commands.nodes import free
+from berth.cli.link import connected
+from berth.cli.output import Column, Output, OutputOption, show_data, show_list, show_one
+from berth.cli.parameters import takes
+from berth.cli.pool_values import PoolValues
+from berth.cli.text import age, local, now, number, pairs, safe
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.answers import NodePool
+
+app = typer.Typer(no_args_is_help=True, help="Node pools.")
+Name = Annotated[str, typer.Argument(metavar="POOL", help="Name of the pool.")]
+
+
+@app.command("list")
+def list_pools(output: OutputOption = Output.TABLE) -> None:
+    """Node pools."""
+    with connected() as client:
+        found = list(client.node_pools.list())
+    show_list(found, _columns(), output, "No node pools.")
+
+
+@app.command("describe")
+def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
+    """One pool: its nodes, what is free and in how many pieces, what it costs, what its provider said."""
+    with connected() as client:
+        pool = client.node_pools.get(name)
+        cost, pieces = client.node_pools.cost(name), client.node_pools.fragmentation(name)
+    if output in (Output.JSON, Output.YAML):
+        show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": pieces.plain()}, output)
+        return
+    for title, text in _facts(pool, cost, pieces):
+        print(f"{title + ':':<12}{safe(text)}")
+
+
+@app.command("create")
+@takes(PoolValues)
+def create(given: PoolValues) -> None:
+    """Make a pool, from options or from a file; options win.
+
+    \b
+    berth pool create train --nodes 2:16 --gpus-per-node 8 --gpu-model H100 --cpu 64 --memory 512Gi
+    berth pool create -f pool.yaml
+    """
+    values = given.document()
+    name = given.named(values.pop("name", None))
+    _do(given.output, lambda client: client.node_pools.create(name, **values))
+
+
+@app.command("edit")
+@takes(PoolValues)
+def edit(given: PoolValues) -> None:
+    """Change what is named; the rest stays. Refused (exit 5) if somebody changes it meanwhile.
+
+    \b
+    berth pool edit train --nodes min=4,desired=2,max=16
+    berth pool edit train --set drain_timeout=60 --set price_per_gpu_hour=2.49
+    """
+    changes = given.document()
+    name = given.named(changes.pop("name", None))
+    given.something(changes)
+    _do(given.output, lambda client: client.node_pools.edit(name, changes))
+
+
+@app.command("scale")
+def scale(
+    name: Name,
+    nodes: Annotated[int, typer.Argument(help="So many nodes are wanted.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Want another number of nodes; the autoscaler goes on from there."""
+    _do(output, lambda client: client.node_pools.scale(name, nodes))
+
+
+@app.command("pause")
+def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
+    """It neither grows nor shrinks until it is resumed."""
+    _do(output, lambda client: client.node_pools.pause(name))
+
+
+@app.command("resume")
+def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
+    """It grows and shrinks again, also after a drain."""
+    _do(output, lambda client: client.node_pools.resume(name))
+
+
+@app.command("drain")
+def drain(
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Kept in the history.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Every node finishes what it has, then ends; none is replaced until the pool is resumed."""
+    _do(output, lambda client: client.node_pools.drain(name, reason))
+
+
+@app.command("history")
+def history(
+    name: Name,
+    kind: Annotated[str | None, typer.Option(help="Only these, such as error.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Why it has as many nodes as it has, the latest last."""
+    columns = [
+        Column("WHEN", lambda e: local(e.at)),
+        Column("WHAT", lambda e: e.kind),
+        Column("NODE", lambda e: e.node or "-"),
+        Column("WANTED", _wanted, right=True),
+        Column("WHY", lambda e: e.reason, grows=True),
+        Column("NUMBERS", lambda e: pairs(e.data), wide=True, grows=True),
+    ]
+    with connected() as client:
+        found = list(client.node_pools.history(name, kind=kind, limit=limit))
+    show_list(found[::-1], columns, output, "Nothing has happened.")
+
+
+def _do(output: Output, act: "Callable[[Client], NodePool]") -> None:
+    with connected() as client:
+        changed = act(client)
+    show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {_state(pool)}"))
+
+
+def _state(pool: Any) -> str:
+    drained = pool.expires_at is not None and pool.expires_at <= now()
+    state = "paused" if pool.paused else "drained" if drained else "active"
+    return f"{state}, {pool.wanted} nodes wanted, {_bounds(pool)}"
+
+
+def _bounds(pool: Any) -> str:
+    ready = "" if pool.nodes_desired is None else f", takes work from {pool.nodes_desired} on"
+    fixed = pool.nodes_max is None
+    return (f"{pool.nodes_min}, fixed" if fixed else f"{pool.nodes_min} to {pool.nodes_max}") + ready
+
+
+def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
+    fitting = [level for level in pieces.levels if level.gpus and level.replicas]
+    facts = [
+        ("Name", pool.name),
+        ("Where from", f"{pool.provider} provider, {pool.runtime} runtime"),
+        ("State", _state(pool)),
+        ("Nodes", f"{pool.nodes_ready} ready, {pool.nodes_pending} coming, {pool.nodes_draining} draining"),
+        ("One node", f"{pool.gpus_per_node} GPUs {pool.gpu_model}".strip()
+         + f", {number(pool.cpu)} cores, {pool.memory_mib} MiB"),
+        ("Free GPUs", free(pool)),
+        ("In pieces", f"biggest gang that fits: {fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
+         if fitting else "no gang with whole GPUs fits"),
+        ("Cost", "no price is known" if cost.per_hour is None else
+         f"{number(cost.per_hour)} an hour now; {number(cost.last_24_hours.cost)} in the last 24 hours, "
+         f"{number(cost.last_30_days.cost)} in 30 days"),
+    ]  # fmt: skip
+    return facts + ([("Trouble", pool.last_error)] if pool.last_error else [])
+
+
+def _wanted(event: Any) -> str:
+    if event.after is None:
+        return "-"
+    moved = event.before is not None and event.before != event.after
+    return f"{event.before} -> {event.after}" if moved else str(event.after)
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("NAME", lambda p: p.name),
+        Column("PROVIDER", lambda p: p.provider),
+        Column("RUNTIME", lambda p: p.runtime, wide=True),
+        Column("WANTED", lambda p: str(p.wanted), right=True),
+        Column("READY", lambda p: str(p.nodes_ready), right=True),
+        Column("COMING", lambda p: str(p.nodes_pending), right=True),
+        Column("GOING", lambda p: str(p.nodes_draining), right=True),
+        Column("MIN", lambda p: str(p.nodes_min), right=True),
+        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True),
+        Column("FREE GPUS", free, right=True),
+        Column("PAUSED", lambda p: "yes" if p.paused else "no"),
+        Column("PRICE", lambda p: number(p.price_now), right=True, wide=True),
+        Column("ENDS", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True),
+        Column("TROUBLE", lambda p: p.last_error or "-", wide=True, grows=True),
+    ]

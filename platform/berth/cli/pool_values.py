@@ -1,0 +1,116 @@
+"""Here we hold the options of `berth pool create` and `edit`, and turn them into what REST takes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from berth.cli.exits import BadInput
+from berth.cli.output import Output, OutputOption
+from berth.cli.quantities import amount, amount_or_text, mapping
+
+NOTATIONS = "4, 2:16, or min=4,desired=2,max=16 (min, and one of the others or both)"
+Text = str | None
+
+
+@dataclass(frozen=True)
+class PoolValues:
+    """The server judges all values; here they only get their types."""
+
+    name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
+    file: Annotated[
+        Text, typer.Option("--file", "-f", metavar="FILE", help="A file, YAML or JSON; - is stdin.")
+    ] = None
+    nodes: Annotated[
+        Text, typer.Option(metavar="NODES", help="4 (fixed), 2:16 (elastic), min=4,desired=2,max=16.")
+    ] = None
+    provider: Annotated[Text, typer.Option(help="Where nodes come from: local, static, aws.")] = None
+    runtime: Annotated[Text, typer.Option(help="How pods run on them: local, ray.")] = None
+    gpus_per_node: Annotated[int | None, typer.Option(help="GPUs of one node.")] = None
+    gpu_model: Annotated[Text, typer.Option(help="Such as H100.")] = None
+    cpu: Annotated[Text, typer.Option(metavar="CORES", help="CPU cores of one node: 64, or 500m.")] = None
+    memory: Annotated[Text, typer.Option(metavar="AMOUNT", help="Memory of one node: MiB, or 512Gi.")] = None
+    price: Annotated[Text, typer.Option(metavar="NUMBER", help="Per GPU and hour.")] = None
+    label: Annotated[
+        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Of its nodes; repeat.")
+    ] = None
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other value of REST, as YAML; repeat."),
+    ] = None
+    output: OutputOption = Output.TABLE
+
+    def document(self) -> dict[str, Any]:
+        values: dict[str, Any] = {} if self.file is None else _from_file(self.file)
+        said = {
+            "nodes": None if self.nodes is None else nodes_of(self.nodes), "provider": self.provider,
+            "runtime": self.runtime, "gpus_per_node": self.gpus_per_node, "gpu_model": self.gpu_model,
+            "cpu": None if self.cpu is None else amount_or_text(self.cpu),
+            "memory_mib": None if self.memory is None else _mib(self.memory),
+            "price_per_gpu_hour": None if self.price is None else amount("--price", self.price),
+            "labels": mapping("--label", self.label or ()) or None,
+        }  # fmt: skip
+        said = {key: value for key, value in said.items() if value is not None}
+        return {**values, **said, **_settings(self.sets or ())}
+
+    def named(self, in_file: object) -> str:
+        name = self.name or in_file
+        if not isinstance(name, str) or not name:
+            raise BadInput("name: is missing; allowed: POOL as the first word, or name in the file")
+        if self.name and in_file not in (None, self.name):
+            raise BadInput(f"name: given {self.name!r} and, in the file, {in_file!r}; allowed: one of them")
+        return name
+
+    def something(self, changes: dict[str, Any]) -> None:
+        if not changes:
+            raise BadInput("pool edit: nothing to change; allowed: --nodes, --set KEY=VALUE, -f FILE ...")
+
+
+def nodes_of(text: str) -> int | list[int] | dict[str, int]:
+    """The notations as one types them; whether the numbers hold together is for the server to say."""
+    try:
+        if "=" in text:
+            entries = [entry.partition("=") for entry in text.split(",")]
+            if len({key for key, _, _ in entries}) == len(entries):
+                return {key.strip(): int(value) for key, _, value in entries}
+        elif ":" in text:
+            floor, ceiling = text.split(":")
+            return [int(floor), int(ceiling)]
+        else:
+            return int(text)
+    except ValueError:
+        pass
+    raise BadInput(f"--nodes: given {text!r}; allowed: {NOTATIONS}")
+
+
+def _settings(entries: Iterable[str]) -> dict[str, Any]:
+    import yaml
+
+    found = {}
+    for key, text in mapping("--set", entries).items():
+        try:
+            found[key] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise BadInput(f"--set {key}: given {text!r}; allowed: a value as in YAML") from None
+    return found
+
+
+def _mib(text: str) -> int:
+    from pydantic_core import PydanticCustomError
+
+    from berth.core.spec.quantities import MEMORY_ALLOWED, mebibytes
+
+    try:
+        return mebibytes(amount_or_text(text))
+    except PydanticCustomError:
+        raise BadInput(f"--memory: given {text!r}; allowed: {MEMORY_ALLOWED}") from None
+
+
+def _from_file(file: str) -> dict[str, Any]:
+    from berth.client.documents import read_documents
+
+    found = [document for _, document in read_documents(file)]
+    if len(found) != 1:
+        raise BadInput(f"{file}: holds {len(found)} documents; allowed: one pool")
+    return dict(found[0])

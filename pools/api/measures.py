@@ -1,0 +1,89 @@
+"""Here one asks how many nodes a pool had when, and what they cost."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from django.utils import timezone
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.queries import Query, no_query, query_of
+from berth.api.schema import described
+from pools.api.pools import PoolDoor
+from pools.costs import Spent, costs_of
+from pools.over_time import MOST_POINTS, capacity_over_time
+
+DAY, MONTHS = 24 * 3600, 92 * 24 * 3600
+
+
+class CapacityQuery(Query):
+    span: Annotated[int, Field(ge=60, le=MONTHS, description="So many seconds back.")] = DAY
+    points: Annotated[int, Field(ge=1, le=5000, description="At most so many.")] = MOST_POINTS
+
+
+class PointAnswer(Answer):
+    at: datetime
+    wanted: int
+    current: int
+    pending: int
+    draining: int
+
+
+class CapacityAnswer(Answer):
+    until: datetime
+    points: list[PointAnswer] = Field(description="Each holds until the next one, the last until `until`.")
+
+
+class SpentAnswer(Answer):
+    node_hours: float
+    gpu_hours: float
+    cost: float | None
+
+
+class CostAnswer(Answer):
+    """At today's price, which is null where none is known."""
+
+    price_per_gpu_hour: float | None
+    per_hour: float | None = Field(description="Of the nodes there are now.")
+    last_24_hours: SpentAnswer
+    last_30_days: SpentAnswer
+
+
+class PoolCapacity(PoolDoor):
+    @described("How many nodes it had when", query=CapacityQuery, answer=CapacityAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        asked, pool, now = query_of(request, CapacityQuery), self.found(name), timezone.now()
+        span = timedelta(seconds=asked.span)
+        points = [
+            PointAnswer(
+                at=datetime.fromtimestamp(point.at, UTC), wanted=point.wanted, current=point.current,
+                pending=point.pending, draining=point.draining,
+            )
+            for point in capacity_over_time(pool, now=now, span=span, most=asked.points)
+        ]  # fmt: skip
+        return Response(CapacityAnswer(until=now, points=points))
+
+
+class PoolCost(PoolDoor):
+    @described("What its nodes cost, from their order to their end", answer=CostAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        no_query(request)
+        costs = costs_of(self.found(name), timezone.now())
+        return Response(
+            CostAnswer(
+                price_per_gpu_hour=_number(costs.price_per_gpu_hour), per_hour=_number(costs.per_hour),
+                last_24_hours=_spent(costs.day), last_30_days=_spent(costs.month),
+            )
+        )  # fmt: skip
+
+
+def _spent(spent: Spent) -> SpentAnswer:
+    return SpentAnswer(
+        node_hours=round(spent.node_hours, 3), gpu_hours=round(spent.gpu_hours, 3), cost=_number(spent.cost)
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,41 @@
+"""Here one asks in how many pieces a pool's free GPUs lie, and which gangs would find room."""
+
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer, whole
+from berth.api.queries import no_query
+from berth.api.schema import described
+from pools.api.pools import PoolDoor
+from scheduler.fragmentation import fragmentation_of
+
+
+class LevelAnswer(Answer):
+    gpus: int
+    nodes: int = Field(description="That have exactly so many free.")
+    replicas: int = Field(description="That want so many each would start together.")
+
+
+class FragmentationAnswer(Answer):
+    """Whole devices of nodes that take work, neither held nor promised; CPU or memory may allow less."""
+
+    nodes: int
+    free_gpus: int
+    free_in_parts: float | None = Field(description="Of devices that are held in part.")
+    levels: list[LevelAnswer]
+
+
+class Fragmentation(PoolDoor):
+    @described("In how many pieces its free GPUs lie", answer=FragmentationAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        no_query(request)
+        told = fragmentation_of(self.found(name))
+        levels = [
+            LevelAnswer(gpus=level.gpus, nodes=level.nodes, replicas=level.replicas) for level in told.levels
+        ]
+        return Response(
+            FragmentationAnswer(
+                nodes=told.nodes, free_gpus=told.whole, free_in_parts=whole(told.parts), levels=levels
+            )
+        )

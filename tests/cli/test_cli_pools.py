@@ -1,0 +1,158 @@
+"""Claims about the commands for node pools and nodes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from berth.cli.exits import BadInput
+from berth.cli.pool_values import nodes_of
+from tests.cli.desk_of_commands import Terminal
+from tests.client.desk import Desk, page, problem
+
+HAS = {"gpu": 8.0, "cpu": 64.0, "memory_mib": 1024}
+
+
+def pool(**fields: Any) -> httpx.Response:
+    return httpx.Response(200, headers={"ETag": '"7"'}, json={
+        "name": "train", "provider": "aws", "runtime": "ray", "nodes_min": 2, "nodes_desired": None,
+        "nodes_max": 16, "wanted": 4, "nodes_ready": 3, "nodes_pending": 1, "nodes_draining": 0,
+        "capacity": HAS, "free": HAS, "paused": False, "expires_at": None, "last_error": None,
+        "gpus_per_node": 8, "gpu_model": "H100", "cpu": 64, "memory_mib": 1024, "version": 7, **fields,
+    })  # fmt: skip
+
+
+def node(state: str, work: list[str] | None = None) -> httpx.Response:
+    return httpx.Response(200, json={"name": "train-1", "state": state, "work": work, "free": HAS})
+
+
+def sent(desk: Desk) -> Any:
+    return json.loads(desk.requests[-1].content)
+
+
+@pytest.mark.shows("SKY-02", "SKY-10", "SKY-19")
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ("4", 4),
+        ("2:16", [2, 16]),
+        ("min=8,desired=4", {"min": 8, "desired": 4}),
+        ("min=4,desired=2,max=16", {"min": 4, "desired": 2, "max": 16}),
+    ],
+)
+def test_four_notations_of_a_number_of_nodes(
+    terminal: Terminal, tmp_path: Path, typed: str, given: object
+) -> None:
+    desk = Desk(pool())
+    told = terminal.run("pool", "create", "train", "--nodes", typed, "--memory", "2Gi", desk=desk)
+    assert (told.exit_code, told.stdout) == (0, "train: active, 4 nodes wanted, 2 to 16\n")
+    assert sent(desk) == {"name": "train", "nodes": given, "memory_mib": 2048}
+    file = tmp_path / "pool.yaml"
+    file.write_text(f"name: train\nnodes: {json.dumps(given)}\nlabels: {{zone: a}}\n")
+    terminal.run("pool", "create", "-f", str(file), "--label", "zone=b", desk=(again := Desk(pool())))
+    assert sent(again) == {"name": "train", "nodes": given, "labels": {"zone": "b"}}
+
+
+@pytest.mark.shows("SKY-18")
+@pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
+def test_no_number_of_nodes_is_told_in_one_line(terminal: Terminal, typed: str) -> None:
+    with pytest.raises(BadInput, match="--nodes: given"):
+        nodes_of(typed)
+    told = terminal.run("pool", "create", "train", "--nodes", typed)
+    assert (told.exit_code, len(told.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.shows("SKY-18")
+def test_what_the_server_refuses_names_its_field(terminal: Terminal) -> None:
+    fault = {"path": "nodes.max", "message": "is below nodes.min", "given": "3", "allowed": "at least 4"}
+    told = terminal.run("pool", "create", "x", "--nodes", "4:3", desk=Desk(problem(422, errors=[fault])))
+    assert told.exit_code == 2
+    assert told.stderr.startswith("berth: nodes.max: is below nodes.min")
+    assert len(told.stderr.splitlines()) == 1
+
+
+def test_an_edit_goes_by_the_version_that_was_seen(terminal: Terminal) -> None:
+    desk = Desk(pool())
+    told = terminal.run("pool", "edit", "train", "--set", "taints=[{key: a}]", "--price", "2.5", desk=desk)
+    assert told.exit_code == 0
+    assert desk.requests[-1].headers["If-Match"] == '"7"'
+    assert sent(desk) == {"taints": [{"key": "a"}], "price_per_gpu_hour": 2.5}
+    assert terminal.run("pool", "edit", "train").exit_code == 2
+    assert terminal.run("pool", "edit", "--nodes", "4").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "body"),
+    [
+        (("scale", "train", "3"), "POST /api/v1/node-pools/train/scale", {"nodes": 3}),
+        (("drain", "train", "--reason", "move"), "POST /api/v1/node-pools/train/drain", {"reason": "move"}),
+        (("pause", "train"), "POST /api/v1/node-pools/train/pause", None),
+        (("resume", "train"), "POST /api/v1/node-pools/train/resume", None),
+    ],
+)
+def test_steps_of_a_pool(terminal: Terminal, words: tuple[str, ...], asked: str, body: object) -> None:
+    desk = Desk(pool(paused=True))
+    told = terminal.run("pool", *words, desk=desk)
+    assert told.stdout == "train: paused, 4 nodes wanted, 2 to 16\n"
+    assert desk.asked == [asked]
+    assert body is None or sent(desk) == body
+    assert terminal.run("pool", *words, desk=Desk(problem(409, detail="No."))).exit_code == 5
+    assert terminal.run("pool", *words, desk=Desk(problem(404, detail="None."))).exit_code == 4
+
+
+def test_a_pool_is_described(terminal: Terminal) -> None:
+    spent = {"node_hours": 1.0, "gpu_hours": 8.0, "cost": 20.0}
+    cost = {"price_per_gpu_hour": 2.5, "per_hour": 60.0, "last_24_hours": spent, "last_30_days": spent}
+    levels = [{"gpus": 0, "nodes": 1, "replicas": 0}, {"gpus": 2, "nodes": 3, "replicas": 3}]
+    pieces = {"nodes": 4, "free_gpus": 6, "free_in_parts": 0, "levels": levels}
+    parts = [httpx.Response(200, json=cost), httpx.Response(200, json=pieces)]
+    answers = (pool(last_error="quota: no more"), *parts)
+    told = terminal.run("pool", "describe", "train", desk=Desk(*answers)).stdout
+    for part in ("3 ready, 1 coming, 0 draining", "biggest gang that fits: 3 x 2 GPUs", "60 an hour now",
+                 "Trouble:    quota: no more"):  # fmt: skip
+        assert part in told
+    whole = json.loads(terminal.run("pool", "describe", "train", "-o", "json", desk=Desk(*answers)).stdout)
+    assert (whole["name"], whole["cost"], whole["fragmentation"]) == ("train", cost, pieces)
+
+
+def test_history_is_told_the_latest_last(terminal: Terminal) -> None:
+    events = [
+        {"id": 2, "at": "2026-01-01T00:00:09Z", "kind": "error", "reason": "ordering 2 nodes: quota"},
+        {"id": 1, "at": "2026-01-01T00:00:00Z", "kind": "autoscale", "before": 0, "after": 2,
+         "reason": "4 queued"},
+    ]  # fmt: skip
+    desk = Desk(page(events))
+    lines = terminal.run("pool", "history", "train", "--limit", "2", desk=desk).stdout.splitlines()
+    assert "0 -> 2" in lines[1]
+    assert "ordering 2 nodes: quota" in lines[2]
+    assert "limit=2" in desk.asked[0]
+
+
+@pytest.mark.parametrize("step", ["cordon", "drain", "uncordon"])
+def test_steps_of_a_node(terminal: Terminal, step: str) -> None:
+    desk = Desk(node("cordoned"))
+    told = terminal.run("node", step, "train-1", desk=desk)
+    assert (told.exit_code, told.stdout) == (0, "train-1 is cordoned\n")
+    assert desk.asked == [f"POST /api/v1/nodes/train-1/{step}"]
+
+
+def test_a_node_is_not_ended_without_a_word(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = ["vision/train (8 pods)", "ads/rank (1 pod, not preemptible)"]
+    refused = terminal.run("node", "terminate", "train-1", desk=(unasked := Desk(node("ready", work))))
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
+    assert all(asked.startswith("GET") for asked in unasked.asked)
+    monkeypatch.setattr("berth.cli.commands.nodes.is_person", lambda: True)
+    desk = Desk(node("ready", work))
+    asked = terminal.run("node", "terminate", "train-1", desk=desk, input="n\n")
+    assert "vision/train (8 pods); ads/rank (1 pod, not preemptible)" in asked.stderr
+    assert (asked.exit_code, desk.asked) == (1, ["GET /api/v1/nodes/train-1"])
+    said_yes = terminal.run("node", "terminate", "train-1", "--yes", desk=(done := Desk(node("lost"))))
+    assert (said_yes.exit_code, done.asked) == (0, ["POST /api/v1/nodes/train-1/terminate"])
+
+
+def test_nodes_tell_what_is_on_them(terminal: Terminal) -> None:
+    listed = page([node("ready", ["vision/train (8 pods)"]).json()])
+    assert "vision/train (8 pods)" in terminal.run("node", "list", "-o", "wide", desk=Desk(listed)).stdout
+    assert "vision/train" not in terminal.run("node", "list", desk=Desk(listed)).stdout
