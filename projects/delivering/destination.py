@@ -15,8 +15,11 @@ NEVER = tuple(
     ipaddress.ip_network(network)
     for network in (
         "169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "100.100.100.200/32", "0.0.0.0/8", "::/128",
+        "fec0::/10",
     )
 )  # fmt: skip
+# Networks whose last 32 bits are an IPv4 address to which a gateway, or the system itself, hands on.
+CARRIERS = tuple(ipaddress.IPv6Network(network) for network in ("::ffff:0:0/96", "64:ff9b::/96", "::/96"))
 
 
 class Refused(Exception):
@@ -40,7 +43,10 @@ def destination(url: str, allowed: Collection[str]) -> Destination:
     host = parts.hostname or ""
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     networks = [ipaddress.ip_network(network, strict=False) for network in allowed]
-    found = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    try:
+        found = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except UnicodeError:
+        raise Refused(f"{host} is no name of a machine") from None
     for address in found:
         if (why := refusal(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
             raise Refused(f"{host} leads to {address}, {why}")
@@ -51,7 +57,7 @@ def refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
     """Why this address must not be called; None for one that may."""
-    inner = getattr(address, "ipv4_mapped", None) or address
+    inner = _inner(address)
     if any(inner in network for network in NEVER):
         return "which is never called"
     if any(inner in network for network in allowed):
@@ -59,3 +65,12 @@ def refusal(
     if inner.is_loopback:
         return "which is this machine itself"
     return None if inner.is_global and not inner.is_multicast else "which is no public address"
+
+
+def _inner(address: Address) -> Address:
+    """The IPv4 address inside, where it carries one; `::` and `::1` are themselves."""
+    if isinstance(address, ipaddress.IPv6Address) and int(address) > 1:
+        if any(address in network for network in CARRIERS):
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.sixtofour or address
+    return address

@@ -24,6 +24,8 @@ def send(delivery: Delivery, now: datetime) -> None:
         raise NotTaken(str(refused), for_good=True) from None
     except (OSError, smtplib.SMTPException) as error:
         raise NotTaken(f"{type(error).__name__}: {error}") from None
+    except ValueError as error:  # a mailbox that no mail can be addressed to
+        raise NotTaken(f"{type(error).__name__}: {error}", for_good=True) from None
 
 
 def _mail(delivery: Delivery) -> None:

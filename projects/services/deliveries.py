@@ -20,6 +20,7 @@ MOST_TRIES = 8
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=2)
 CARRIED_FOR = timedelta(minutes=5)  # then it is somebody else's to try
 MOST_AT_ONCE = 200
+NOBODY_CAME_BACK = "whoever carried it did not come back"
 NEWS = {
     Phase.RUNNING: "started",
     Phase.COMPLETED: "completed",
@@ -69,6 +70,9 @@ def deliver(delivery: int, now: datetime) -> bool:
     if not due.update(due_at=now + CARRIED_FOR, tries=F("tries") + 1):
         return False
     row = Delivery.objects.get(pk=delivery)
+    if row.tries > MOST_TRIES:  # it ends its carriers, not the other way round
+        _end(row, Delivery.State.GIVEN_UP, now, tries=MOST_TRIES, last_error=NOBODY_CAME_BACK)
+        return False
     try:
         send(row, now)
     except NotTaken as trouble:

@@ -3,8 +3,10 @@
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +16,7 @@ import pytest
 from django.core import mail
 from django_q.models import OrmQ
 
+from projects.delivering import http
 from projects.delivering.destination import Refused, destination
 from projects.models import Delivery, Phase, Workload
 from projects.services import deliveries, workloads
@@ -30,6 +33,7 @@ class Receiver:
 
     url: str
     answers: list[int] = field(default_factory=list)
+    says: bytes = b""
     letters: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
 
@@ -42,6 +46,7 @@ def receiver() -> Iterator[Receiver]:
             self.send_response(found.answers.pop(0) if found.answers else 204)
             self.send_header("Location", "http://127.0.0.1:9/elsewhere")
             self.end_headers()
+            self.wfile.write(found.says)
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -153,7 +158,8 @@ def test_a_receiver_that_is_gone_is_not_asked_again(cast: Cast, receiver: Receiv
         "http://127.0.0.1:8000/", "http://[::1]/", "http://localhost/", "http://0.0.0.0/",
         "http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://[::ffff:127.0.0.1]/",
         "http://10.1.2.3/", "http://192.168.0.1/", "http://[fe80::1]/", "http://2130706433/",
-        "http://100.100.100.200/",
+        "http://100.100.100.200/", "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b::7f00:1]/",
+        "http://[::7f00:1]/", "http://[2002:a9fe:a9fe::1]/", "http://[2002:a00:1::]/", "http://[fec0::1]/",
     ],
 )  # fmt: skip
 def test_nobody_makes_berth_talk_to_itself_or_its_neighbours(url: str) -> None:
@@ -173,6 +179,71 @@ def test_an_address_that_may_not_be_called_is_given_up_at_once(cast: Cast, recei
     assert (row.state, row.tries) == ("given_up", 1)
     assert "this machine itself" in row.last_error
     assert not receiver.letters
+
+
+@pytest.mark.parametrize("url", [f"http://{'a' * 64}.example.org/", "http://a..example.org/"])
+def test_a_name_that_no_machine_can_have_is_given_up_at_once(cast: Cast, url: str) -> None:
+    starts(told(cast, url))
+    row = carried()
+    assert (row.state, row.tries) == ("given_up", 1)
+    assert "is no name of a machine" in row.last_error
+
+
+def test_what_a_receiver_says_is_kept_as_far_as_it_is_text(
+    cast: Cast, receiver: Receiver, settings: Any
+) -> None:
+    settings.BERTH_NOTIFY_NETWORKS = HERE
+    receiver.answers, receiver.says = [500], b"no\x00room \xff\n<b>"
+    starts(told(cast, receiver.url))
+    row = carried()
+    assert (row.state, row.last_error) == ("waiting", "answered 500: no room \ufffd <b>")
+
+
+def test_a_receiver_that_answers_drop_by_drop_is_not_waited_for(
+    cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each drop comes in time, the whole never would: others' news must not wait behind it."""
+    monkeypatch.setattr(http, "PATIENCE_SECONDS", 0.3)
+    settings.BERTH_NOTIFY_NETWORKS = HERE
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            line, _ = listening.accept()
+            with line, suppress(OSError):
+                while not over.wait(0.05):
+                    line.sendall(b"H")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        starts(told(cast, f"http://127.0.0.1:{listening.getsockname()[1]}/"))
+        ending = threading.Timer(5, over.set)  # without the patience this would last for ever
+        ending.start()
+        row = carried()
+        assert not over.is_set()
+        ending.cancel()
+        over.set()
+        dripping.join()
+    assert row.state == "waiting"
+    assert row.last_error
+
+
+def test_one_that_kills_whoever_carries_it_is_given_up(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts(told(cast, "dave@example.org"))
+
+    def killed(row: Delivery, now: datetime) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(deliveries, "send", killed)
+    row, now = Delivery.objects.get(), NOON
+    for _ in range(deliveries.MOST_TRIES):
+        with pytest.raises(KeyboardInterrupt):
+            deliveries.deliver(row.pk, now)
+        now += deliveries.CARRIED_FOR
+    assert not deliveries.deliver(row.pk, now)
+    row.refresh_from_db()
+    assert (row.state, row.tries) == ("given_up", deliveries.MOST_TRIES)
+    assert row.last_error == "whoever carried it did not come back"
 
 
 def test_only_what_was_asked_for_is_told_and_only_if_it_happened(cast: Cast) -> None:
