@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler.discretion import discreet
 from scheduler.engine import plan
 from scheduler.engine.model import Group, Role, Workload
 from scheduler.models import Eviction
@@ -13,10 +14,11 @@ UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 
 def numbers_of(decided: plan.Eviction, victim_milli: int, winner_milli: int | None) -> dict[str, Any]:
     """How all queues concerned stood before and after, what was refused before, how large the two are."""
+    whose = decided.beneficiary or decided.workload
     return {
         "victim": [_numbers(standing) for standing in decided.victim],
         "winner": [_numbers(standing) for standing in decided.winner],
-        "refused": list(decided.refused),
+        "refused": [discreet(found, whose).message for found in decided.refused],
         "sizes": {"victim": victim_milli, "beneficiary": winner_milli},
         "units": UNITS,
     }

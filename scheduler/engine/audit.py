@@ -7,7 +7,7 @@ from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import NO_BOUND, Account, amounts
 from scheduler.engine.lumps import Lump
-from scheduler.engine.plan import Eviction, Kind, Standing
+from scheduler.engine.plan import Blocker, Eviction, Kind, Standing
 from scheduler.engine.reasons import blockers
 from scheduler.engine.resettle import Outcome
 from scheduler.engine.taking import Taker
@@ -28,7 +28,7 @@ def evictions(taker: Taker, outcome: Outcome, before: Held) -> tuple[Eviction, .
     """One entry for each gang that loses or moves pods. The board stands as it will."""
     gang, standings = taker.law.gang, _Standings(taker.board, before)
     winner = standings.path(gang.account)
-    refused = tuple(b.message for b in blockers(taker.board.reasons(gang)))
+    refused = blockers(taker.board.reasons(gang))
     by_gang: dict[str, list[Lump]] = {}
     for lump in outcome.lost:
         if all(taker.board.is_fresh(pod) for _, pod in lump.pods):
@@ -62,7 +62,7 @@ def _pods(taker: Taker, lumps: Sequence[Lump]) -> tuple[tuple[str, int], ...]:
 
 
 def _moves(
-    taker: Taker, outcome: Outcome, standings: "_Standings", refused: tuple[str, ...]
+    taker: Taker, outcome: Outcome, standings: "_Standings", refused: tuple[Blocker, ...]
 ) -> list[Eviction]:
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:

@@ -92,6 +92,15 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """One reason why a workload waits, with its numbers."""
+
+    reason: Reason
+    message: str
+    numbers: Numbers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Eviction:
     """The audit of one workload that gave way: who, for whom, by which rule, at what cost."""
 
@@ -103,7 +112,7 @@ class Eviction:
     whole: bool  # the whole gang goes back to pending
     victim: tuple[Standing, ...] = ()  # project first, then department
     winner: tuple[Standing, ...] = ()
-    refused: tuple[str, ...] = ()  # alternatives tried before, as sentences
+    refused: tuple[Blocker, ...] = ()  # why it did not start without this
     lost_gpu_seconds: int = 0
     earns_backoff: bool = True  # False: it only gave up its turn, and may have its next one at once
 
@@ -118,15 +127,6 @@ class Bundle:
     steps: tuple[Step, ...]
     evictions: tuple[Eviction, ...] = ()
     message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """One reason why a workload waits, with its numbers."""
-
-    reason: Reason
-    message: str
-    numbers: Numbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
