@@ -56,8 +56,8 @@ class ApplyQuotas(Door):
     def post(self, request: Request) -> Response:
         no_query(request)
         draft, expected = read_draft(self.acting, document_of(request)), expected_tag(request)
-        change, _ = quota_drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
-        stored = quota_drafts.tag_of(quota_drafts.compared(draft))
+        change, drafted = quota_drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
+        stored = quota_drafts.tag_after(drafted)
         told = presented(self.acting, [change])[0] if change else None
         return Response(AppliedAnswer(change=told), headers={"ETag": quoted(stored)})
 

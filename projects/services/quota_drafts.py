@@ -12,10 +12,11 @@ from django.db import IntegrityError
 from django.db.models import Q
 from psycopg.errors import UniqueViolation
 
-from berth.core.errors import Conflict, Invalid, PreconditionFailed
+from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.db.references import with_living_references
 from pools.models import NodePool
+from projects import selectors
 from projects.acting import Acting
 from projects.models import Audit, Department, Project, Quota, QuotaChange
 from projects.services.quota_changes import Written, record
@@ -77,6 +78,11 @@ def tag_of(drafted: Sequence[Drafted]) -> str:
     return "-".join(_version(each.before) for each in drafted)
 
 
+def tag_after(drafted: Sequence[Drafted]) -> str:
+    """The versions that its application left behind: not those of whoever came next."""
+    return "-".join(_version(each.after) for each in drafted)
+
+
 def apply_draft(
     *, acting: Acting, draft: Draft, expected: str | None = None, undoes: int | None = None
 ) -> tuple[QuotaChange | None, list[Drafted]]:
@@ -114,7 +120,13 @@ def inverse_of(change: QuotaChange) -> tuple[Draft, str]:
 
 
 def undo(*, acting: Acting, change: QuotaChange) -> QuotaChange:
-    """Refused with PreconditionFailed where somebody has changed one of its quotas since."""
+    """Refused with PreconditionFailed where somebody has changed one of its quotas since.
+
+    Who does not see all of it learns nothing of the rest, nor what has become of it.
+    """
+    seen = selectors.Scope(acting)
+    if not all(seen.holds(entry.get("project_id"), entry["department_id"]) for entry in change.written):
+        raise Forbidden(f"Change {change.pk} touched quotas that you may not set.")
     taken_back = QuotaChange.objects.filter(undoes=change.pk).first()
     if taken_back is not None:
         raise Conflict(f"Change {change.pk} was taken back already, by change {taken_back.pk}.")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from projects.models import Audit, Quota, QuotaChange
-from projects.services import quotas
+from projects.models import Audit, Project, Quota, QuotaChange
+from projects.services import quota_drafts, quotas
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -89,6 +89,23 @@ def test_sent_twice_it_is_done_once(vision: Quota, bob: Caller) -> None:
     assert QuotaChange.objects.filter(actor="bob").count() == 1
 
 
+def test_who_builds_upon_an_answer_does_not_overwrite_what_came_right_after_it(
+    cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied = quota_drafts.apply_draft
+
+    def overtaken(**values: Any) -> Any:
+        made = applied(**values)
+        quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5})
+        return made
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(quota_drafts, "apply_draft", overtaken)
+        answer = bob.post("quotas/apply", BOTH, If_Match=tag(bob))
+    assert bob.post("quotas/apply", BOTH, If_Match=answer["ETag"]).status_code == 412
+    assert gpus()["vision"] == 5000
+
+
 def test_what_is_so_already_leaves_no_change(vision: Quota, bob: Caller) -> None:
     same = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 4}}]}
     assert bob.post("quotas/preview", same).json()["changes_nothing"] is True
@@ -140,6 +157,24 @@ def test_the_history_shows_each_reader_their_own(
     assert frank.get(f"quotas/changes/{made}").status_code == 404
     assert frank.post(f"quotas/changes/{made}/undo").status_code == 404
     assert carol.post(f"quotas/changes/{made}/undo").status_code == 403
+
+
+def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_back(
+    cast: Cast, vision: Quota, alice: Caller, bob: Caller
+) -> None:
+    secret = Project.objects.create(name="secret-merger", department=cast.product)
+    entries = [*BOTH["changes"], {"project": secret.name, "pool": "local", "set": {"gpu": 1}}]
+    made = alice.post("quotas/apply", {"changes": entries}, If_Match="*").json()["change"]["id"]
+    there = bob.post(f"quotas/changes/{made}/undo")
+    secret.quotas.all().delete()
+    secret.delete()
+    gone = bob.post(f"quotas/changes/{made}/undo")
+    assert (there.status_code, gone.status_code) == (403, 403)
+    assert there.json()["detail"] == gone.json()["detail"] == (
+        f"Change {made} touched quotas that you may not set."
+    )
+    told = alice.post(f"quotas/changes/{made}/undo")
+    assert (told.status_code, "secret-merger is gone" in told.json()["detail"]) == (409, True)
 
 
 def test_who_may_not_set_them_may_neither_preview_nor_apply(
