@@ -1,4 +1,4 @@
-"""Here pools, nodes and their history are read. They are no secret: whoever is signed in may see them."""
+"""Here pools, nodes and their history are read: whoever is signed in sees them, but not every word."""
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +12,17 @@ from django.db.models.functions import Coalesce, Least
 from pools.joining import secrets
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
+from pools.models.scaling import ScalingKind
 from pools.providers.aws import prices
 from pools.providers.aws.settings import aws_settings
 from pools.runtimes.ray.cluster import NodeAt
 from pools.services.pool_values import spec_of
 
 TO_STOP = timedelta(seconds=60)
+SAID_BY_PROVIDERS = {
+    ScalingKind.ERROR: "the provider failed",
+    ScalingKind.ORPHAN: "an instance serves no node",
+}
 
 
 def pools() -> QuerySet[NodePool]:
@@ -113,6 +118,13 @@ def is_operational(pool: NodePool) -> bool:
 def ready_threshold(pool: NodePool) -> int:
     """So many ready nodes it takes before the pool takes on its first work."""
     return max(spec_of(pool).ready_threshold, 1)
+
+
+def reason_of(event: ScalingEvent, *, running_it: bool) -> str:
+    """What a provider says, of accounts, roles and machines, is for those who run the platform."""
+    if running_it or event.kind not in SAID_BY_PROVIDERS:
+        return event.reason
+    return SAID_BY_PROVIDERS[ScalingKind(event.kind)]
 
 
 def _counted(states: tuple[NodeState, ...]) -> Count:

@@ -175,14 +175,16 @@ class PoolHistory(PoolDoor):
         rows = selectors.scaling_events(self.found(name))
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)
-        return Response(page(rows, query, LATEST, _told))
+        running_it = self.allowed("administer")
+        return Response(page(rows, query, LATEST, lambda found: _told(found, running_it=running_it)))
 
 
-def _told(rows: Sequence[ScalingEvent]) -> list[Any]:
+def _told(rows: Sequence[ScalingEvent], *, running_it: bool) -> list[Any]:
     return [
         ScalingAnswer(
             id=row.pk, at=row.at, kind=row.kind, node=row.node.name if row.node else None, before=row.before,
-            after=row.after, reason=row.reason, data=row.data,
+            after=row.after, reason=selectors.reason_of(row, running_it=running_it),
+            data=row.data if running_it else {},
         )
         for row in rows
     ]  # fmt: skip

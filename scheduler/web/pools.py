@@ -67,6 +67,7 @@ def index(request: Request) -> HttpResponse:
 def detail(request: Request, name: str) -> HttpResponse:
     pool = get_object_or_404(selectors.pools(), name=name)
     maps = node_maps(request.acting, [pool])
+    running_it = may(request.acting, Action.ADMINISTER)
     now = timezone.now()
     costs = costs_of(pool, now)
     pieces = fragmentation_of(pool) if pool.gpus_per_node else None
@@ -92,8 +93,11 @@ def detail(request: Request, name: str) -> HttpResponse:
         "legend": legend(maps),
         "holders": held_somewhere(maps),
         "may_change": may(request.acting, Action.EDIT, pool),
+        "running_it": running_it,
         "slice": history,
-        "told": [(row, outcome_tone(row)) for row in history.rows],
+        "told": [
+            (row, outcome_tone(row), selectors.reason_of(row, running_it=running_it)) for row in history.rows
+        ],
     }
     return page(request, "scheduler/pool.html", context, inner="scheduler/pool_body.html")
 

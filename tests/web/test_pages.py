@@ -4,7 +4,10 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from pools import history
+from pools.models.scaling import ScalingKind
 from projects.models import Project, Workload
 from scheduler.models import Eviction
 from tests import factories as make
@@ -150,6 +153,18 @@ def test_devices_held_by_others_stay_nameless(cast: Cast, sign_in, running: Work
         assert "another project" in sign_in("grace").get(path).content.decode()
         assert "vision" not in sign_in("grace").get(path).content.decode()
         assert "vision" in sign_in("dave").get(path).content.decode()
+
+
+def test_what_a_provider_says_is_for_those_who_run_the_platform(cast: Cast, sign_in) -> None:
+    said = "ordering 1 nodes: credentials: AccessDenied: arn:aws:iam::123456789012:role/berth"
+    cast.pool.last_error = said
+    cast.pool.save()
+    history.write(cast.pool, ScalingKind.ERROR, said, at=timezone.now(), error="credentials")
+    for path in ("/", "/node-pools/local", "/api/v1/node-pools/local/history", "/api/v1/node-pools/local"):
+        assert "123456789012" in sign_in("alice").get(path).content.decode(), path
+        seen = sign_in("dave").get(path).content.decode()
+        assert "123456789012" not in seen, path
+        assert "fail" in seen.lower() or path == "/api/v1/node-pools/local", path
 
 
 def test_only_the_part_that_changes_is_sent_to_an_open_page(sign_in, running: Workload) -> None:

@@ -13,6 +13,7 @@ from berth.db.models import Lease
 from berth.web.bars import Bar, stacked
 from berth.web.pages import Request, page, signed_in
 from pools.models import NodePool
+from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Phase
 from projects.selectors import workloads
@@ -60,6 +61,7 @@ def index(request: Request) -> HttpResponse:
         "evicted_today": evictions(acting).filter(at__gte=timezone.now() - DAY).count(),
         "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=timezone.now()).exists(),
         "failing": [each for each in shown if each.last_error],
+        "running_it": may(acting, Action.ADMINISTER),
     }
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
 
