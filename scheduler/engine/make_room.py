@@ -32,8 +32,10 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
     """Try the law for everybody who still waits, in order.
 
     Of those in a project who ask for the same, the first speaks for all; when it is served, the order is
-    looked at again and the next one speaks.
+    looked at again and the next one speaks. Nobody is served twice: who lost its new place to the next one
+    waits for another cycle, so that two can never take it from each other in turn.
     """
+    done: set[str] = set()
     hopeful = {peers for peers in pending(board, choice) if not NEVER & peers.found.keys()}
     served = True
     while served:
@@ -41,6 +43,10 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
         line = Line(board, hopeful)
         for peers, gang in line:
             line.leave(peers)
+            if gang.name in done:
+                hopeful.remove(peers)
+                continue
+            done.add(gang.name)
             obstacle = _attempt(board, gang, make_law)
             if obstacle is not None and obstacle[1]:
                 board.refuse(gang, *obstacle)

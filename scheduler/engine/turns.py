@@ -39,7 +39,7 @@ class Turns:
         self._board, self._gang, self._kind = board, gang, kind
         self._memory = memory_of(board.pool.fair_share)
         self._able: set[Account] | None = None
-        self.on = self._memory > 0 and is_head(board, gang)
+        self.on = self._memory > 0 and _is_larger_than_its_share(gang, kind) and is_head(board, gang)
 
     def owes(self, mine: Account, theirs: Account) -> bool:
         """Whether mine, down to the newcomer's project, is the most starved, and theirs had its turn."""
@@ -74,6 +74,11 @@ class Turns:
         could = max(account.entitlement.usage.parent[kind], self._memory * whole[kind])
         used = max(FLOOR * could, sum(a.entitlement.usage.used[kind] for a in siblings))
         return account.entitlement.usage.used[kind] * weights / (used * weight) if used > 0 else 0.0
+
+
+def _is_larger_than_its_share(gang: Gang, kind: int) -> bool:
+    """Only what no share of some queue on its path could ever hold needs a turn; shares do for the rest."""
+    return any(gang.asked[kind] > account.entitled[kind] for account in gang.account.path)
 
 
 def is_head(board: Board, gang: Gang) -> bool:
