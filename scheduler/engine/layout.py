@@ -144,7 +144,9 @@ class Layout:
             _count_request(gang)
         if gang.standing:
             whole = gang.is_whole
-            if gang.may_grow or not whole or any(part.count > part.role.max for part in gang.parts):
+            promised = any(pod.state is PodState.RESERVED for pod in gang.pods)
+            too_many = any(part.count > part.role.max for part in gang.parts)
+            if gang.may_grow or promised or too_many or not whole:
                 insort(board.ailing, gang, key=by_name)
             if whole:
                 return

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Part, Section, leaves, lost_seconds
 from scheduler.engine.ledger import amounts
-from scheduler.engine.model import Pod
+from scheduler.engine.model import Pod, PodState
 from scheduler.engine.plan import Eviction, Kind, Reason, Standing
 
 
@@ -13,21 +13,36 @@ def stale_gangs(board: Board, choice: int) -> None:
     for gang in board.ailing:
         if gang.choice != choice or gang.name in board.evicted or not gang.stands:
             continue
-        broken = list(_broken(gang.root))
+        broken = list(_broken(board, gang.root)) if _runs(gang) else []
         if broken and _overdue(board, gang):
             with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
                 trial.keep(Kind.STALE_GANG, "below its minimum for too long", (_stop(board, gang, broken),))
 
 
-def _broken(node: Section | Part) -> Iterator[tuple[Part, Pod]]:
+def _runs(gang: Gang) -> bool:
+    """Who was only promised its places has nothing that could go stale."""
+    return any(pod.state is not PodState.RESERVED for part in gang.parts for pod in part.live.values())
+
+
+def _broken(board: Board, node: Section | Part) -> Iterator[tuple[Part, Pod]]:
     """Pods of the outermost groups that are not whole."""
-    if not node.is_whole:
+    if not _is_whole(board, node):
         for part in leaves(node):
             for pod in part.live.values():
                 yield part, pod
     elif isinstance(node, Section):
         for child in node.children:
-            yield from _broken(child)
+            yield from _broken(board, child)
+
+
+def _is_whole(board: Board, node: Section | Part) -> bool:
+    """A place that is being vacated will do; one on a node that may boot for long makes nobody whole."""
+    if isinstance(node, Section):
+        return sum(_is_whole(board, child) for child in node.children) >= node.need
+    nodes = board.nodes
+    awaited = sum(not nodes.ready[nodes.index[pod.node]] for pod in node.live.values()
+                  if pod.state is PodState.RESERVED)  # fmt: skip
+    return node.count - awaited >= node.role.min
 
 
 def _overdue(board: Board, gang: Gang) -> bool:

@@ -219,12 +219,20 @@ class World:
         """A gang that stands below its minimum has a grace, counted from when it fell there."""
         for name in sorted(self._unjudged):
             workload = self.workloads[name]
-            broken = has(workload, STANDING) and not is_whole(workload) and not is_finished(workload)
+            broken = self._is_broken(workload) and not is_finished(workload)
             if broken and workload.stale_since is None:
                 self.workloads[name] = replace(workload, stale_since=self.now)
             elif not broken and workload.stale_since is not None:
                 self.workloads[name] = replace(workload, stale_since=None)
         self._unjudged.clear()
+
+    def _is_broken(self, workload: Workload) -> bool:
+        """A place that is being vacated is as good as had; one on a node that still boots is not."""
+        if not has(workload, STANDING):
+            return False
+        booting = NodeState.BOOTING
+        pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
+        return not is_whole(replace(workload, pods=tuple(pods)))
 
 
 def _runtime(workload: Workload) -> int | None:
