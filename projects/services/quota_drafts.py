@@ -75,7 +75,7 @@ def compared(draft: Draft, *, lock: bool = False) -> list[Drafted]:
 
 def tag_of(drafted: Sequence[Drafted]) -> str:
     """The versions that it builds upon, in the draft's order."""
-    return "-".join(_version(each.before) for each in drafted)
+    return "-".join(version_of(each.before) for each in drafted)
 
 
 def tag_after(drafted: Sequence[Drafted]) -> str:
@@ -188,7 +188,7 @@ def _values(quota: Quota | None) -> dict[str, Any] | None:
     return None if quota is None else values_of(quota)
 
 
-def _version(quota: Quota | None) -> str:
+def version_of(quota: Quota | None) -> str:
     return NONE_YET if quota is None else f"{quota.pk}.{quota.version}"
 
 
@@ -197,7 +197,7 @@ def _overtaken(drafted: Sequence[Drafted], expected: str) -> PreconditionFailed:
     seen = expected.split("-")
     if len(seen) != len(drafted):
         return PreconditionFailed("If-Match does not belong to this draft: preview it again.")
-    moved = [each for each, version in zip(drafted, seen, strict=True) if version != _version(each.before)]
+    moved = [each for each, version in zip(drafted, seen, strict=True) if version != version_of(each.before)]
     changed = [_who(each) for each in moved]
     names = ", ".join(f"{entry['name']} on {entry['pool']} (by {entry['by']})" for entry in changed)
     return PreconditionFailed(

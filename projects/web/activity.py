@@ -38,7 +38,11 @@ def index(request: Request) -> HttpResponse:
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:
     """(what, before, after), for every value that the change touched; what says nothing is left out."""
-    before, after = _flat(row.before or {}), _flat(row.after or {})
+    return differences(row.before or {}, row.after or {})
+
+
+def differences(old_values: Mapping[str, Any], new_values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    before, after = _flat(old_values), _flat(new_values)
     made = all(value is None for value in before.values())
     told = [
         (key, "" if made else _text(before, key), _text(after, key))

@@ -22,10 +22,12 @@ def index(request: Request) -> HttpResponse:
     tree = lines(request.acting, [pool] if pool else [])
     few = sum(len(top.children) for top in tree) <= MOST_UNFOLDED
     unfolded = request.GET.get("open", "")
+    shown = [(top, rights(request.acting, top), few or top.owner.name == unfolded) for top in tree]
     context = {
         "pools": pools,
         "pool": pool,
-        "tree": [(top, rights(request.acting, top), few or top.owner.name == unfolded) for top in tree],
+        "tree": shown,
+        "may_edit": any(may_do["projects"] for _, may_do, _ in shown),
         "few": few,
         "total": total_gpus([pool]) if pool else None,
         "may_administer": may(request.acting, Action.ADMINISTER),

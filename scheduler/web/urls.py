@@ -3,12 +3,25 @@
 from django.urls import path, re_path
 
 from projects.web.urls import TENANT
-from scheduler.web import evictions, pools, quota_impact, quotas, shares, submit, workload
+from scheduler.web import (
+    evictions,
+    pools,
+    quota_draft,
+    quota_history,
+    quota_impact,
+    quotas,
+    shares,
+    submit,
+    workload,
+)
 
 urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
     path("quotas", quotas.index, name="quotas"),
+    path("quotas/draft", quota_draft.edit, name="quota-draft"),
+    path("quotas/changes", quota_history.index, name="quota-changes"),
+    path("quotas/changes/<int:change_id>/undo", quota_history.take_back, name="quota-undo"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", quota_impact.impact, name="quota-impact"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", shares.why, name="share"),
     path("node-pools", pools.index, name="node-pools"),

@@ -65,6 +65,11 @@
     }
   });
 
+  document.addEventListener("input", (event) => { // of a draft: what differs from what is stored is marked
+    const seen = event.target.dataset?.seen;
+    if (seen !== undefined) event.target.classList.toggle("changed", event.target.value !== seen);
+  });
+
   document.addEventListener("keydown", (event) => {
     const typing = event.target instanceof Element && event.target.closest("input, textarea, select, dialog");
     if (event.key === "Escape") menu(false);

@@ -1,0 +1,114 @@
+"""Here one reads which quotas were changed together, and takes a change back after seeing what that does."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.errors import BerthError
+from berth.web.pages import Request, done, page, signed_in
+from berth.web.paging import slice_of
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import QuotaChange
+from projects.selectors import Scope, departments, find_quota_change, quota_changes
+from projects.services.quota_drafts import inverse_of, undo
+from projects.services.quotas import require_to_set
+from projects.web.activity import differences
+from scheduler.quota_preview import preview
+
+SIZE = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One quota of a change: what it was and became, value by value."""
+
+    name: str
+    pool: str
+    removed: bool
+    values: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    change: QuotaChange
+    quotas: list[Entry]
+    hidden: int
+    undone_by: int | None
+    may_undo: bool
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    found = slice_of(quota_changes(request.acting), {"at": "pk"}, sort="-at", default="-at",
+                     cursor=request.GET.get("cursor", ""), size=SIZE)  # fmt: skip
+    context = {"slice": found, "changes": told(request.acting, found.rows)}
+    return page(request, "scheduler/quota_changes.html", context, inner="scheduler/quota_change_rows.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def take_back(request: Request, change_id: int) -> HttpResponse:
+    change = find_quota_change(request.acting, change_id)
+    draft, impact, fault = None, None, None
+    try:
+        draft, _ = inverse_of(change)
+        for each in draft.changes:
+            require_to_set(request.acting, each.owner)
+        if request.method == "POST":
+            undo(acting=request.acting, change=change)
+            return done(
+                request, f"Change {change.pk} is taken back.", to=reverse("quota-changes"), leave=True
+            )
+        impact = preview(acting=request.acting, draft=draft)
+    except BerthError as error:
+        if error.status in (403, 404):
+            raise
+        fault = error
+    context = {
+        "told": told(request.acting, [change])[0],
+        "impact": impact,
+        "fault": fault.detail if fault else "",
+        "post_to": request.path,
+        "back": reverse("quota-changes"),
+    }
+    status = fault.status if fault else 200
+    return page(
+        request, "scheduler/quota_undo.html", context, inner="scheduler/quota_undo_form.html", status=status
+    )
+
+
+def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
+    """As far as the reader sees the quotas; of the others only how many there are."""
+    changes, seen = list(rows), Scope(acting)
+    undone = dict(
+        QuotaChange.objects.filter(undoes__in=[row.pk for row in changes]).values_list("undoes", "pk")
+    )
+    mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+    everything = may(acting, Action.ADMINISTER)
+    found = []
+    for row in changes:
+        shown = [each for each in row.written if seen.holds(each.get("project_id"), each["department_id"])]
+        settable = everything or all(
+            each["kind"] == "project" and each["department_id"] in mine for each in row.written
+        )
+        found.append(
+            Told(
+                change=row,
+                quotas=[_entry(each) for each in shown],
+                hidden=len(row.written) - len(shown),
+                undone_by=undone.get(row.pk),
+                may_undo=settable and row.pk not in undone,
+            )
+        )
+    return found
+
+
+def _entry(each: Mapping[str, Any]) -> Entry:
+    before, after = each["before"] or {}, each["after"] or {}
+    return Entry(each["name"], each["pool"], not after, differences(before, after))
