@@ -1,7 +1,8 @@
 """Here machines join a pool with a one-time token, and call to hear which node they are to be.
 
 These doors know no people: the secret in the request is all there is. Each is a random one or a signed one
-of 256 bits, and what comes from one address is limited.
+of 256 bits. Who says what makes no sense is counted by address; a machine that we know by itself, so that
+nobody's noise keeps it from calling, though all of them may come through one proxy.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,21 +21,33 @@ from berth.api.answers import Answer
 from berth.api.bodies import Body, body_of
 from berth.api.door import Door
 from berth.api.idempotency import once
+from berth.api.limits import Spent
 from berth.api.queries import no_query
 from berth.api.schema import described
-from berth.core.errors import Unauthenticated
+from berth.core.errors import Invalid, Malformed, Unauthenticated
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.texts import Name, Text
 from berth.wiring import wired
 from pools import services
 from pools.api.pools import PoolDoor
+from pools.joining import secrets
 from pools.joining.instructions import instructions_of
 from pools.joining.user_data import program
 from pools.runtimes.ray.scripts import node_code
-from pools.services.joining import Measured, Warned
+from pools.services.joining import UNKNOWN, Measured, Warned
 
 Secret = Annotated[Text, Field(min_length=1, max_length=400)]
-Device = Annotated[Text, Field(min_length=1, max_length=80)]
+Device = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._:/-]+$")]
+Address = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._:-]+$")]
+
+
+def _distinct(devices: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(devices)) < len(devices):
+        raise PydanticCustomError("twice", "names a device twice", {"allowed": "each device once"})
+    return devices
+
+
+Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), AfterValidator(_distinct)]
 
 
 class JoinBody(Body):
@@ -41,11 +55,11 @@ class JoinBody(Body):
 
     token: Secret
     name: Name
-    address: Annotated[Text, Field(min_length=1, max_length=255)]
+    address: Address
     instance_id: Annotated[Text, Field(max_length=128)] = ""
     cpu: Cores
     memory_mib: Annotated[int, Field(ge=1, le=2**31 - 1)]
-    devices: Annotated[tuple[Device, ...], Field(max_length=1024, strict=False)] = ()
+    devices: Devices = ()
     gpu_model: Annotated[Text, Field(max_length=64)] = ""
 
 
@@ -96,7 +110,23 @@ class MachineDoor(Door):
     permission_classes = [AllowAny]
 
     def check_throttles(self, request: Request) -> None:
-        self.spend("write", f"machine {request.META.get('REMOTE_ADDR', '')}")
+        """Who it is that calls is known further in."""
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Unauthenticated | Invalid | Malformed):
+            try:
+                self.spend("bad_token", f"machine at {self.request.META.get('REMOTE_ADDR', '')}")
+            except Spent as refusal:
+                exc = refusal
+        return super().handle_exception(exc)
+
+    def known(self, headers: Mapping[str, Any]) -> str:
+        """The machine's secret, if it is one that we gave."""
+        secret = _secret(headers)
+        if not secrets.is_a_machines(secret):
+            raise Unauthenticated(UNKNOWN)
+        self.spend("write", f"machine {secret}")
+        return secret
 
 
 class Join(MachineDoor):
@@ -121,7 +151,7 @@ class Call(MachineDoor):
         no_query(request)
         said = body_of(request, CallBody).warned
         warned = Warned(said.reason, said.leaves_at) if said else None
-        node = services.call(_secret(request.headers), at=timezone.now(), warned=warned)
+        node = services.call(self.known(request.headers), at=timezone.now(), warned=warned)
         if node is None:
             return Response(CallAnswer(node=None, ordinal=None, start="", stop=""))
         told = instructions_of(wired().runtime_of(node.pool), node)
@@ -133,7 +163,7 @@ class Leave(MachineDoor):
     @once
     def post(self, request: Request) -> Response:
         no_query(request)
-        services.leave(_secret(request.headers), at=timezone.now())
+        services.leave(self.known(request.headers), at=timezone.now())
         return Response(status=204)
 
 

@@ -31,6 +31,11 @@ def for_cluster(pool: str) -> str:
     return _signature("cluster", pool)
 
 
+def is_a_machines(secret: str) -> bool:
+    """Whether it is one to call with, of whatever machine; asks no row."""
+    return any(subject(secret, kind) is not None for kind in ("node", "machine"))
+
+
 def subject(secret: str, kind: str) -> str | None:
     """What it stands for, if we made it for that."""
     said, _, what = secret.partition(".")

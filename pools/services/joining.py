@@ -12,12 +12,13 @@ from pools.joining import secrets
 from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
 from pools.models.node import PENDING, NodeState
 from pools.models.scaling import ScalingKind
-from pools.providers.static import instance_id
+from pools.providers.static import SILENT_AFTER, instance_id
 from pools.services.nodes import warn_node
 from pools.signals import changed
 
 LIFE_MAX = timedelta(days=7)
 REFUSED = "This token lets nobody join this pool: it is unknown, used or too old."
+UNKNOWN = "No machine is known by this secret."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,12 @@ def leave(secret: str, *, at: datetime) -> None:
     """A machine that joined by a token goes for good; its node is lost at the next look."""
     key = secrets.subject(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), left_at=None).update(left_at=at):
-        raise Unauthenticated("No machine is known by this secret.")
+        raise Unauthenticated(UNKNOWN)
+
+
+def forget_tokens(*, before: datetime) -> int:
+    """Those that had run out by then; who joined with which stands in the pool's history."""
+    return JoinToken.objects.filter(expires_at__lt=before).delete()[0]
 
 
 def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> str:
@@ -122,6 +128,10 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
 
 
 def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
+    """In the place of one of its name that is heard of no more: it was installed anew, or it never heard its
+    secret."""
+    there = Machine.objects.filter(pool=pool, name=measured.name, left_at=None)
+    there.filter(seen_at__lte=at - SILENT_AFTER).update(left_at=at)
     try:
         with transaction.atomic():
             return Machine.objects.create(
@@ -141,7 +151,7 @@ def _called(secret: str, at: datetime) -> Node | None:
         return node
     key = secrets.subject(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), left_at=None).update(seen_at=at):
-        raise Unauthenticated("No machine is known by this secret.")
+        raise Unauthenticated(UNKNOWN)
     use = MachineUse.objects.select_related("machine").filter(machine_id=int(key), ended_at=None).first()
     if use is None:
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
@@ -15,10 +16,11 @@ from pools import services
 from pools.joining import secrets
 from pools.joining.instructions import Instructions
 from pools.joining.user_data import user_data
-from pools.models import Machine, Node, NodePool, ScalingEvent
+from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
 from pools.providers.base import ProviderError, ProvisionOrder, Shape
 from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
+from scheduler.tasks import keep_house
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -116,6 +118,9 @@ def test_a_call_without_a_secret_of_ours_says_nothing(alice: Caller, metal: Node
     [
         ({"cpu": "many"}, "cpu"),
         ({"devices": [1]}, "devices[0]"),
+        ({"devices": ["GPU-a", "GPU-a"]}, "devices"),
+        ({"devices": ["GPU-a,GPU-b"]}, "devices[0]"),
+        ({"address": "10.0.0.1 --evil"}, "address"),
         ({"name": "Box 1"}, "name"),
         ({"x": 1}, "x"),
     ],
@@ -126,6 +131,39 @@ def test_what_a_machine_says_wrongly_is_named(
     answer = nobody.post("node-pools/metal/join", {**HAS, "token": "join_x", **wrong})
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
+
+
+def test_noise_from_where_machines_call_keeps_none_of_them_from_calling(
+    alice: Caller, metal: NodePool, settings: Any
+) -> None:
+    secret = joined(alice)
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "bad_token": 3, "write": 3}
+    cache.clear()
+    assert [called(f"machine.{number}.x").status_code for number in range(5)] == [401, 401, 401, 429, 429]
+    wrong = nobody.post("node-pools/metal/join", {**HAS, "token": "join_x"})
+    assert wrong.status_code == 429
+    assert [called(secret).status_code for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_machine_that_was_installed_anew_takes_the_place_of_what_it_was(
+    alice: Caller, metal: NodePool
+) -> None:
+    """Or one whose answer was lost on the way: nobody else has the secret, so nobody else could leave."""
+    former = joined(alice)
+    token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
+    assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 409, "it is there"
+    Machine.objects.update(seen_at=timezone.now() - timedelta(seconds=181))
+    assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 200
+    assert called(former).status_code == 401
+    assert Machine.objects.filter(name="box-1", left_at=None).count() == 1
+
+
+def test_tokens_that_ran_out_are_forgotten(alice: Caller, cast: Cast, metal: NodePool) -> None:
+    for days in (40, 1):
+        at = timezone.now() - timedelta(days=days, hours=2)
+        services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=at)
+    assert keep_house()["join tokens"] == 1
+    assert JoinToken.objects.count() == 1
 
 
 def test_a_machine_that_falls_silent_is_lost_and_comes_back(alice: Caller, metal: NodePool) -> None:
