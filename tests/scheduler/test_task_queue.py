@@ -22,6 +22,7 @@ from berth.api.models import KeptAnswer
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
 from scheduler.dispatch.leftovers import AGAIN, hand_over_workspaces
+from scheduler.management.commands import prune
 from scheduler.models import Cycle
 from scheduler.schedules import REGULAR, keep_schedules
 from tests.cast import Cast, make_cast
@@ -124,9 +125,9 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
     ):
         ApiToken.objects.create(user=user, name=name, digest=name, expires_at=ends, revoked_at=revoked)
     for days in (1, 31):
-        Cycle.objects.create(at=now - timedelta(days=days), epoch=1, trigger="tick", scenario=b"x")
+        Cycle.objects.create(at=now - timedelta(days=days), epoch=1, trigger="tick", snapshot=b"x")
         KeptAnswer.objects.create(user=user, key=f"{days}", created_at=now - timedelta(days=days - 0.5))
-    Cycle.objects.create(at=now, epoch=1, trigger="tick", scenario=b"x")
+    Cycle.objects.create(at=now, epoch=1, trigger="tick", snapshot=b"x")
     for days, state in ((91, "delivered"), (91, "waiting"), (1, "delivered")):
         Delivery.objects.create(
             at=now - timedelta(days=days), kind="failed", workload_id=uuid.uuid4(), project_id=1,
@@ -157,6 +158,17 @@ def test_pruning_counts_first_then_deletes_and_says_so_in_the_audit(cast: Cast) 
     assert Audit.objects.get(action="prune").after["projects_event"] == 1
     with pytest.raises(DatabaseError), transaction.atomic():
         Event.objects.all().delete()
+
+
+def test_pruning_that_ends_half_way_has_said_what_it_deleted(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Event.objects.create(at="2026-01-01T12:00:00Z", kind="x", subject="s", message="m", actor="a")
+    monkeypatch.setattr(prune, "HISTORY", (prune.HISTORY[0], ("no_such_table", "nothing")))
+    with pytest.raises(DatabaseError):
+        call_command("prune", "--before=2026-01-10", "--yes", stdout=StringIO())
+    assert not Event.objects.exists()
+    assert Audit.objects.get(action="prune").after == {"before": "2026-01-10", "projects_event": 1}
 
 
 def test_pruning_the_future_is_refused(cast: Cast) -> None:
