@@ -6,6 +6,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
+from berth.api import limits
 from projects.services import tokens
 from tests.cast import Cast
 
@@ -26,6 +27,14 @@ def test_an_address_runs_out_of_wrong_guesses(cast: Cast) -> None:
     assert int(answers[-1].headers["Retry-After"]) > 0
     assert answers[-1].headers["Content-Type"] == "application/problem+json"
     assert ask("berth_x", "203.0.113.8").status_code == 401, "another address has its own"
+
+
+def test_nobody_makes_a_count_forgotten_by_filling_the_memory_with_others(cast: Cast) -> None:
+    for number in range(3):
+        ask(f"berth_{number}")
+    for number in range(500):
+        limits.spend("login", f"name guess{number}")
+    assert ask("berth_x").status_code == 429
 
 
 def test_a_token_that_counts_always_does(cast: Cast) -> None:
