@@ -2,6 +2,7 @@
 import io
 import json
 import tarfile
+from functools import cache
 from pathlib import Path
 
 from pools.runtimes.ray.cluster import AGENT_PORT, GCS_PORT, JOBS_PORT, NodeAt, label_of
@@ -59,6 +60,7 @@ def start_script(node: NodeAt, head: NodeAt) -> str:
     return STOP + _START.format(place=_PLACE, ray=RAY, settings=json.dumps(settings))
 
 
+@cache
 def node_code() -> bytes:
     """What runs on a node besides Ray, as a tar; no secret is in it."""
     packed = io.BytesIO()
