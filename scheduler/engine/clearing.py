@@ -34,7 +34,7 @@ class Costs:
                 self._look_at(i)
         for _, offers in self._offers.values():
             heapify(offers)
-        self._queues = [(self._cost(name), name) for name in self._offers]
+        self._queues = [(self._cost(name, offers[0][0]), name) for name, (_, offers) in self._offers.items()]
         heapify(self._queues)
 
     def clear_cheapest(self) -> Spot | None:
@@ -44,12 +44,12 @@ class Costs:
             if not offers:
                 heappop(self._queues)
                 continue
-            now = self._cost(name)
+            worse = self.taker.law.standing(offers[0][3])
+            now = self._cost(name, worse)
             if now > cost:
                 heapreplace(self._queues, (now, name))  # it has become dearer meanwhile
                 continue
             standing, price, i, lumps = heappop(offers)
-            worse = self.taker.law.standing(lumps)
             if worse > standing:
                 heappush(offers, (worse, price, i, lumps))
                 continue
@@ -65,19 +65,18 @@ class Costs:
         found = cheapest_on(self.taker, self.part, i)
         if found is None:
             return
-        payer = max((lump.gang.account for lump in found), key=self.taker.law.queue_key)
+        payers = {lump.gang.account: None for lump in found}
+        payer = next(iter(payers)) if len(payers) == 1 else max(payers, key=self.taker.law.queue_key)
         if payer.name not in self._offers:
             self._offers[payer.name] = (payer, [])
         law = self.taker.law
         heappush(self._offers[payer.name][1], (law.standing(found), law.cost(found), i, found))
 
-    def _cost(self, name: str) -> Key:
+    def _cost(self, name: str, worse: Key) -> Key:
         """How the payer stands, the workloads stopped, then which queue, then the rest."""
         payer, offers = self._offers[name]
-        if not offers:
-            return (float("inf"),)
-        standing, cost, i, lumps = offers[0]
-        now = max(standing, self.taker.law.standing(lumps))
+        standing, cost, i, _ = offers[0]
+        now = max(standing, worse)
         return (*now, *cost[:2], *self.taker.law.queue_key(payer), *cost[2:], i)
 
     def _clear(self, i: int, lumps: Sequence[Lump]) -> Spot | None:
@@ -100,17 +99,21 @@ def cheapest_on(taker: Taker, part: Part, i: int) -> list[Lump] | None:
         return None
     ordered = [lump for lump in taker.ordered(taker.lumps_on(i)) if room.gains(lump)]
     sets: list[list[Lump]] = []
-    alone = next((lump for lump in ordered if room.suffices([lump])), None)
+    lacking = room.lacking
+    alone = next((lump for lump in ordered if lump.amounts[0] >= lacking and room.suffices([lump])), None)
     if alone is not None:
         sets.append([alone])
     chosen: list[Lump] = []
     for lump in ordered:
         if not _clash(lump, chosen):
             chosen.append(lump)
-            if room.suffices(chosen):
+            lacking -= lump.amounts[0]
+            if lacking <= 0 and room.suffices(chosen):
                 sets.append(_pruned(room, chosen))
                 break
-    return min(sets, key=lambda lumps: full_cost(taker, lumps), default=None)
+    if len(sets) < 2:
+        return sets[0] if sets else None
+    return min(sets, key=lambda lumps: full_cost(taker, lumps))
 
 
 def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:
@@ -122,7 +125,8 @@ def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:
 
 def _clash(lump: Lump, chosen: Sequence[Lump]) -> bool:
     """A gang is taken once; of growth, no more than it can spare."""
-    same = [other for other in chosen if other.gang is lump.gang]
+    gang = lump.gang
+    same = [other for other in chosen if other.gang is gang]
     if not same:
         return False
     if lump.whole or any(other.whole for other in same):
@@ -150,6 +154,7 @@ class _Room:
         self.node = board.nodes.nodes[i].name
         self.milli = board.nodes.milli_on(i, part.request)
         self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
+        self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]  # of its GPUs, at least
 
     def gains(self, lump: Lump) -> bool:
         """Whether it frees anything here that a replica asks for."""
@@ -165,7 +170,7 @@ class _Room:
 
     def suffices(self, lumps: Sequence[Lump]) -> bool:
         nodes, i, request = self.nodes, self.i, self.part.request
-        if nodes.gpu[i] + sum(lump.amounts[0] for lump in lumps) < self.milli * request.devices:
+        if sum([lump.amounts[0] for lump in lumps]) < self.lacking:
             return False  # not even if all of it were here
         cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
         freed: dict[int, int] = {}

@@ -3,7 +3,7 @@
 A law is made for one newcomer. It looks at the board as it stands, with what has been taken so far off it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_share
@@ -69,33 +69,42 @@ class Law:
 
     def inside_key(self, lump: Lump) -> Key:
         """Inside a queue: growth, optional groups, gangs; the lowest priority, the least lost, the newest."""
-        workload = lump.gang.workload
-        newest = -max(lump.started, workload.submitted)
-        return (
-            lump.whole,
-            lump.group,
-            -lump.fulfilment,
-            workload.priority,
-            lump.lost,
-            newest,
-            lump.gang.name,
-            -lump.index,
-        )
+        if lump.place is None:
+            workload = lump.gang.workload
+            newest = -max(lump.started, workload.submitted)
+            lump.place = (
+                lump.whole,
+                lump.group,
+                -lump.fulfilment,
+                workload.priority,
+                lump.lost,
+                newest,
+                lump.gang.name,
+                -lump.index,
+            )
+        return lump.place
 
     def standing(self, lumps: Sequence[Lump]) -> Key:
         """How those stand who would pay with these: the smallest pay first, however many it stops."""
         del lumps
         return ()
 
-    def key(self, lump: Lump) -> Key:
-        """Who gives way first: the smallest."""
-        return (*self.standing((lump,)), *self.queue_key(lump.gang.account), *self.inside_key(lump))
+    def key(self, lump: Lump) -> Key | None:
+        """Who gives way first: the smallest; None: it may not be taken now."""
+        ahead = self.ahead(lump)
+        return None if ahead is None else ahead + self.inside_key(lump)
+
+    def ahead(self, lump: Lump) -> Key | None:
+        """The part of its key that lumps of one queue may share."""
+        if self.rule(lump) is None:
+            return None
+        return (*self.standing((lump,)), *self.queue_key(lump.gang.account))
 
     def cost(self, lumps: Sequence[Lump]) -> Key:
         """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
-        freed = sum(lump.amounts[0] for lump in lumps)
-        worst = max(self.inside_key(lump) for lump in lumps)
-        return (sum(lump.whole for lump in lumps), len(lumps), *worst, freed)
+        freed = sum([lump.amounts[0] for lump in lumps])
+        worst = max([self.inside_key(lump) for lump in lumps])
+        return (sum([lump.whole for lump in lumps]), len(lumps), *worst, freed)
 
     def may_evict(self) -> bool:
         """Whether the newcomer is entitled to what it asks for."""
@@ -128,6 +137,12 @@ class Law:
         return self._partings[account]
 
 
+def _are_alike(lumps: Sequence[Lump]) -> bool:
+    """Of one queue, and of one size."""
+    account, amounts = lumps[0].gang.account, lumps[0].amounts
+    return all([lump.gang.account is account and lump.amounts == amounts for lump in lumps])
+
+
 def _projects(account: Account) -> Iterator[Account]:
     if not account.children:
         yield account
@@ -145,6 +160,7 @@ class Reclaim(Law):
         super().__init__(board, gang, asked)
         self.entitled = over_share(gang, asked) is None
         self.turns = Turns(board, gang, self.kinds[0] if self.kinds else 0)
+        self._ahead: dict[Hashable, tuple[int, Key | None]] = {}  # as long as the side holds what it held
 
     def may_look_at(self, account: Account) -> bool:
         sides = self.parting(account)
@@ -204,6 +220,16 @@ class Reclaim(Law):
                 return False
         return True
 
+    def ahead(self, lump: Lump) -> Key | None:
+        gang = lump.gang
+        alike = gang.account, gang.workload.priority, lump.whole, lump.amounts, lump.growth
+        sides = self.parting(gang.account)
+        version = (sides[1] if sides else gang.account).version
+        known = self._ahead.get(alike)
+        if known is None or known[0] != version:
+            known = self._ahead[alike] = version, super().ahead(lump)
+        return known[1]
+
     def queue_key(self, account: Account) -> Key:
         sides = self.parting(account)
         theirs = sides[1] if sides else account
@@ -221,8 +247,8 @@ class Reclaim(Law):
 
     def standing(self, lumps: Sequence[Lump]) -> Key:
         """What takes a queue below its quota goes last; before, who is over fair share, then over quota."""
-        if len(lumps) == 1:
-            return self._standing_alone(lumps[0])
+        if len(lumps) == 1 or _are_alike(lumps):
+            return self._standing_of(lumps[0], len(lumps))
         taken: dict[Account, list[int]] = {}
         worst = (False, 0, 0)
         for lump in lumps:
@@ -236,13 +262,14 @@ class Reclaim(Law):
             worst = max(worst, (dips, self._beyond(theirs), self._beyond(account)))
         return worst
 
-    def _standing_alone(self, lump: Lump) -> Key:
+    def _standing_of(self, lump: Lump, count: int) -> Key:
+        """Of so many like this one."""
         account = lump.gang.account
         sides = self.parting(account)
         theirs = sides[1] if sides else account
         dips, held, quota, amounts = True, theirs.allocated, theirs.quota, lump.amounts
         for kind in self.kinds:
-            if amounts[kind] and held[kind] - amounts[kind] >= quota[kind]:
+            if amounts[kind] and held[kind] - amounts[kind] * count >= quota[kind]:
                 dips = False
         return dips, self._beyond(theirs), self._beyond(account)
 

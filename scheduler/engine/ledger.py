@@ -61,6 +61,7 @@ class Account:
         "recalled",
         "requested",
         "share",
+        "version",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, parent: "Account | None", pool: str) -> None:
@@ -79,6 +80,7 @@ class Account:
         self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
         self.parts = [(0, 0, 0)] * 3  # of the share: in quota, by weight, by rounding
         self.recalled: dict[Hashable, Any] = {}  # what was worked out from what it holds, until that changes
+        self.version = 0  # changes with what it holds
         self.family: dict[tuple[int, ...], list[Account]] = {}  # the same of its siblings and it; theirs, too
         if parent:
             self.family = parent.children[0].family if parent.children else self.family
@@ -144,6 +146,7 @@ class Ledger:
             held[GPU] += gpu
             held[CPU] += cpu
             held[MEMORY] += memory
+            account.version += 1
             account.recalled.clear()
             account.family.clear()
             if firm:

@@ -25,8 +25,14 @@ class Lump:
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
+    place: tuple[float | int | str, ...] | None = field(init=False, default=None)  # among its queue's lumps
 
     def __post_init__(self) -> None:
+        if len(self.pods) == 1:
+            ((part, pod),) = self.pods
+            self.amounts = (gpus_of(pod), part.amounts[1], part.amounts[2])
+            self.started, self.index = pod.started, pod.index
+            return
         gpu = cpu = memory = 0
         for part, pod in self.pods:
             gpu += gpus_of(pod)

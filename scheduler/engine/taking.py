@@ -22,29 +22,41 @@ class Taker:
 
     def lumps_on(self, i: int) -> Iterator[Lump]:
         """What could be taken to make room on this node, in no order."""
-        gangs = {}
-        for move in self.board.on_node[i].values():
-            if self.law.moves_only:
+        on_node = self.board.on_node[i].values()
+        if self.law.moves_only:
+            for move in on_node:
                 if not self.is_safe(move.gang):
                     yield single(self.board, move.gang, move.part, move.pod)
-            else:
-                gangs[move.gang.name] = move.gang
+            return
         node = self.board.nodes.nodes[i].name
-        for gang in gangs.values():
-            for lump in self.lumps_of(gang):
-                if lump.whole or any(pod.node == node for _, pod in lump.pods):
-                    yield lump
+        for gang in {move.gang: None for move in on_node}:
+            if not self._is_open(gang):
+                continue
+            if gang.may_grow and self.law.takes_growth:
+                for lump in growth(self.board, gang):
+                    if any(pod.node == node for _, pod in lump.pods):
+                        yield lump
+            if self.law.takes_gangs and not self.is_safe(gang):
+                yield self._all_of(gang)
 
     def lumps_of(self, gang: Gang) -> Iterator[Lump]:
-        law = self.law
-        if not self._may_look_at(gang.account) or not law.may_take_from(gang) or not self._at_hand(gang):
+        if not self._is_open(gang):
             return
-        if law.takes_growth and gang.may_grow:
+        if self.law.takes_growth and gang.may_grow:
             yield from growth(self.board, gang)
-        if law.takes_gangs and not self.is_safe(gang):
-            if gang.name not in self._whole:
-                self._whole[gang.name] = whole(self.board, gang)
-            yield self._whole[gang.name]
+        if self.law.takes_gangs and not self.is_safe(gang):
+            yield self._all_of(gang)
+
+    def _is_open(self, gang: Gang) -> bool:
+        return (
+            self._may_look_at(gang.account) and self.law.may_take_from(gang) and self._at_hand(gang)
+        )
+
+    def _all_of(self, gang: Gang) -> Lump:
+        found = self._whole.get(gang.name)
+        if found is None:
+            found = self._whole[gang.name] = whole(self.board, gang)
+        return found
 
     def everything(self) -> Iterator[Lump]:
         """All that could be taken anywhere."""
@@ -62,18 +74,20 @@ class Taker:
     def nodes_in_reach(self) -> set[int]:
         """Nodes on which something stands that could be taken."""
         index = self.board.nodes.index
+        open_to = self.law.may_take_from
         return {
             index[pod.node]
             for account in self.law.projects()
             for gang in self.board.by_project[account].values()
-            if self.law.may_take_from(gang)
+            if open_to(gang)
             for part in gang.parts
             for pod in part.live.values()
         }
 
     def ordered(self, lumps: Iterable[Lump]) -> list[Lump]:
         """Those the law allows to be taken now, who gives way first in front."""
-        allowed = [(self.law.key(lump), lump) for lump in lumps if self.law.rule(lump) is not None]
+        law = self.law
+        allowed = [(key, lump) for lump in lumps if (key := law.key(lump)) is not None]
         allowed.sort(key=_by_key)
         return [lump for _, lump in allowed]
 
@@ -110,19 +124,20 @@ class Taker:
         del self.taken[count:]
 
     def is_safe(self, gang: Gang) -> bool:
-        name = gang.name
-        if name not in self._safe:
-            self._safe[name] = not self._at_hand(gang) or self.law.is_safe(gang)
-        return self._safe[name]
+        found = self._safe.get(gang.name)
+        if found is None:
+            found = self._safe[gang.name] = not self._at_hand(gang) or self.law.is_safe(gang)
+        return found
 
     def _at_hand(self, gang: Gang) -> bool:
         """Who was served by moving others in this cycle, or was moved, is left alone until the next."""
         return gang is not self.law.gang and gang.name not in self.board.settled
 
     def _may_look_at(self, account: Account) -> bool:
-        if account.name not in self._looked:
-            self._looked[account.name] = self.law.may_look_at(account)
-        return self._looked[account.name]
+        found = self._looked.get(account.name)
+        if found is None:
+            found = self._looked[account.name] = self.law.may_look_at(account)
+        return found
 
 
 def _by_key(entry: tuple[Key, Lump]) -> Key:
