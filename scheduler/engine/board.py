@@ -116,12 +116,16 @@ class Board:
     # -- laying out
 
     def add(self, workload: Workload, choice: int, pods: Iterable[Pod]) -> Gang:
-        parts = {id(role): self._part(role) for role in roles_of(workload.tree)}
+        parts = tuple(map(self._part, roles_of(workload.tree)))
         gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
         self.gangs[gang.name] = gang
         if pods:
             gang.pods = tuple(pods)
-            by_role = {part.role.name: part for part in gang.parts}
+            if len(parts) == 1:
+                for pod in pods:
+                    self._stand(gang, parts[0], pod)
+                return gang
+            by_role = {part.role.name: part for part in parts}
             for pod in pods:
                 self._stand(gang, by_role[pod.role], pod)
         return gang
@@ -143,14 +147,12 @@ class Board:
                 self._charge(gang, part, pod, -1)
 
     def _part(self, role: Role) -> Part:
-        return Part(
-            role, self._typical_milli(role.request), self._matcher.mask(role), self._matcher.soft(role)
-        )
+        request, matcher = role.request, self._matcher
+        milli = self._typical_milli(request) if request.gpu_memory_mib else request.gpu
+        return Part(role, milli, matcher.mask(role), matcher.soft(role))
 
     def _typical_milli(self, request: Request) -> int:
         """Of the smallest kind of device that can hold it: what a request by memory counts for."""
-        if not request.gpu_memory_mib:
-            return request.gpu
         enough = next((size for size in self._memories if size >= request.gpu_memory_mib), 0)
         return -(-MILLI * request.gpu_memory_mib // enough) if enough else MILLI
 
@@ -159,9 +161,9 @@ class Board:
         i = self.nodes.index.get(pod.node, -1)
         if pod.state is PodState.COMPLETED:
             part.done += 1
-            part.used.add(pod.index)
+            part.used |= {pod.index}
         elif pod.state is PodState.STOPPING:
-            part.used.add(pod.index)
+            part.used |= {pod.index}
             if i >= 0:
                 self._leaves(gang, part, pod, i, 1)
         elif i >= 0:
@@ -172,7 +174,7 @@ class Board:
             if pod.state in ALIVE:
                 self._line_up(Move(gang, part, pod, i, True, True))
             else:
-                part.used.add(pod.index)
+                part.used |= {pod.index}
 
     def _leaves(self, gang: Gang, part: Part, pod: Pod, i: int, sign: int) -> None:
         self.nodes.leave(i, pod.devices, pod.milli, part.request, sign)
@@ -182,7 +184,8 @@ class Board:
 
     def _charge(self, gang: Gang, part: Part, pod: Pod, sign: int) -> None:
         _, cpu, memory = part.amounts
-        self.ledger.charge(gang.account, sign * gpus_of(pod), sign * cpu, sign * memory, gang.firm)
+        gpu = sign * pod.milli * len(pod.devices)
+        self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.firm)
 
     # -- trying
 

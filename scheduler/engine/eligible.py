@@ -42,7 +42,7 @@ def delay_left(board: Board, workload: Workload) -> int:
 def still_pending(board: Board, gang: Gang) -> bool:
     if gang.name in board.served or gang.name in board.evicted:
         return False
-    return not (gang.is_whole and gang.stands)
+    return not (gang.standing and gang.is_whole)
 
 
 def over_bounds(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:

@@ -29,7 +29,7 @@ class Part:
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
         self.done = 0  # completed replicas: they hold nothing and are not missed
-        self.used: set[int] = set()  # indices not to be given out: completed, stopping or stuck
+        self.used: frozenset[int] = frozenset()  # indices not to be given out: completed, stopping or stuck
         self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
 
     @property
@@ -102,14 +102,14 @@ class Gang:
         "peers", "pods", "simple", "standing", "workload",
     )  # fmt: skip
 
-    def __init__(self, workload: Workload, account: Account, choice: int, parts: dict[int, Part]) -> None:
+    def __init__(self, workload: Workload, account: Account, choice: int, parts: tuple[Part, ...]) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
         self.choice = choice  # which of the workload's pools this is
         self.firm = not workload.preemptible
-        self.parts = tuple(parts.values())
+        self.parts = parts
         self.standing = 0  # how many of its pods stand
         self.simple = _is_simple(workload.tree)
-        self.may_grow = not self.simple or any(part.role.max > part.role.min for part in self.parts)
+        self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.peers: Peers | None = None  # those it waits with
         self.pods: tuple[Pod, ...] = ()  # as they were found
         self.asks_more = (0, 0, 0)  # of its queues, beyond what it holds
@@ -128,7 +128,7 @@ class Gang:
     def is_whole(self) -> bool:
         if not self.simple:
             return self.root.is_whole
-        return all(part.is_whole for part in self.parts)
+        return all(len(part.live) + part.done >= part.role.min for part in self.parts)
 
     @property
     def stands(self) -> bool:
@@ -140,8 +140,17 @@ class Gang:
         if self.standing:
             return amounts_of(next(ways(self)))
         if self._asked is None:
-            self._asked = amounts_of(next(ways(self)))
+            self._asked = self._asked_alone() or amounts_of(next(ways(self)))
         return self._asked
+
+    def _asked_alone(self) -> tuple[int, int, int] | None:
+        """By far the most gangs have one role, of which something is missing."""
+        part = self.parts[0]
+        missing = part.role.min - part.count
+        if len(self.parts) > 1 or not self.simple or missing <= 0:
+            return None
+        gpu, cpu, memory = part.amounts
+        return gpu * missing, cpu * missing, memory * missing
 
     @property
     def is_leaving(self) -> bool:
@@ -154,12 +163,14 @@ class Gang:
         return next(part for part in self.parts if part.role.name == role)
 
 
-def roles_of(group: Group) -> Iterator[Role]:
+def roles_of(group: Group) -> Sequence[Role]:
+    found: list[Role] = []
     for child in group.children:
         if isinstance(child, Role):
-            yield child
+            found.append(child)
         else:
-            yield from roles_of(child)
+            found += roles_of(child)
+    return found
 
 
 def _section(group: Group, parts: dict[int, Part]) -> Section:
@@ -173,9 +184,10 @@ def _is_simple(group: Group) -> bool:
     """Every child must run and no constraint binds them: one way, no scopes."""
     if group.topology is not None or group.need < len(group.children):
         return False
-    return all(
-        child.topology is None if isinstance(child, Role) else _is_simple(child) for child in group.children
-    )
+    for child in group.children:
+        if child.topology is not None or (isinstance(child, Group) and not _is_simple(child)):
+            return False
+    return True
 
 
 def ways(gang: Gang) -> Iterator[Way]:

@@ -140,7 +140,7 @@ class Law:
 def _are_alike(lumps: Sequence[Lump]) -> bool:
     """Of one queue, and of one size."""
     account, amounts = lumps[0].gang.account, lumps[0].amounts
-    return all([lump.gang.account is account and lump.amounts == amounts for lump in lumps])
+    return all(lump.gang.account is account and lump.amounts == amounts for lump in lumps)
 
 
 def _projects(account: Account) -> Iterator[Account]:

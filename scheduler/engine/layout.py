@@ -14,7 +14,7 @@ from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import shape
 from scheduler.engine.soundness import orphans, oversold, sorted_out, unkept
 
-_GONE = (PodState.COMPLETED, PodState.STOPPING)
+_HERE = (PodState.RUNNING, PodState.STARTING)
 
 
 class Layout:
@@ -60,6 +60,7 @@ class Layout:
         self.notes += unkept(snapshot.reservations, self.known)
         self.notes += orphans(snapshot.queues)
         self.promised = promises_of(snapshot)
+        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow so much
 
     def lay(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
@@ -101,12 +102,15 @@ class Layout:
                 line_down(board, board.gangs[name])
 
     def _pods_by_pool(self, workload: Workload) -> Mapping[str, Sequence[Pod]]:
-        pods: Iterable[Pod] = workload.pods
+        pods: Sequence[Pod] = workload.pods
+        roles = {role.name for role in roles_of(workload.tree)}
         if workload.name in self.promised:
             pods = (*pods, *self._promises(workload))
-        sound, strange, notes = sorted_out(
-            workload.name, tuple(pods), {role.name for role in roles_of(workload.tree)}, self.pool_of
-        )
+        elif len(pods) == 1 and pods[0].state in _HERE and pods[0].role in roles:
+            pool = self.pool_of.get(pods[0].node)
+            if pool is not None:
+                return {pool: pods}  # as nearly all are: nothing can be wrong with it
+        sound, strange, notes = sorted_out(workload.name, tuple(pods), roles, self.pool_of)
         self.notes += notes
         self._hold(strange)
         by_pool: dict[str, list[Pod]] = {}
@@ -141,7 +145,7 @@ class Layout:
         if reason is not None and "seconds" in reason[1]:
             self.restless.add(gang.name)
         if reason is None or reason[0] is Reason.BACKOFF:
-            _count_request(gang)
+            self._count_request(gang)
         if gang.standing:
             whole = gang.is_whole
             promised = any(pod.state is PodState.RESERVED for pod in gang.pods)
@@ -177,6 +181,30 @@ class Layout:
             }
         return None
 
+    def _count_request(self, gang: Gang) -> None:
+        """What is asked beyond what is held, as far as bounds could ever allow it to start."""
+        more = [0, 0, 0]
+        for part in gang.parts:
+            missing = part.role.max - part.count
+            if missing > 0:
+                for kind in KINDS:
+                    more[kind] += missing * part.amounts[kind]
+        if gang.firm:
+            more = _within_quota(gang, more)
+        if not any(more) or (not gang.standing and not self._could_ever_start(gang)):
+            return
+        gang.asks_more = more[0], more[1], more[2]
+        for account in gang.account.path:
+            for kind in KINDS:
+                account.asked_for[kind] += more[kind]
+
+    def _could_ever_start(self, gang: Gang) -> bool:
+        kind = gang.account, gang.asked, gang.firm
+        found = self._startable.get(kind)
+        if found is None:
+            found = self._startable[kind] = _could_ever_start(gang)
+        return found
+
 
 def _kind(board: Board, gang: Gang) -> Hashable:
     """Equal for those to whom one answer can be given."""
@@ -204,26 +232,6 @@ def is_finished(workload: Workload) -> bool:
     for pod in workload.pods:
         done[pod.role] += 1
     return all(done[role.name] >= role.min for role in roles_of(workload.tree))
-
-
-def _count_request(gang: Gang) -> None:
-    """What is asked beyond what is held, as far as bounds could ever allow it to start."""
-    more = [0, 0, 0]
-    for part in gang.parts:
-        missing = part.role.max - part.count
-        if missing > 0:
-            for kind in KINDS:
-                more[kind] += missing * part.amounts[kind]
-    if gang.firm:
-        more = _within_quota(gang, more)
-    if not any(more):
-        return
-    if not gang.standing and not _could_ever_start(gang):
-        return
-    gang.asks_more = more[0], more[1], more[2]
-    for account in gang.account.path:
-        for kind in KINDS:
-            account.asked_for[kind] += more[kind]
 
 
 def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:

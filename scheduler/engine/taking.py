@@ -48,9 +48,7 @@ class Taker:
             yield self._all_of(gang)
 
     def _is_open(self, gang: Gang) -> bool:
-        return (
-            self._may_look_at(gang.account) and self.law.may_take_from(gang) and self._at_hand(gang)
-        )
+        return self._may_look_at(gang.account) and self.law.may_take_from(gang) and self._at_hand(gang)
 
     def _all_of(self, gang: Gang) -> Lump:
         found = self._whole.get(gang.name)
