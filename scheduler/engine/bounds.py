@@ -6,10 +6,12 @@ from typing import Any
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.gang import Gang
-from scheduler.engine.laws import Law
+from scheduler.engine.law import Law
 from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.taking import Taker
+
+Asked = tuple[int, int, int]
 
 
 @dataclass(slots=True)
@@ -25,12 +27,19 @@ class _Sum:
 
 def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
     """Why it would not do even then, with the numbers; None: it might."""
-    found = _sums(taker)
-    for kind in taker.law.kinds:
-        numbers = found.numbers(taker.law, kind)
-        missing = numbers["missing"]
-        if missing > 0:
-            enough = numbers["protected"] >= missing
+    return _short(_sums(taker), taker.law.asked)
+
+
+def nothing_but(free: tuple[int, int, int], asked: Asked) -> tuple[Reason, Numbers] | None:
+    """The same where there is nobody to take from."""
+    return _short(_Sums(free), asked)
+
+
+def _short(sums: "_Sums", asked: Asked) -> tuple[Reason, Numbers] | None:
+    for kind in KINDS:
+        if asked[kind] > sums.free[kind] + sums.takeable[kind]:
+            numbers = sums.numbers(asked, kind)
+            enough = numbers["protected"] >= numbers["missing"]
             return Reason.VICTIMS_PROTECTED if enough else Reason.NOTHING_TO_TAKE, numbers
     return None
 
@@ -38,7 +47,7 @@ def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
 def in_sum(taker: Taker) -> Numbers:
     """The numbers where it would do in sum, of the resource that matters most."""
     kind = next(iter(taker.law.kinds), 0)
-    return {**_sums(taker).numbers(taker.law, kind), "missing": 0}
+    return {**_sums(taker).numbers(taker.law.asked, kind), "missing": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +59,13 @@ class _Sums:
     guarded: list[int] = field(default_factory=lambda: [0, 0, 0])
     firm: list[int] = field(default_factory=lambda: [0, 0, 0])
 
-    def numbers(self, law: Law, kind: int) -> dict[str, Any]:
+    def numbers(self, asked: Asked, kind: int) -> dict[str, Any]:
         return {
             "resource": RESOURCES[kind],
-            "asked": law.asked[kind],
+            "asked": asked[kind],
             "free": self.free[kind],
             "takeable": self.takeable[kind],
-            "missing": law.asked[kind] - self.free[kind] - self.takeable[kind],
+            "missing": asked[kind] - self.free[kind] - self.takeable[kind],
             "protected": self.guarded[kind] + self.firm[kind],
             "by_runtime": self.guarded[kind],
             "non_preemptible": self.firm[kind],

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Part
-from scheduler.engine.laws import Key
+from scheduler.engine.law import Key
 from scheduler.engine.ledger import Account
 from scheduler.engine.lumps import Lump
 from scheduler.engine.model import Strategy

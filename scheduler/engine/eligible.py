@@ -9,6 +9,8 @@ from scheduler.engine.ledger import NO_BOUND, Account, over
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Numbers, Reason
 
+_LOWEST, _ELASTIC = "lowest priority", "elastic"
+
 
 def pending(board: Board, choice: int | None = None) -> list[Peers]:
     """Who could start now, peers together; of those for whom this pool is that choice, or of all."""
@@ -90,3 +92,21 @@ def over_share(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | Non
         "share": account.share[kind],
         "quota": account.quota[kind] if account.quota[kind] < NO_BOUND else None,
     }
+
+
+def lowest_priority(board: Board, account: Account) -> int | None:
+    """Of what stands in a project; looked for again when what it holds has changed."""
+    if _LOWEST not in account.recalled:
+        standing = board.by_project.get(account, {}).values()
+        account.recalled[_LOWEST] = min((gang.workload.priority for gang in standing), default=None)
+    found: int | None = account.recalled[_LOWEST]
+    return found
+
+
+def has_elastic(board: Board, account: Account) -> bool:
+    """Whether anything that stands in a project may ever grow, and so be made smaller."""
+    if _ELASTIC not in account.recalled:
+        standing = board.by_project.get(account, {}).values()
+        account.recalled[_ELASTIC] = any(gang.may_grow for gang in standing)
+    found: bool = account.recalled[_ELASTIC]
+    return found

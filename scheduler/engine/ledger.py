@@ -86,8 +86,10 @@ class Account:
             self.family = parent.children[0].family if parent.children else self.family
             parent.children.append(self)
 
-    def settle(self, share: Sequence[int]) -> None:
-        self.share = list(share)
+    def settle(self, share: list[int]) -> None:
+        if share == self.share:
+            return
+        self.share = share
         self.entitled = [max(quota, part) for quota, part in zip(self.quota, share, strict=True)]
         self.recalled.clear()
         self.family.clear()
@@ -123,6 +125,7 @@ class Ledger:
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, Account] = {}
         self.roots: list[Account] = []
+        self.divided: dict[Account | None, object] = {}  # by parent: what its children's shares came of
         known = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
             self._open(queue, known, pool.name)

@@ -1,21 +1,15 @@
 """Here we make others give way for one newcomer: bound, propose, simulate, judge."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from scheduler.engine.audit import evictions
 from scheduler.engine.board import Board, Trial
 from scheduler.engine.bounds import in_sum, reach
-from scheduler.engine.eligible import (
-    delay_left,
-    over_bounds,
-    over_firm_quota,
-    over_share,
-    pending,
-    speaker,
-)
-from scheduler.engine.gang import Gang, Way, amounts_of, ways
-from scheduler.engine.laws import Law
+from scheduler.engine.eligible import over_bounds, pending, speaker
+from scheduler.engine.gang import Gang, Peers, Way, amounts_of, ways
+from scheduler.engine.law import Law
 from scheduler.engine.ledger import Account
+from scheduler.engine.obstacles import no_use, obstacle
 from scheduler.engine.order import Line
 from scheduler.engine.plan import Kind, Numbers, Reason
 from scheduler.engine.proposals import by_nodes, by_prefix
@@ -25,10 +19,8 @@ from scheduler.engine.taking import Taker
 
 MOST_PROPOSALS = 24  # for one newcomer by one law; counted, so that every machine gives up at the same place
 
-MakeLaw = Callable[[Board, Gang, tuple[int, int, int]], Law]
 
-
-def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
+def serve(board: Board, choice: int, make_law: type[Law]) -> None:
     """Try the law for everybody who still waits, in order.
 
     Of those in a project who ask for the same, the first speaks for all; when it is served, the order is
@@ -37,7 +29,7 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
     """
     done: set[str] = set()
     hopeful = {peers for peers in pending(board, choice) if not NEVER & peers.found.keys()}
-    served = True
+    served = not _all_refused(board, hopeful, make_law)
     while served:
         served = False
         line = Line(board, hopeful)
@@ -47,28 +39,49 @@ def serve(board: Board, choice: int, make_law: MakeLaw) -> None:
                 hopeful.remove(peers)
                 continue
             done.add(gang.name)
-            obstacle = _attempt(board, gang, make_law)
-            if obstacle is not None and obstacle[1]:
-                board.refuse(gang, *obstacle)
-            if obstacle is not None or speaker(board, peers) is gang:
+            refused = _attempt(board, gang, make_law)
+            if refused is not None and refused[1]:
+                board.refuse(gang, *refused)
+            if refused is not None or speaker(board, peers) is gang:
                 hopeful.remove(peers)
-            if obstacle is None:
+            if refused is None:
                 served = True
                 break
 
 
-def _attempt(board: Board, gang: Gang, make_law: MakeLaw) -> tuple[Reason, Numbers] | None:
+def _all_refused(board: Board, hopeful: Iterable[Peers], make_law: type[Law]) -> bool:
+    """Whether nobody can be served, told without a trial; then everybody has been told why.
+
+    As long as nobody is served the board is the same for all, and their order does not matter.
+    """
+    obstacles = []
+    for peers in hopeful:
+        gang = speaker(board, peers)
+        obstacle = None if gang is None else no_use(board, gang, make_law)
+        if gang is None or obstacle is None:
+            return False
+        obstacles.append((gang, obstacle))
+    for gang, (reason, numbers) in obstacles:
+        board.trials += 1
+        if make_law.silent and reason is Reason.NOTHING_TO_TAKE:
+            continue
+        if numbers:
+            board.refuse(gang, reason, numbers)
+    return True
+
+
+def _attempt(board: Board, gang: Gang, make_law: type[Law]) -> tuple[Reason, Numbers] | None:
     """None: it was served, or nobody has to make room for it."""
     with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
         law = make_law(board, gang, gang.asked)
-        obstacle = _try_ways(trial, law, make_law, ways(gang))
+        found = _try_ways(trial, law, make_law, ways(gang))
         trial.pass_over()  # the refusal is written down for all who are alike
-    if obstacle is not None and law.silent and obstacle[0] is Reason.NOTHING_TO_TAKE:
-        return obstacle[0], {}
-    return obstacle
+    if found is not None and law.silent and found[0] is Reason.NOTHING_TO_TAKE:
+        return found[0], {}
+    return found
 
 
-def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:
+def serve_one(board: Board, gang: Gang, way: Way, make_law: type[Law]) -> bool:
     """Try the law for one step of growth. Nobody waits for growth, so nothing is refused."""
     law = make_law(board, gang, amounts_of(way))
     with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
@@ -77,32 +90,15 @@ def serve_one(board: Board, gang: Gang, way: Way, make_law: MakeLaw) -> bool:
     return trial.kind is not None
 
 
-def _obstacle(board: Board, law: Law) -> tuple[Reason, Numbers] | None:
-    """What no taking could cure."""
-    gang = law.gang
-    if not law.may_evict():
-        return over_share(gang, law.asked) or (Reason.NOTHING_TO_TAKE, {})
-    firm = over_firm_quota(gang, law.asked)
-    if firm is not None:
-        return firm
-    bound = over_bounds(gang, law.asked)
-    if bound is not None and bound[0] not in law.relieves:
-        return bound
-    wait = delay_left(board, gang.workload)
-    if wait:
-        return Reason.IN_PREEMPTION_DELAY, {"seconds": wait}
-    return None
-
-
 def _try_ways(
-    trial: Trial, law: Law, make_law: MakeLaw, choices: Iterable[Way]
+    trial: Trial, law: Law, make_law: type[Law], choices: Iterable[Way]
 ) -> tuple[Reason, Numbers] | None:
     board, gang = trial.board, trial.gang
     found: tuple[Reason, Numbers] | None = None
     for way in choices:
         asked = amounts_of(way)
         law = law if asked == law.asked else make_law(board, gang, asked)
-        short = _obstacle(board, law) or reach(Taker(board, law))
+        short = obstacle(board, law) or reach(Taker(board, law))
         if short is not None:
             found = found or short
             continue

@@ -59,6 +59,7 @@ class Nodes:
         self.leaving: dict[int, Leaving] = {}
         self.touched: list[int] | None = None  # nodes in the order of what happened to them, if asked for
         self._free: tuple[int, int, int] | None = None
+        self._capacity: tuple[int, int, int] | None = None
         self._by_whole: list[list[int]] | None = None
         self._shared: set[int] = set()
 
@@ -86,6 +87,11 @@ class Nodes:
 
     def capacity(self) -> tuple[int, int, int]:
         """What the pool has to divide: nodes that work and nodes that are on their way."""
+        if self._capacity is None:
+            self._capacity = self._counted()
+        return self._capacity
+
+    def _counted(self) -> tuple[int, int, int]:
         counted = [node for node, r, b in zip(self.nodes, self.ready, self.booting, strict=True) if r or b]
         return (
             sum(node.gpus * MILLI for node in counted),

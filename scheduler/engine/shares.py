@@ -46,14 +46,30 @@ def settle_shares(
         account.requested = [
             held + more for held, more in zip(account.allocated, account.asked_for, strict=True)
         ]
-    _settle(ledger.roots, capacity, pool, story)
+    _settle(ledger, ledger.roots, capacity, pool, story)
 
 
 def _settle(
-    accounts: Sequence[Account], total: Sequence[int], pool: Pool, story: list[Division] | None
+    ledger: Ledger,
+    accounts: Sequence[Account],
+    total: Sequence[int],
+    pool: Pool,
+    story: list[Division] | None,
 ) -> None:
     if not accounts:
         return
+    parent = accounts[0].parent
+    outset = tuple(total), [(a.entitlement, *(wanted(a, kind) for kind in KINDS)) for a in accounts]
+    if story is not None or ledger.divided.get(parent) != outset:  # else it comes to what it came to before
+        ledger.divided[parent] = outset
+        _divide_among(accounts, total, pool, story)
+    for account in accounts:
+        _settle(ledger, account.children, account.share, pool, story)
+
+
+def _divide_among(
+    accounts: Sequence[Account], total: Sequence[int], pool: Pool, story: list[Division] | None
+) -> None:
     shares = {account.name: [0, 0, 0] for account in accounts}
     for kind in KINDS:
         notes = None if story is None else Notes()
@@ -66,7 +82,6 @@ def _settle(
                                          claim.rounded_up)  # fmt: skip
     for account in accounts:
         account.settle(shares[account.name])
-        _settle(account.children, account.share, pool, story)
 
 
 def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes: Notes) -> Division:

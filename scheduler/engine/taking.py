@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
-from scheduler.engine.laws import Key, Law
+from scheduler.engine.law import Key, Law
 from scheduler.engine.ledger import Account
 from scheduler.engine.lumps import Lump, growth, single, whole
 

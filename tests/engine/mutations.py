@@ -39,7 +39,7 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "firm work may give way",
-        "laws.py",
+        "law.py",
         "return gang.firm or gang is self.gang or protected(",
         "return gang is self.gang or protected(",
     ),
@@ -76,7 +76,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the minimum runtime is forgotten",
-        "laws.py",
+        "law.py",
         "gang is self.gang or protected(self.board, gang, self._seconds[gang.account])",
         "gang is self.gang",
     ),
