@@ -121,10 +121,6 @@ class Board:
         self.gangs[gang.name] = gang
         if pods:
             gang.pods = tuple(pods)
-            if len(parts) == 1:
-                for pod in pods:
-                    self._stand(gang, parts[0], pod)
-                return gang
             by_role = {part.role.name: part for part in parts}
             for pod in pods:
                 self._stand(gang, by_role[pod.role], pod)
@@ -161,9 +157,9 @@ class Board:
         i = self.nodes.index.get(pod.node, -1)
         if pod.state is PodState.COMPLETED:
             part.done += 1
-            part.used |= {pod.index}
+            part.used.add(pod.index)
         elif pod.state is PodState.STOPPING:
-            part.used |= {pod.index}
+            part.used.add(pod.index)
             if i >= 0:
                 self._leaves(gang, part, pod, i, 1)
         elif i >= 0:
@@ -174,7 +170,7 @@ class Board:
             if pod.state in ALIVE:
                 self._line_up(Move(gang, part, pod, i, True, True))
             else:
-                part.used |= {pod.index}
+                part.used.add(pod.index)
 
     def _leaves(self, gang: Gang, part: Part, pod: Pod, i: int, sign: int) -> None:
         self.nodes.leave(i, pod.devices, pod.milli, part.request, sign)

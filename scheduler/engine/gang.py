@@ -29,7 +29,7 @@ class Part:
         self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
         self.live: dict[int, Pod] = {}
         self.done = 0  # completed replicas: they hold nothing and are not missed
-        self.used: frozenset[int] = frozenset()  # indices not to be given out: completed, stopping or stuck
+        self.used: set[int] = set()  # indices not to be given out: completed, stopping or stuck
         self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
 
     @property
