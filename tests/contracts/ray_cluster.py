@@ -20,6 +20,7 @@ from pools.runtimes.shim.processes import descendants
 
 SECRET = "5ec2e7" * 10
 BOOT_SECONDS = 90.0
+_LISTEN = "0A"
 _HOSTS = itertools.count(2)
 
 
@@ -69,6 +70,17 @@ class RayCluster:
         below = descendants(self._processes[instance_id].pid)
         return next(pid for pid in below if Path(f"/proc/{pid}/comm").read_text() == "raylet\n")
 
+    def ports_on_all_addresses(self) -> list[int]:
+        """Where its processes listen for anybody who reaches this machine."""
+        inodes = {inode for process in self._processes.values() for inode in _sockets(process.pid)}
+        rows = [
+            line.split()
+            for table in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        ]
+        listening = [row[1].split(":") for row in rows if row[3] == _LISTEN and row[9] in inodes]
+        return sorted({int(port, 16) for address, port in listening if not address.strip("0")})
+
     def wait(self) -> None:
         """Until every node has registered."""
         head = next(iter(self.at.values()))
@@ -112,6 +124,18 @@ def ray_cluster(root: Path) -> Iterator[RayCluster]:
         yield cluster
     finally:
         cluster.end()
+
+
+def _sockets(root: int) -> set[str]:
+    """By number, those that a process and all below it have open."""
+    found = set()
+    for pid in [root, *descendants(root)]:
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                kind, _, number = str(fd.readlink()).partition(":")
+                if kind == "socket":
+                    found.add(number.strip("[]"))
+    return found
 
 
 def free_port() -> int:

@@ -1,4 +1,5 @@
 """Here pods of a real Ray cluster land where they were told to, and outlive whoever ordered them."""
+import contextlib
 import json
 import os
 import signal
@@ -68,6 +69,15 @@ def test_nobody_is_answered_without_the_secret_of_the_cluster(cluster: RayCluste
         for method, url in (("GET", jobs), ("POST", jobs), ("POST", agent)):
             answer = httpx.request(method, url, headers=headers, json={}, trust_env=False)
             assert answer.status_code in (401, 403), (method, url, answer.text)
+
+
+def test_what_listens_on_all_addresses_answers_nobody_without_the_secret(cluster: RayCluster) -> None:
+    open_ports = cluster.ports_on_all_addresses()
+    assert open_ports, "raylets and the head's store do, with the secret"
+    for port in open_ports:
+        with contextlib.suppress(httpx.TransportError):  # they speak gRPC
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=2, trust_env=False)
+            assert answer.status_code in (401, 403), (port, answer.text[:200])
 
 
 def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage, tmp_path: Path) -> None:

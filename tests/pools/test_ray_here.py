@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from pools import services
+from pools.joining import secrets
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.local import LocalProvider
@@ -31,7 +32,7 @@ class Here:
     def __init__(self, root: Path) -> None:
         machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(3)))
         cut = LocalProvider(root / "nodes", machine)
-        self.provider = RayNodesHere(cut, root / "raylets", lambda pool: "5e" * 30)
+        self.provider = RayNodesHere(cut, root / "raylets", secrets.for_cluster)
         self.runtime = RayRuntime(root / "ray", ray_nodes)
         shape = {"gpus_per_node": 1, "cpu_milli": 1000, "reconcile_tick": 1}
         self.pool = pool((0, 2), provider="local", runtime="ray", **shape)

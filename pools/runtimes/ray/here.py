@@ -116,8 +116,8 @@ class RayNodesHere:
     def _settings(
         self, pool: str, instance: Instance, node: Path, address: str, head: str
     ) -> dict[str, Any]:
-        is_head = instance.ordinal == 0
         extra = ["--dashboard-agent-listen-port", str(_free_port()), "--object-store-memory", "80000000"]
+        is_head = instance.ordinal == 0
         if is_head:
             extra += ["--ray-client-server-port", str(_free_port())]
         return {

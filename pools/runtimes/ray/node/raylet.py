@@ -25,6 +25,14 @@ _NOTICE = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # a node whose head is gone ends; Ray waits a minute
 }
 
+# What listens on all addresses and answers anybody is not started; that of two there is no switch for, but
+# they do without where their port cannot be.
+_SILENCE = {
+    "RAY_enable_metrics_collection": "false",
+    "DASHBOARD_METRIC_PORT": "-1",
+    "AUTOSCALER_METRIC_PORT": "-1",
+}
+
 
 def start(node: NodeSettings) -> "subprocess.Popen[bytes]":
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever Ray leaves behind comes to us
@@ -59,7 +67,7 @@ def _environment(token: Path) -> dict[str, str]:
     """Nothing of ours but what Ray needs: pods get an environment of their own."""
     passed_on = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     kept = {name: os.environ[name] for name in passed_on if name in os.environ}
-    return kept | _NOTICE | {
+    return kept | _NOTICE | _SILENCE | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_JOB_START_TIMEOUT_SECONDS": "600",
