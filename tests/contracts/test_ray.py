@@ -1,5 +1,6 @@
-"""Here pods of a real Ray cluster land where they were told to, and outlive whoever ordered them."""
+"""Here pods of a real Ray cluster keep the contract, land where they were told to, and outlive Berth."""
 import contextlib
+import inspect
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from pools.runtimes.base import PodCause, PodState
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
+from tests.contracts import test_runtime as contract
 from tests.contracts.pods import RayStage, alive, ended, eventually, order, running
 from tests.contracts.ray_cluster import RayCluster
 
@@ -24,12 +26,21 @@ import json, os, signal, sys
 from pathlib import Path
 from pools.runtimes.ray.cluster import NodeAt
 from pools.runtimes.ray.runtime import RayRuntime
+from tests.contracts import test_runtime as contract
 from tests.contracts.pods import order
 nodes = [NodeAt(**{**told, "devices": tuple(told["devices"])}) for told in json.loads(sys.argv[2])]
 runtime = RayRuntime(Path(sys.argv[1]), lambda: nodes, prefix=sys.argv[3])
 runtime.start(order("p-1", "sh", "-c", "echo one; sleep 600"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+# The whole contract. Tests of one file share a process, and so one cluster.
+globals().update({
+    name: claim
+    for name, claim in vars(contract).items()
+    if name.startswith("test_") and "stage" in inspect.signature(claim).parameters
+})
 
 
 @pytest.fixture

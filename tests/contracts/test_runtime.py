@@ -1,4 +1,4 @@
-"""Here we hold every runtime to its contract."""
+"""Here we hold every runtime to its contract; that of Ray in `test_ray.py`, beside its cluster."""
 import select
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,19 +6,17 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodState
-from tests.contracts.pods import FakeStage, LocalStage, RayStage, Stage, ended, order, running
+from tests.contracts.pods import FakeStage, LocalStage, Stage, ended, order, running
 
 
-@pytest.fixture(params=["local", "fake", "ray"])
+@pytest.fixture(params=["local", "fake"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     if request.param == "fake":
         yield FakeStage()
         return
-    real = LocalStage(tmp_path / "runtime")
-    if request.param == "ray":
-        real = RayStage(request.getfixturevalue("cluster"), tmp_path / "runtime")
-    yield real
-    real.sweep()
+    local = LocalStage(tmp_path / "runtime")
+    yield local
+    local.sweep()
 
 
 def test_a_pod_runs_and_its_exit_code_is_kept(stage: Stage) -> None:

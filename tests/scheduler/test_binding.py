@@ -2,6 +2,7 @@
 
 import pytest
 
+from pools.models import Node
 from scheduler.models import DeviceClaim
 from tests.scheduler.stage import Stage
 
@@ -20,6 +21,22 @@ def test_a_gang_is_bound_whole_to_nodes_devices_storage_and_one_address(stage: S
     workload.refresh_from_db()
     addresses = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
     assert addresses == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
+
+
+def test_ranks_on_several_machines_meet_where_rank_0_stands(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage.runtime, "rendezvous", lambda: ("", 20007))
+    for number, node in enumerate(Node.objects.order_by("pk")):
+        node.address = f"10.0.0.{number}"
+        node.save()
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
+    stage.tick()
+    pods = sorted(stage.pods(workload), key=lambda pod: pod.rank)
+    assert len({pod.node.address for pod in pods}) == 2
+    orders = [stage.runtime.order(str(pod.pk)) for pod in pods]
+    met = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders if order}
+    assert met == {(pods[0].node.address, "20007")}
 
 
 @pytest.mark.shows("RAI-15")
