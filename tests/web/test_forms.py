@@ -4,6 +4,7 @@ import json
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from berth.core.errors import Invalid
 from pools.models import NodePool
@@ -233,6 +234,16 @@ def test_guessing_passwords_is_slowed_down(cast: Cast, settings) -> None:
     tries = [Client().post("/login", guess, REMOTE_ADDR="203.0.113.9") for _ in range(4)]
     assert [each.status_code for each in tries] == [200, 200, 200, 429]
     assert int(tries[-1].headers["Retry-After"]) > 0
+
+
+def test_guessing_goes_no_faster_by_the_form_of_the_admin_site(cast: Cast, settings) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
+    guess = {"username": "alice", "password": "wrong"}
+    paths = ("/admin/login/", "/admin/login/", "/login", "/admin/login/")
+    tries = [Client().post(path, guess, REMOTE_ADDR="203.0.113.11") for path in paths]
+    assert [each.status_code for each in tries] == [200, 200, 200, 429]
+    assert reverse("admin:login") == "/admin/login/"
+    assert Client().get("/admin/", follow=True, REMOTE_ADDR="203.0.113.11").status_code == 200
 
 
 def test_the_login_leads_only_to_this_site(cast: Cast) -> None:
