@@ -80,7 +80,7 @@ def tag_of(drafted: Sequence[Drafted]) -> str:
 
 def tag_after(drafted: Sequence[Drafted]) -> str:
     """The versions that its application left behind: not those of whoever came next."""
-    return "-".join(_version(each.after) for each in drafted)
+    return "-".join(version_of(each.after) for each in drafted)
 
 
 def apply_draft(
