@@ -79,7 +79,8 @@ def _different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByN
     """Those of the one and of the other that are not in both; most are told by their identity."""
     was = {w.name: w for w in (*compress(before, map(is_not, before, now)), *before[len(now) :])}
     are = {w.name: w for w in (*compress(now, map(is_not, before, now)), *now[len(before) :])}
-    same = {name for name, workload in are.items() if name in was and workload == was[name]}
+    # Identity first: where one went, all behind it have moved up.
+    same = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
     return (
         {name: workload for name, workload in was.items() if name not in same},
         {name: workload for name, workload in are.items() if name not in same},

@@ -16,6 +16,7 @@ from scheduler.engine.taking import Taker
 
 # How the payer stands; what clearing costs, queues apart; the node; who goes.
 Offer = tuple[Key, Key, int, Sequence[Lump]]
+Known = dict[int, Sequence[Lump] | None]  # by node, the cheapest whose going makes it hold one more replica
 
 
 class Costs:
@@ -25,13 +26,14 @@ class Costs:
     the queues are compared again.
     """
 
-    def __init__(self, taker: Taker, part: Part, banned: Collection[int]) -> None:
+    def __init__(self, taker: Taker, part: Part, banned: Collection[int], known: Known | None = None) -> None:
+        """`known`: what was found before of nodes on this board, as it stands now."""
         self.taker, self.part = taker, part
         self.board = taker.board
         self._offers: dict[str, tuple[Account, list[Offer]]] = {}
         for i in sorted(taker.nodes_in_reach()):
             if self.board.nodes.ready[i] and i not in banned and (part.mask is None or part.mask[i]):
-                self._look_at(i)
+                self._list(i, self._found(i, {} if known is None else known))
         for _, offers in self._offers.values():
             heapify(offers)
         self._queues = [(self._cost(name, offers[0][0]), name) for name, (_, offers) in self._offers.items()]
@@ -61,8 +63,15 @@ class Costs:
                 return spot
         return None
 
+    def _found(self, i: int, known: Known) -> Sequence[Lump] | None:
+        if i not in known:
+            known[i] = cheapest_on(self.taker, self.part, i)
+        return known[i]
+
     def _look_at(self, i: int) -> None:
-        found = cheapest_on(self.taker, self.part, i)
+        self._list(i, cheapest_on(self.taker, self.part, i))
+
+    def _list(self, i: int, found: Sequence[Lump] | None) -> None:
         if found is None:
             return
         payers = {lump.gang.account: None for lump in found}

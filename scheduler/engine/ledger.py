@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Entitlement, Pool, Queue
+from scheduler.engine.plan import QueueReport
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
@@ -61,6 +62,7 @@ class Account:
         "recalled",
         "requested",
         "share",
+        "told",
         "version",
     )  # fmt: skip
 
@@ -82,6 +84,7 @@ class Account:
         self.recalled: dict[Hashable, Any] = {}  # what was worked out from what it holds, until that changes
         self.version = 0  # changes with what it holds
         self.family: dict[tuple[int, ...], list[Account]] = {}  # the same of its siblings and it; theirs, too
+        self.told: tuple[tuple[object, ...], QueueReport] | None = None  # of it, as it then stood
         if parent:
             self.family = parent.children[0].family if parent.children else self.family
             parent.children.append(self)

@@ -1,6 +1,6 @@
 """Here we make others give way for one newcomer: bound, propose, simulate, judge."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler.engine.audit import evictions
 from scheduler.engine.board import Board, Trial
@@ -9,6 +9,7 @@ from scheduler.engine.eligible import over_bounds, pending, speaker
 from scheduler.engine.gang import Gang, Peers, Way, amounts_of, ways
 from scheduler.engine.law import Law
 from scheduler.engine.ledger import Account
+from scheduler.engine.lumps import Lump
 from scheduler.engine.obstacles import no_use, obstacle
 from scheduler.engine.order import Line
 from scheduler.engine.plan import Kind, Numbers, Reason
@@ -145,12 +146,12 @@ def _held(board: Board) -> dict[Account, tuple[int, ...]]:
 
 def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Taker]:
     """Each stands on the board when it is handed out; the board is rewound before the next."""
-    start, banned = board.mark(), set[int]()
+    start, banned, known = board.mark(), set[int](), dict[int, Sequence[Lump] | None]()
     if not any(want.scopes for want in way):
         while budget.spend():
             board.trials += 1
             taker = Taker(board, law)
-            if not by_nodes(taker, way, banned):
+            if not by_nodes(taker, way, banned, known):
                 board.rewind(start)
                 break
             yield taker

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from scheduler.engine.clearing import Costs
+from scheduler.engine.clearing import Costs, Known
 from scheduler.engine.gang import Way, amounts_of
 from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.lumps import Lump
@@ -11,20 +11,25 @@ from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
 
-def by_nodes(taker: Taker, way: Way, banned: Collection[int]) -> bool:
-    """Put the way on the board, clearing for each replica the node that costs least."""
+def by_nodes(taker: Taker, way: Way, banned: Collection[int], known: Known) -> bool:
+    """Put the way on the board, clearing for each replica the node that costs least.
+
+    Until a node is cleared, every proposal for this way finds the board as the first did: what that one found
+    of nodes is `known` to the others.
+    """
     board, gang = taker.board, taker.law.gang
     if not relieve(taker, way):
         return False
     within = open_to(board, gang)
     closed = banned if within is None or board.kept is None else board.kept.nodes.union(banned)
+    untouched = True
     for want in sorted(way, key=hardest_first):
         costs: Costs | None = None
         for _ in range(want.count):
             spot = pick(board, want.part, Horizon.LEAVING, within)
             if spot is None:
-                costs = costs or Costs(taker, want.part, closed)
-                spot = costs.clear_cheapest()
+                costs = costs or Costs(taker, want.part, closed, known if untouched else None)
+                spot, untouched = costs.clear_cheapest(), False
             index = next(want.part.free_indices(), None)
             if spot is None or index is None:
                 return False

@@ -56,6 +56,16 @@ def _homes(boards: Sequence[Board]) -> dict[str, Board]:
 
 
 def _queue(board: Board, account: Account) -> QueueReport:
+    """As it was told before, where nothing of it has changed."""
+    stands = (
+        account.entitlement, *account.allocated, *account.requested, *account.share, *account.parts
+    )  # fmt: skip
+    if account.told is None or account.told[0] != stands:
+        account.told = stands, _report(board, account)
+    return account.told[1]
+
+
+def _report(board: Board, account: Account) -> QueueReport:
     return QueueReport(
         queue=account.name,
         pool=board.pool.name,

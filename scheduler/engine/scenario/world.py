@@ -26,6 +26,12 @@ class World:
         self._passing: dict[str, int] = {}  # who is stopping or starting, and until when
         self._promised: set[str] = set()
         self._ends: list[tuple[int, str]] = []  # when who has run its time, if it still runs then
+        self._booting = sorted(
+            (node.ready_at, node.name)
+            for node in snapshot.nodes
+            if node.state is NodeState.BOOTING and node.ready_at is not None
+        )
+        self._stirred = True  # whether anything changed since promises were last looked at
         for workload in snapshot.workloads:
             self._write(workload)
         for promise in snapshot.reservations:
@@ -71,9 +77,7 @@ class World:
     def passes(self, seconds: int) -> None:
         """What was stopping has stopped, what has run its time has ended, what was promised starts."""
         self.now += seconds
-        for node in self.nodes.values():
-            if node.state is NodeState.BOOTING and node.ready_at is not None and node.ready_at <= self.now:
-                self.nodes[node.name] = replace(node, state=NodeState.READY, ready_at=None)
+        self._boot()
         for name in [name for name, until in self._passing.items() if until <= self.now]:
             self._write(_settled(self.workloads[name]))
         while self._ends and self._ends[0][0] <= self.now:
@@ -85,8 +89,7 @@ class World:
 
     def next_change(self) -> int | None:
         """When something happens by itself; a workload that was stopped meanwhile may make it too early."""
-        booting = [node.ready_at for node in self.nodes.values() if node.state is NodeState.BOOTING]
-        times = [time for time in booting if time is not None]
+        times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._passing.values()]
         if self._ends:
             times.append(self._ends[0][0])
@@ -106,6 +109,7 @@ class World:
         """The one door: what has to be looked at again later is found from here."""
         name = workload.name
         self.workloads[name] = workload
+        self._stirred = True
         self.touched.add(name)
         self._unjudged.add(name)
         states = {pod.state for pod in workload.pods}
@@ -192,9 +196,16 @@ class World:
         pods = tuple(pod for pod in pods if pod.state is not PodState.RESERVED)
         return replace(workload, pods=pods)
 
+    def _boot(self) -> None:
+        while self._booting and self._booting[0][0] <= self.now:
+            _, name = self._booting.pop(0)
+            self.nodes[name] = replace(self.nodes[name], state=NodeState.READY, ready_at=None)
+            self._stirred = True
+
     def _start_promised(self) -> None:
-        if not self._promised:
+        if not self._promised or not self._stirred:
             return
+        self._stirred = False
         waiting = [self.workloads[name] for name in self._promised]
         rooms = rooms_of(self.nodes.values(), self.workloads.values())
         for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
