@@ -12,7 +12,7 @@ from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from tests.contracts.ray_cluster import RayCluster
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 T = TypeVar("T")
 
 

@@ -19,7 +19,7 @@ from pools.runtimes.ray.node.raylet import GRACE_SECONDS
 from pools.runtimes.shim.processes import descendants
 
 SECRET = "5ec2e7" * 10
-BOOT_SECONDS = 90.0
+BOOT_SECONDS = 180.0
 _LISTEN = "0A"
 _HOSTS = itertools.count(2)
 

@@ -21,6 +21,7 @@ from tests.contracts import test_runtime as contract
 from tests.contracts.pods import RayStage, alive, ended, eventually, order, running
 from tests.contracts.ray_cluster import RayCluster
 
+pytestmark = pytest.mark.timeout(300)  # the first test waits for the cluster
 BERTH = """
 import json, os, signal, sys
 from pathlib import Path
@@ -98,7 +99,9 @@ def test_pods_of_a_killed_berth_run_on_and_a_new_one_finds_them(stage: RayStage,
     command = [sys.executable, "-c", BERTH, str(stage.berth), json.dumps(nodes), prefix]
     killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL
-    report = running(stage.restart(), "p-1")
+    stage.restart()
+    stage.runtime.glance()  # as the watch does, which may begin before anybody said which nodes there are
+    report = running(stage.runtime, "p-1")
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
     assert stage.runtime.look(["p-1"])["p-1"] == report
     elsewhere = RayRuntime(tmp_path / "elsewhere", lambda: list(stage.cluster.at.values()), prefix)
@@ -142,7 +145,7 @@ def test_a_killed_raylet_loses_its_pods_with_all_their_processes_and_nobody_else
     began = time.monotonic()
     report = ended(stage.runtime, "p-2")
     assert report.cause in (PodCause.LOST, PodCause.HOST_STOPPED), report
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     cluster.process("i-2").wait(30)
     assert not any(alive(pid) for pid in of_pod)
     assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING

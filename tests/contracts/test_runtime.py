@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodState
-from tests.contracts.pods import FakeStage, LocalStage, Stage, ended, order, running
+from tests.contracts.pods import PATIENCE, FakeStage, LocalStage, Stage, ended, order, running
 
 
 @pytest.fixture(params=["local", "fake"])
@@ -168,12 +168,12 @@ def test_a_command_that_cannot_be_started_is_a_report(stage: Stage) -> None:
 def test_somebody_who_waits_is_woken(stage: Stage) -> None:
     fds = stage.runtime.wake_fds()
     stage.runtime.start(stage.long("p-1"))
-    assert select.select(fds, [], [], 15)[0]
+    assert select.select(fds, [], [], PATIENCE)[0]
     running(stage.runtime, "p-1")
     stage.runtime.drain_wakes()
     assert not select.select(fds, [], [], 0)[0]
     stage.let_end("p-1", 0)
-    assert select.select(fds, [], [], 15)[0]
+    assert select.select(fds, [], [], PATIENCE)[0]
     assert ended(stage.runtime, "p-1").exit_code == 0
 
 

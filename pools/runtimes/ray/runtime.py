@@ -16,7 +16,7 @@ from pools.runtimes.local import checked_name
 from pools.runtimes.ray.agents import AgentAway, NodeAgent
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, NodeAt, device_resource, label_of
 from pools.runtimes.ray.jobs import Jobs
-from pools.runtimes.ray.ledger import Ledger
+from pools.runtimes.ray.ledger import Entry, Ledger
 from pools.runtimes.ray.scripts import STOP, start_script
 from pools.runtimes.ray.watch import Watch
 from pools.runtimes.rendezvous import FIRST, LAST
@@ -36,6 +36,8 @@ class RayRuntime:
         self._prefix = prefix
         self._directory = nodes
         self._nodes: dict[str, NodeAt] = {}
+        self._looked_up = False
+        self._asked: set[str] = set()
         self._last: dict[str, PodReport] = {}
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501 (plain HTTP)
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
@@ -63,13 +65,12 @@ class RayRuntime:
     def stop(self, pod_id: str, grace_seconds: int) -> None:
         if self.ledger.home(pod_id).exists():
             return
-        entry = self.ledger.find(pod_id)
-        if entry is None and self._adopt([pod_id]):
-            entry = self.ledger.find(pod_id)
+        nodes = self._look_up()
+        entry = self._entry(pod_id)
         if entry is None:
             self.ledger.stop_before_start(pod_id)
             return
-        node = self._look_up().get(entry.instance_id)
+        node = nodes.get(entry.instance_id)
         if entry.ended is None and node is not None:
             self._agent(node).stop(pod_id, max(grace_seconds, 0))
             self._watch.look_soon()
@@ -78,12 +79,14 @@ class RayRuntime:
 
     def look(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._look_up()
-        if any(self.ledger.find(pod_id) is None for pod_id in pod_ids):
-            self._adopt([pod_id for pod_id in pod_ids if self.ledger.find(pod_id) is None])
+        for pod_id in pod_ids:
+            self._entry(pod_id)
         return self.glance(pod_ids)
 
     def glance(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
         """As `look`, with the nodes that were there when somebody looked last; of all pods, unless told."""
+        if not self._looked_up:
+            return {}  # who knows of no nodes yet must not take pods for lost
         found: dict[str, PodReport] = {}
         asked: dict[str, list[str]] = defaultdict(list)
         for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
@@ -144,8 +147,7 @@ class RayRuntime:
     # --- what is kept
 
     def known(self) -> tuple[str, ...]:
-        self._look_up()
-        self._adopt(None)
+        self._adopt(self._look_up().values())
         return self.ledger.ids()
 
     def forget(self, pod_id: str) -> None:
@@ -154,13 +156,9 @@ class RayRuntime:
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry else None
         if node is not None:
-            try:
-                self.bring_home(pod_id)
-                self._agent(node).clear(pod_id)
-                self._jobs(node).delete(self._prefix + pod_id)
-            except AgentAway as failure:
-                if self._jobs(node).job(self._prefix + pod_id) is None:
-                    raise RuntimeFailure(str(failure)) from failure
+            self.bring_home(pod_id)
+            self._agent(node).clear(pod_id)
+            self._jobs(node).delete(self._prefix + pod_id)
         self.ledger.forget(pod_id)
 
     def bring_home(self, pod_id: str) -> None:
@@ -233,23 +231,34 @@ class RayRuntime:
 
     def _look_up(self) -> dict[str, NodeAt]:
         self._nodes = {node.instance_id: node for node in self._directory() if node.address}
+        self._looked_up = True
         return self._nodes
 
-    def _adopt(self, wanted: Collection[str] | None) -> bool:
-        """Pods that nodes have and our ledger has not, as on another machine or after its loss."""
+    def _entry(self, pod_id: str) -> Entry | None:
+        """Where our ledger has none, nodes that were not asked yet may know, as on another machine."""
+        entry = self.ledger.find(pod_id)
+        new = [node for node in self._nodes.values() if node.instance_id not in self._asked]
+        if entry is None and new:
+            self._adopt(new)
+            entry = self.ledger.find(pod_id)
+        return entry
+
+    def _adopt(self, nodes: Iterable[NodeAt]) -> None:
+        """Pods that nodes have and our ledger has not."""
         ours = set(self.ledger.ids())
-        found = False
-        for node in list(self._nodes.values()):
-            try:
-                theirs = self._agent(node).known()
-            except RuntimeFailure:
-                continue
+        asked = list(nodes)
+        for node, theirs in zip(asked, self._threads.map(self._known_to, asked), strict=True):
             for pod_id in theirs:
-                missing = pod_id not in ours and (wanted is None or pod_id in wanted)
-                if missing and not self.ledger.home(pod_id).exists():
+                if pod_id not in ours and not self.ledger.home(pod_id).exists():
                     self.ledger.place(pod_id, node.instance_id, "adopted")
-                    found = True
-        return found
+
+    def _known_to(self, node: NodeAt) -> tuple[str, ...]:
+        try:
+            known = self._agent(node).known()
+        except RuntimeFailure:
+            return ()
+        self._asked.add(node.instance_id)
+        return known
 
     def _agent(self, node: NodeAt) -> NodeAgent:
         return NodeAgent(self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)

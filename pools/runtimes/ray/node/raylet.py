@@ -15,13 +15,14 @@ from pools.runtimes.shim.processes import descendants, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 GRACE_SECONDS = 8.0
-# On the head: a node that died is noticed after a second, one that hangs after five; Ray's own patience is
-# fifteen seconds and a minute.
+# On the head: a node that died is noticed after some five seconds, one that hangs after thirty; Ray's own
+# patience is fifteen and a minute. With much less a machine that is merely busy loses all its pods.
 _NOTICE = {
-    "RAY_health_check_initial_delay_ms": "1000",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_initial_delay_ms": "5000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
+    "RAY_raylet_start_wait_time_s": "120",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",  # a node whose head is gone ends; Ray waits a minute
 }
 
