@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -17,13 +19,16 @@ from unfold.contrib.filters.admin import (
 )
 from unfold.decorators import action, display
 
+from berth.core.errors import Conflict
 from berth.web.administration import ReadOnly, pretty, table
 from berth.web.numbers import gpu_hours, milliseconds, spoken, thousandths
 from scheduler.api.evictions import as_csv
 from scheduler.audit_told import told
 from scheduler.discretion import EVERYTHING
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
+from scheduler.replay import Replayed, replay
 
+MOST_DIFFERENCES = 20  # told at once; all of them: `berth replay`
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",
@@ -175,6 +180,25 @@ class CycleAdmin(ReadOnly):
         ("What it did", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_plan")}),
     )
 
+    actions_detail = ("decide_again",)
+
+    @action(description="Decide it again", url_path="decide-again")
+    def decide_again(self, request: HttpRequest, object_id: int) -> HttpResponseBase:
+        """By the engine as it is now, on what was seen then; nothing is stored."""
+        address = reverse("admin:scheduler_cycle_change", args=[object_id])
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            found = replay(get_object_or_404(Cycle, pk=object_id))
+        except Conflict as error:
+            messages.error(request, error.detail)
+            return redirect(address)
+        if found.same:
+            messages.success(request, found.summary)
+        else:
+            messages.warning(request, _differences(found))
+        return redirect(address)
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
         rows: QuerySet[Cycle] = super().get_queryset(request)
         return rows.defer("snapshot", "plan")
@@ -275,6 +299,13 @@ class UsageHourAdmin(ReadOnly):
     @display(description="GPU time", ordering="gpu_milli_seconds")
     def gpu_time(self, row: UsageHour) -> str:
         return gpu_hours(row.gpu_milli_seconds / 1000)
+
+
+def _differences(found: Replayed) -> SafeString:
+    shown = found.differences[:MOST_DIFFERENCES]
+    more = found.differing - len(shown)
+    lines = [*shown, *([f"and {more} more"] if more else [])]
+    return format_html("{}{}", found.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
 
 
 def _standings(row: Eviction, side: str) -> SafeString:

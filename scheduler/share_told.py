@@ -128,7 +128,7 @@ class _Story:
         if mine.taken:
             unserved = [each for each in others if not each.taken]
             if not unserved:
-                return "and there is enough for everybody in turn"
+                return "and its turn comes"
             rival = unserved[0]
             verb = "more than" if mine.offered > rival.offered else "as much as"
         else:

@@ -110,5 +110,13 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
 
 
 def _entry(each: Mapping[str, Any]) -> Entry:
-    before, after = each["before"] or {}, each["after"] or {}
+    before, after = (_plain(each[side] or {}) for side in ("before", "after"))
     return Entry(each["name"], each["pool"], not after, differences(before, after))
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """One weight where all resources have the same."""
+    weights = values.get("weight")
+    if isinstance(weights, dict) and len(set(weights.values())) == 1:
+        return {**values, "weight": next(iter(weights.values()))}
+    return dict(values)

@@ -22,6 +22,7 @@ def why(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         "owner": owner,
         "pool": where,
         "chapters": [(each, UNITS[each.resource]) for each in story],
+        "others": [(each, UNITS[each.resource]) for each in story if each.resource != "gpu"],
         "back": f"{reverse('quotas')}?pool={where.name}",
     }
     return page(request, "scheduler/share.html", context, inner="scheduler/share_story.html")

@@ -92,6 +92,24 @@ def _edit_quota(page: object) -> None:
     page.wait_for_selector(".error")
 
 
+def _draft_of_quotas(page: object) -> None:
+    page.get_by_label("GPUs of vision").fill("12")
+    page.get_by_label("GPU limit of speech").fill("16")
+    page.get_by_label("What it is for").fill("vision grows")
+    page.get_by_role("button", name="Preview impact").click()
+    page.wait_for_selector("#impact-title")
+
+
+def _why_this_share(page: object) -> None:
+    page.get_by_role("link", name="how the fair share of vision comes about").click()
+    page.wait_for_selector("dialog .steps")
+
+
+def _take_back(page: object) -> None:
+    page.get_by_role("link", name="Take back change").first.click()
+    page.wait_for_selector("dialog form")
+
+
 def _faulty_document(page: object) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
@@ -102,6 +120,9 @@ def _faulty_document(page: object) -> None:
 
 STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-edit": (_edit_quota,),
+    "quota-share": (_why_this_share,),
+    "quota-draft": (_draft_of_quotas,),
+    "quota-undo": (_take_back,),
     "submit-faults": (_faulty_document,),
 }
 PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
@@ -114,6 +135,10 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "submit-faults": lambda _: "/submit",
     "quotas": lambda _: "/quotas?pool=train",
     "quota-edit": lambda _: "/quotas?pool=train",
+    "quota-share": lambda _: "/quotas?pool=train",
+    "quota-draft": lambda _: "/quotas/draft?pool=train",
+    "quota-changes": lambda _: "/quotas/changes",
+    "quota-undo": lambda _: "/quotas/changes",
     "node-pools": lambda _: "/node-pools",
     "node-pool": lambda _: "/node-pools/train",
     "evictions": lambda _: "/evictions",

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from django.contrib import admin
@@ -9,7 +10,11 @@ from django.test import Client
 from django.urls import reverse
 
 from projects.models import Audit, Department, Membership, Quota, Workload
+from scheduler.engine.cycle import decide
+from scheduler.engine.scenario import load
+from scheduler.engine_mark import engine_mark
 from scheduler.models import Eviction
+from scheduler.snapshots import packed
 from tests import factories as make
 from tests.cast import Cast
 
@@ -125,6 +130,29 @@ def test_evictions_leave_as_csv(desk: Client, busy: Workload) -> None:
     lines = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
     assert [line["workload_name"] for line in lines] == ["train"]
     assert lines[0]["beneficiary_project"] == "ads"
+
+
+def test_a_cycle_is_decided_again_and_the_outcome_told(desk: Client) -> None:
+    train = {"name": "train", "project": "vision", "roles": [{"gpu": 1}]}
+    snapshot = load(
+        {
+            "format": "berth.scenario/1",
+            "nodes": [{"name": "n", "gpus": 2}],
+            "departments": [{"name": "research"}],
+            "projects": [{"name": "vision", "department": "research"}],
+            "workloads": [train],
+        }
+    ).snapshot
+    plan = decide(snapshot)
+    same = make.cycle(snapshot=packed(snapshot, plan), engine=engine_mark())
+    other = make.cycle(snapshot=packed(snapshot, replace(plan, bundles=())), engine="0.1 abc")
+    gone = make.cycle()
+    told = {same: "is decided the same again", other: "now only: start for train", gone: "is not kept"}
+    for cycle, words in told.items():
+        page = desk.get(reverse("admin:scheduler_cycle_change", args=[cycle.pk])).content.decode()
+        address = f"/admin/scheduler/cycle/{cycle.pk}/decide-again"
+        assert address in page
+        assert words in desk.get(f"{address}/", follow=True).content.decode()
 
 
 def test_a_department_made_here_is_audited(desk: Client) -> None:
