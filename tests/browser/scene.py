@@ -226,7 +226,7 @@ def _waiting(scene: Scene) -> None:
                 },
                 {
                     "reason": "Fragmented",
-                    "message": "Enough is free, but not in one piece: 8 of GPUs asked, 9.25 free, "
+                    "message": "Enough is free, but not in one piece: 8 GPUs asked, 9.25 free, "
                     "the biggest free block of a node is 1.",
                     "numbers": {
                         "resource": "gpu",
