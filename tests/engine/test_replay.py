@@ -53,6 +53,16 @@ def test_nobody_comes_before_its_time(tmp_path: Path) -> None:
     assert all(job.first_start == job.submitted for job in records.jobs.values())
 
 
+def test_cycles_apart_gather_what_happens_meanwhile(tmp_path: Path) -> None:
+    trace = philly(tmp_path, "0 100 1 red", "10 100 1 red", "20 100 1 red")
+    records = Records(trace)
+    for last in play(trace, Policy.FAIR, records, apart=60):
+        step = last
+    starts = sorted((job.first_start or 0) - trace.begins for job in records.jobs.values())
+    assert starts == [0, 60, 60]  # the first at once, the others in the next cycle
+    assert (step.cycles, step.ended) == (2, 3)
+
+
 def test_borrowed_gpus_come_back_and_the_work_lost_is_told(tmp_path: Path) -> None:
     """Red borrows blue's node for 16 GPUs; blue comes at 100 and has its own after the time to stop."""
     _, told = played(philly(tmp_path, "0 1000 16 red", "100 50 8 blue"))

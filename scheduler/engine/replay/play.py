@@ -29,8 +29,13 @@ class Progress:
 class Player:
     """One replay under way."""
 
-    def __init__(self, trace: Trace, records: Records, stop_seconds: int = STOP_SECONDS) -> None:
+    def __init__(
+        self, trace: Trace, records: Records, stop_seconds: int = STOP_SECONDS, apart: int = 0
+    ) -> None:
         self.trace, self.records = trace, records
+        self.apart = apart  # seconds from one cycle to the next at least: what happens meanwhile is gathered
+        self.next_cycle = trace.cluster.now
+        self.due = False  # whether anything happened since the last
         self.layout: Layout | None = None  # carried from cycle to cycle
         self.world, self.meter = World(trace.cluster, stop_seconds), Meter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_heeds_time, trace.cluster.pools)) else None
@@ -46,7 +51,8 @@ class Player:
             self._arrive()
             changed = bool(self.world.touched)
             self._look()
-            if self.waiting and (self._time_has_come() or changed):
+            self.due = bool(self.waiting) and (self._time_has_come() or changed or self.due)
+            if self.due and self.world.now >= self.next_cycle:
                 self._cycle()
             yield Progress(self.world.now, self.arrived, self.ended, self.cycles)
 
@@ -56,6 +62,8 @@ class Player:
             times.append(self.trace.arrivals[self.arrived].submitted)
         if (change := self.world.next_change()) is not None:
             times.append(change)
+        if self.due:
+            times.append(self.next_cycle)
         if self.waiting:
             times += self.backoffs[:1]
             if self.heartbeat is not None and times:
@@ -87,6 +95,7 @@ class Player:
             snapshot = replace(snapshot, queues=self.meter.written(self.trace.cluster.queues))
         self.plan, self.layout = decide_again(snapshot, self.layout)
         self.cycles += 1
+        self.due, self.next_cycle = False, self.world.now + self.apart
         self.world.carry_out(self.plan)
         self.records.decided(self.world.now, self.plan)
         self._look()
