@@ -86,7 +86,7 @@ class Costs:
         payer, offers = self._offers[name]
         standing, cost, i, _ = offers[0]
         now = max(standing, worse)
-        return (*now, *cost[:2], *self.taker.law.queue_key(payer), *cost[2:], i)
+        return (*now, cost[0], *self.taker.law.queue_key(payer), *cost[1:], i)
 
     def _clear(self, i: int, lumps: Sequence[Lump]) -> Spot | None:
         board, taker = self.board, self.taker
@@ -129,7 +129,7 @@ def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:
     """How the payers stand, the workloads stopped, then which queue, then the rest."""
     queue = max(taker.law.queue_key(lump.gang.account) for lump in lumps)
     cost = taker.law.cost(lumps)
-    return (*taker.law.standing(lumps), *cost[:2], *queue, *cost[2:])
+    return (*taker.law.standing(lumps), cost[0], *queue, *cost[1:])
 
 
 def _clash(lump: Lump, chosen: Sequence[Lump]) -> bool:

@@ -111,7 +111,7 @@ class Law:
         """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
         freed = sum([lump.amounts[0] for lump in lumps])
         worst = max([self.inside_key(lump) for lump in lumps])
-        return (sum([lump.whole for lump in lumps]), len(lumps), *worst, freed)
+        return (sum([lump.whole for lump in lumps]), *worst, len(lumps), freed)
 
     def may_evict(self) -> bool:
         """Whether the newcomer is entitled to what it asks for."""
