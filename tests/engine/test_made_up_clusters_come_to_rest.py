@@ -55,15 +55,18 @@ def test_what_is_free_is_what_nothing_stands_on(document: Document) -> None:
 
 @lawfully(40)
 @given(document=clusters())
-def test_a_stranger_of_the_lowest_priority_makes_nobody_stop(document: Document) -> None:
-    """It is of a project without quota or weight, and asks last."""
+def test_a_stranger_who_has_to_wait_makes_nobody_stop(document: Document) -> None:
+    """It is of a project without quota or weight, and asks last. (One that finds room may be in the way of a
+    move, so that somebody else's reclaim stops one more.)"""
     quotas = {pool["name"]: {"gpu": 0, "weight": 0} for pool in document["pools"]}
     document["projects"].append({"name": "strangers", "department": "d0", "quotas": quotas})
     stranger = {"name": "zz", "project": "strangers", "priority": 0, "submitted": document["now"],
                 "roles": [{"name": "r", "gpu": 1}]}  # fmt: skip
     without = _stopped(simulate(deepcopy(document)))
     document["workloads"].append(stranger)
-    assert _stopped(simulate(deepcopy(document))) <= without
+    answer = simulate(deepcopy(document))
+    if answer["workloads"]["zz"]["phase"] == "pending":
+        assert _stopped(answer) <= without
 
 
 def _stopped(answer: Document) -> int:
