@@ -21,8 +21,8 @@ def end_the_done(pool_id: int, this: Pass) -> bool:
         return False
     with this.fence():
         pool = locked(pool_id)
-        candidates = Node.objects.filter(DONE, pool=pool).order_by("-ordinal")
-        done = [node for node in candidates if _end(node, this)]
+        candidates = list(Node.objects.filter(DONE, pool=pool).order_by("-ordinal"))
+        done = [node for node in candidates if _end(node, pool, this)]
     if done:
         terminate(pool, [node.instance_id for node in done], this)
     return bool(done)
@@ -37,10 +37,10 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], this: Pass) -> None:
             remember_trouble(locked(pool.pk), f"ending {', '.join(instance_ids)}", error, this.now)
 
 
-def _end(node: Node, this: Pass) -> bool:
+def _end(node: Node, pool: NodePool, this: Pass) -> bool:
     """Not a node that was taken back, or is lost, since we looked."""
     was, emptied = node.state, node.emptied_at
     if ended := move(node, "state", expected=(was,), to=NodeState.ENDED, since=this.now, ended_at=this.now):
         reason = f"drained: {node.drain_reason}" if emptied else "lost"
-        history.write(node.pool, ScalingKind.TERMINATE, reason, at=this.now, node=node)
+        history.write(pool, ScalingKind.TERMINATE, reason, at=this.now, node=node)
     return ended

@@ -8,7 +8,7 @@ from pools.models.node import HOSTING, PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import ends, long_drains, orphans
-from pools.reconciler.rows import Pass, living, locked, remember_trouble
+from pools.reconciler.rows import Pass, living_of, locked, remember_trouble
 from pools.services.nodes import warn_node
 
 THERE = (InstanceState.BOOTING, InstanceState.READY)
@@ -30,7 +30,7 @@ def look(pool_id: int, this: Pass) -> bool:
         return True
     with this.fence():
         pool = locked(pool_id)
-        nodes = living(pool_id)
+        nodes = living_of(pool)
         found = {instance.instance_id: instance for instance in listed}
         did = [_compare(node, found.get(node.instance_id), pool, this) for node in nodes]
         ending, wrote = orphans.to_end(pool, nodes, listed, this)

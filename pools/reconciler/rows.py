@@ -37,6 +37,14 @@ def living(pool_id: int) -> list[Node]:
     return list(Node.objects.filter(pool_id=pool_id).exclude(state=NodeState.ENDED).order_by("ordinal"))
 
 
+def living_of(pool: NodePool) -> list[Node]:
+    """The same, each knowing the pool in hand: who writes of a node need not read its pool again."""
+    nodes = living(pool.pk)
+    for node in nodes:
+        node.pool = pool
+    return nodes
+
+
 def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
     nodes = tuple(nodes)
     draining = [node for node in nodes if node.state == NodeState.DRAINING and node.emptied_at is None]
