@@ -46,6 +46,20 @@ def costs_of(pool: NodePool, now: datetime) -> Costs:
     )
 
 
+def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
+    """Of every pool that ever had a node: node hours and GPU hours until now."""
+    ended = Least(Coalesce("ended_at", _moment(now)), _moment(now))
+    lasted = ExpressionWrapper(
+        Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()
+    )
+    seconds = Extract(lasted, "epoch")
+    rows = Node.objects.order_by().values_list("pool_id").annotate(
+        nodes=Sum(seconds, output_field=FloatField()),
+        of_gpus=Sum(seconds * F("gpus"), output_field=FloatField()),
+    )
+    return {pool_id: (nodes / HOUR, gpus / HOUR) for pool_id, nodes, gpus in rows}
+
+
 def _spent(pool: NodePool, begin: datetime, now: datetime, price: Decimal | None) -> Spent:
     there = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), pool=pool, created_at__lt=now)
     lasted = ExpressionWrapper(

@@ -56,6 +56,7 @@ class NodePool(models.Model):
     retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
+    provision_outcomes = models.JSONField(default=dict, blank=True, editable=False)  # calls by outcome
 
     # What one node is like.
     gpus_per_node = models.PositiveIntegerField(default=0)

@@ -80,7 +80,8 @@ def _fail(pool_id: int, order: ProvisionOrder, error: ProviderError, this: Pass)
         if _is_new(pool, this) and error.kind not in UNCERTAIN:
             pool.provisioning = None
         pool.retry_at = this.now + timedelta(seconds=pool.reconcile_tick)
-        pool.save(update_fields=["provisioning", "retry_at"])
+        _count(pool, error.kind)
+        pool.save(update_fields=["provisioning", "retry_at", "provision_outcomes"])
         remember_trouble(pool, f"ordering {order.count} nodes", error, this.now)
     return True
 
@@ -95,7 +96,8 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         fitting, surplus = _sorted_out(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new(pool, this) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, ""
-        pool.save(update_fields=["provisioning", "retry_at", "last_error"])
+        _count(pool, "all" if len(fitting) >= order.count else "fewer")
+        pool.save(update_fields=["provisioning", "retry_at", "last_error", "provision_outcomes"])
         expected = _expected(pool, this)
         for instance in fitting:
             _create(pool, instance, order, expected, this)
@@ -112,6 +114,10 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
     if surplus:
         ends.terminate(pool, names, this)
     return True
+
+
+def _count(pool: NodePool, outcome: str) -> None:
+    pool.provision_outcomes[outcome] = pool.provision_outcomes.get(outcome, 0) + 1
 
 
 def _is_ours(pool: NodePool, order: ProvisionOrder) -> bool:

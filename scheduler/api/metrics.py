@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any
 
-from django.db.models import Count, F, Func, IntegerField, Q, Sum
+from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,17 +19,15 @@ from rest_framework.request import Request
 from berth.api.door import Door
 from berth.api.schema import described
 from berth.db.models import Lease
-from pools.models import Node, NodePool
-from pools.models.node import NodeState
 from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES, Phase
-from scheduler.models import Allocation, Cycle, Eviction
+from scheduler.api.pool_metrics import pool_metrics
+from scheduler.models import Cycle, Eviction
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 HANDED_ON = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
 LATEST = 100  # cycles that the durations are taken from
 MILLISECONDS = 1000.0
-DEVICES = Func(F("devices"), function="cardinality", output_field=IntegerField())
 
 
 class Metrics(Door):
@@ -42,7 +40,7 @@ class Metrics(Door):
 class Rows(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from _work()
-        yield from _machines()
+        yield from pool_metrics()
         yield from _cycles()
         yield _evictions()
 
@@ -83,32 +81,6 @@ def _work() -> Iterable[Metric]:
     for state in LIVE_POD_STATES:
         gauge.add_metric([str(state)], states.get(state, 0))
     yield gauge
-
-
-def _machines() -> Iterable[Metric]:
-    counted = Node.objects.exclude(state=NodeState.ENDED).order_by().values_list("pool__name", "state")
-    nodes = {
-        (pool, state): (count, gpus or 0)
-        for pool, state, count, gpus in counted.annotate(n=Count("pk"), gpus_of=Sum("gpus"))
-    }
-    held = dict(
-        Allocation.objects.filter(released_at__isnull=True)
-        .order_by()
-        .values_list("node__pool__name")
-        .annotate(held=Sum(F("gpu_milli") * DEVICES))
-    )
-    by_state = GaugeMetricFamily("berth_pool_nodes", "Nodes by pool and state.", labels=["pool", "state"])
-    wanted = GaugeMetricFamily("berth_pool_nodes_wanted", "Nodes that the pool is to have.", labels=["pool"])
-    gpus = GaugeMetricFamily("berth_pool_gpus", "GPUs of nodes that take work.", labels=["pool"])
-    busy = GaugeMetricFamily("berth_pool_gpus_allocated", "GPUs held by pods.", labels=["pool"])
-    for name, count in NodePool.objects.order_by("name").values_list("name", "wanted"):
-        for state in NodeState.values:
-            if state != NodeState.ENDED:
-                by_state.add_metric([name, state], nodes.get((name, state), (0, 0))[0])
-        wanted.add_metric([name], count)
-        gpus.add_metric([name], nodes.get((name, NodeState.READY), (0, 0))[1])
-        busy.add_metric([name], (held.get(name) or 0) / MILLISECONDS)
-    yield from (by_state, wanted, gpus, busy)
 
 
 def _cycles() -> Iterable[Metric]:

@@ -1,0 +1,64 @@
+"""Claims about what Prometheus is told of node pools."""
+
+import pytest
+from django.test import Client
+
+from pools.services import report_pressure, set_wanted
+from tests import factories as make
+from tests.cast import Cast
+from tests.pools.stage import Stage
+
+pytestmark = pytest.mark.django_db
+
+
+def told() -> list[str]:
+    answer = Client().get("/metrics")
+    assert answer.status_code == 200
+    return answer.content.decode().splitlines()
+
+
+def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> None:
+    from pools.providers.base import ProviderErrorKind
+    from pools.providers.fake import Fail
+
+    stage = Stage(cast.pool)
+    stage.provider.next("provision", Fail(ProviderErrorKind.QUOTA), Fail(ProviderErrorKind.QUOTA))
+    report_pressure(
+        cast.pool.pk, queued_milli_gpu=4000, running=0, capacity=0, nodes_wanted=0, at=stage.now
+    )
+    for _ in range(3):
+        stage.reconcile()
+        stage.pass_time(15)
+    set_wanted(acting=cast.alice, pool=cast.pool, wanted=3)
+    lines = told()
+    for line in (
+        'berth_pool_provision_calls_total{outcome="quota",pool="local"} 2.0',
+        'berth_pool_provision_calls_total{outcome="all",pool="local"} 1.0',
+        'berth_pool_scaling_decisions_total{pool="local",reason="queued"} 1.0',
+        'berth_pool_scaling_decisions_total{pool="local",reason="by_hand"} 1.0',
+        'berth_pool_nodes_wanted{pool="local"} 3.0',
+        'berth_pool_nodes_current{pool="local"} 2.0',
+    ):
+        assert line in lines
+
+
+def test_hours_and_costs_are_told_where_a_price_is_known(cast: Cast) -> None:
+    make.node(cast.pool, state="draining", drain_started_at=make.ago(hours=1), created_at=make.ago(hours=3))
+    assert not [line for line in told() if line.startswith("berth_pool_cost_per_hour{")]
+    cast.pool.price_per_gpu_hour = 2
+    cast.pool.save()
+    lines = told()
+    assert 'berth_pool_cost_per_hour{pool="local"} 4.0' in lines
+    assert 'berth_pool_nodes_draining{pool="local"} 1.0' in lines
+    hours = next(line for line in lines if line.startswith('berth_pool_node_hours_total{pool="local"}'))
+    gpus = next(line for line in lines if line.startswith('berth_pool_gpu_hours_total{pool="local"}'))
+    assert 3 <= float(hours.split()[1]) < 3.1
+    assert 6 <= float(gpus.split()[1]) < 6.2
+
+
+def test_the_documentation_lists_what_is_told(cast: Cast) -> None:
+    from pathlib import Path
+
+    told_of = {line.split()[2] for line in told() if line.startswith("# TYPE ")}
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    assert [name for name in sorted(told_of) if f"`{name}`" not in text] == []
