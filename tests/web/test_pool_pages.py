@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from pools.models import Node
+from pools.models import Node, NodePool
 from tests import factories as make
 from tests.cast import Cast
 
@@ -61,3 +61,46 @@ def test_orders_that_brought_less_are_marked(cast: Cast, alice: Client) -> None:
         make.scaling(cast.pool, "provision", f"{came} of 2 came", at=make.ago(minutes=1), data=data)
         text = alice.get("/node-pools/local").content.decode()
         assert f'<span class="chip {tone}">Provision</span>' in text
+
+
+FORM = {
+    "provider": "fake", "runtime": "fake", "gpus_per_node": "1", "cpu": "4", "memory_mib": "1500",
+    "node_placement": "auto", "autoscale_cooldown": "30", "autoscale_idle_timeout": "60",
+    "drain_timeout": "600", "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
+}  # fmt: skip
+
+
+@pytest.mark.shows("SKY-02", "SKY-10", "SKY-19")
+@pytest.mark.parametrize(
+    ("filled", "stored"),
+    [
+        ({"nodes_min": "4"}, (4, None, None)),
+        ({"nodes_min": "8", "nodes_desired": "4"}, (8, 4, None)),
+        ({"nodes_min": "2", "nodes_max": "16"}, (2, None, 16)),
+        ({"nodes_min": "4", "nodes_desired": "2", "nodes_max": "16"}, (4, 2, 16)),
+    ],
+)
+def test_what_the_form_leaves_empty_is_left_out(
+    cast: Cast, alice: Client, filled: dict[str, str], stored: tuple[int | None, ...]
+) -> None:
+    answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
+    assert answer.status_code == 204
+    made = NodePool.objects.get(name="big")
+    assert (made.nodes_min, made.nodes_desired, made.nodes_max) == stored
+
+
+@pytest.mark.shows("SKY-09", "SKY-16", "SKY-18")
+@pytest.mark.parametrize(
+    ("filled", "field"),
+    [
+        ({"nodes_min": "0"}, "nodes_min"),
+        ({"nodes_min": "4", "nodes_max": "3"}, "nodes_max"),
+        ({"nodes_min": "4", "nodes_desired": "5"}, "nodes_desired"),
+    ],
+)
+def test_a_contradiction_stands_beside_its_field(
+    cast: Cast, alice: Client, filled: dict[str, str], field: str
+) -> None:
+    answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
+    assert answer.status_code == 422
+    assert list(answer.context["form"].errors) == [field]

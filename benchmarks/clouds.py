@@ -1,0 +1,117 @@
+"""Here is a provider that is simulated: machines boot for a while, some never do, some are taken back."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from pools.providers.base import (
+    Instance,
+    InstanceState,
+    Notice,
+    ProviderError,
+    ProviderErrorKind,
+    ProvisionOrder,
+    ProvisionResult,
+)
+
+AT_ONCE = 500  # instances that one call brings at most
+WARNING = timedelta(seconds=120)
+
+
+@dataclass(frozen=True)
+class Luck:
+    """Parts of all calls or machines; the last two of all machines in an hour."""
+
+    refused: float = 0.05
+    answer_lost: float = 0.02
+    listing_fails: float = 0.01
+    not_ended: float = 0.02
+    never_boots: float = 0.01
+    taken_back: float = 0.10
+    vanishes: float = 0.05
+    boots_in: tuple[float, float] = (40.0, 180.0)
+
+
+@dataclass(slots=True)
+class _Machine:
+    instance: Instance
+    ready_at: datetime | None
+    leaves_at: datetime | None = None
+
+
+class Cloud:
+    """The provider's port, on a clock that is told what time it is by `pass_time`."""
+
+    machines_join = False
+
+    def __init__(self, now: datetime, luck: Luck, seed: int) -> None:
+        self.now, self._luck, self._chance = now, luck, random.Random(seed)
+        self.calls: Counter[str] = Counter()
+        self.fates: Counter[str] = Counter()
+        self._machines: dict[str, _Machine] = {}
+        self._answers: dict[str, tuple[str, ...]] = {}
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        hours = seconds / 3600
+        for instance_id, machine in list(self._machines.items()):
+            if machine.leaves_at is not None and self.now >= machine.leaves_at:
+                del self._machines[instance_id]
+            elif machine.leaves_at is None and self._happens(self._luck.taken_back * hours):
+                self.fates["taken back"] += 1
+                machine.leaves_at = self.now + WARNING
+                notice = Notice("the machine is taken back", machine.leaves_at)
+                machine.instance = replace(machine.instance, notice=notice)
+            elif self._happens(self._luck.vanishes * hours):
+                self.fates["vanished"] += 1
+                del self._machines[instance_id]
+            elif machine.ready_at is not None and self.now >= machine.ready_at:
+                machine.instance = replace(machine.instance, state=InstanceState.READY)
+
+    def paid(self) -> set[str]:
+        return set(self._machines)
+
+    # --- the port
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        self.calls["provision"] += 1
+        if order.client_token not in self._answers:
+            if self._happens(self._luck.refused):
+                self.calls["provision refused"] += 1
+                raise ProviderError(ProviderErrorKind.CAPACITY, "no such machine now")
+            self._answers[order.client_token] = tuple(self._made(order))
+        if self._happens(self._luck.answer_lost):
+            self.calls["provision answer lost"] += 1
+            raise ProviderError(ProviderErrorKind.TIMEOUT, "no answer")
+        made = self._answers[order.client_token]
+        return ProvisionResult(tuple(self._machines[i].instance for i in made if i in self._machines))
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        self.calls["list"] += 1
+        if self._happens(self._luck.listing_fails):
+            raise ProviderError(ProviderErrorKind.THROTTLED, "too many calls")
+        return tuple(machine.instance for machine in self._machines.values())
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        self.calls["terminate"] += 1
+        if self._happens(self._luck.not_ended):
+            self.calls["terminate failed"] += 1
+            raise ProviderError(ProviderErrorKind.BROKEN, "internal error")
+        for instance_id in instance_ids:
+            self._machines.pop(instance_id, None)
+
+    def _made(self, order: ProvisionOrder) -> Iterator[str]:
+        for index in range(min(order.count, AT_ONCE)):
+            ordinal = order.start_ordinal + index
+            instance_id = f"{order.client_token[:12]}-{ordinal}"
+            dead = self._happens(self._luck.never_boots)
+            self.fates["never booted"] += dead
+            after = timedelta(seconds=self._chance.uniform(*self._luck.boots_in))
+            instance = Instance(instance_id, ordinal, InstanceState.BOOTING, order.client_token, "10.0.0.1")
+            self._machines[instance_id] = _Machine(instance, None if dead else self.now + after)
+            yield instance_id
+
+    def _happens(self, chance: float) -> bool:
+        return self._chance.random() < chance

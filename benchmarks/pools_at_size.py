@@ -1,0 +1,217 @@
+"""Here we measure pools at size: `python -m benchmarks.pools_at_size [NODES ...]`.
+
+The real autoscaler and reconciler on real rows, against a simulated cloud and simulated work, on a clock that
+is moved by hand. A line of gangs arrives at once and wants more nodes than the pool may have; they run for
+five to fifteen minutes each, are put back when a machine goes, and at the end nothing is wanted any more.
+Gangs are placed first come, first served, on whole nodes; the scheduler itself is measured elsewhere.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
+
+SIZES = (100, 1000, 4000)
+GPUS, STEP, SEED = 8, 15, 42
+GANGS = (1, 1, 2, 4, 8)  # nodes each wants
+RUNS = (300.0, 900.0)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PATIENCE = timedelta(hours=6)
+
+
+@dataclass
+class Gang:
+    nodes: int
+    seconds: float
+    on: set[int] = field(default_factory=set)
+    ends_at: datetime | None = None
+
+
+@dataclass
+class Figures:
+    nodes: int
+    gangs: int
+    full_after_s: float = 0.0
+    empty_after_s: float = 0.0
+    simulated_s: float = 0.0
+    cpu_s: float = 0.0
+    longest_pass_cpu_s: float = 0.0
+    restarts: int = 0
+    surplus_minutes: float = 0.0  # instances that cost money and serve no node
+    node_minutes: float = 0.0
+    leaks: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    fates: Counter[str] = field(default_factory=Counter)
+    history: Counter[str] = field(default_factory=Counter)
+
+
+def main(sizes: list[int]) -> None:
+    from berth.db.embedded import Embedded
+    from berth.db.embedded import serving as database
+
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="berth-pools-") as place:
+        cluster = Embedded(Path(place) / "postgres")
+        with database(cluster, log=Path(place) / "postgres.log"):
+            os.environ |= {
+                "DATABASE_URL": cluster.url(), "BERTH_HOME": place,
+                "DJANGO_SETTINGS_MODULE": "berth.settings",
+            }  # fmt: skip
+            import django
+
+            django.setup()
+            from django.core.management import call_command
+
+            call_command("migrate", verbosity=0)
+            for size in sizes or SIZES:
+                rows.append(vars(measured(size)))
+                print("  ".join(f"{key} {_plain(value)}" for key, value in rows[-1].items()), flush=True)
+    from benchmarks.decide import RESULTS, commit, machine
+
+    if not sizes:
+        answer = {"machine": machine(), "commit": commit(), "step_seconds": STEP, "rows": rows}
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "pools_at_size.json").write_text(json.dumps(answer, indent=1) + "\n")
+    if any(row["leaks"] for row in rows):
+        sys.exit("instances were leaked")
+
+
+def measured(size: int) -> Figures:
+    from benchmarks.clouds import Cloud, Luck
+
+    figures = Figures(nodes=size, gangs=size * 3 // 4)
+    play = Play(size, figures, Cloud(START, Luck(), SEED))
+    while not play.is_over():
+        play.step()
+        if play.cloud.now - START > PATIENCE:
+            sys.exit(f"{size} nodes do not come to rest within {PATIENCE}")
+    play.conclude()
+    return figures
+
+
+class Play:
+    """One pool, from nothing to its maximum and back."""
+
+    def __init__(self, size: int, figures: Figures, cloud: Any) -> None:
+        from pools import services
+        from projects.acting import Acting
+
+        self.figures, self.cloud, self.size = figures, cloud, size
+        self.pool = services.create_pool(
+            acting=Acting.system("benchmark"), name=f"p{size}", provider="fake", runtime="fake",
+            nodes=(0, size), gpus_per_node=GPUS, cpu_milli=64_000, memory_mib=524_288,
+        )  # fmt: skip
+        chance = random.Random(SEED)
+        self.waiting = deque(
+            Gang(chance.choice(GANGS), chance.uniform(*RUNS)) for _ in range(figures.gangs)
+        )
+        self.running: list[Gang] = []
+        self.ended_work: datetime | None = None
+
+    def step(self) -> None:
+        from pools.models import Node
+        from pools.models.node import HOSTING
+
+        self.cloud.pass_time(STEP)
+        states = dict(Node.objects.filter(pool=self.pool, state__in=HOSTING).values_list("pk", "state"))
+        self._work(states)
+        self._count(states)
+        began = time.process_time()
+        self._scale(states)
+        took = time.process_time() - began
+        self.figures.cpu_s += took
+        self.figures.longest_pass_cpu_s = max(self.figures.longest_pass_cpu_s, took)
+
+    def is_over(self) -> bool:
+        """Nothing waits, runs or is paid for, for longer than an orphan's grace."""
+        if self.waiting or self.running or self.cloud.paid():
+            self.ended_work = None
+        elif self.ended_work is None:
+            self.ended_work = self.cloud.now
+        return self.ended_work is not None and self.cloud.now - self.ended_work > timedelta(minutes=5)
+
+    def conclude(self) -> None:
+        from django.db.models import Count
+
+        from pools.models import Node, ScalingEvent
+
+        told = ScalingEvent.objects.filter(pool=self.pool).order_by().values_list("kind")
+        figures, seconds = self.figures, (self.cloud.now - START).total_seconds()
+        figures.simulated_s, figures.history = seconds, Counter(dict(told.annotate(n=Count("pk"))))
+        figures.calls, figures.fates = self.cloud.calls, self.cloud.fates
+        living = set(
+            Node.objects.filter(pool=self.pool, ended_at=None).values_list("instance_id", flat=True)
+        )
+        figures.leaks = len(self.cloud.paid() ^ living)
+
+    def _work(self, states: dict[int, str]) -> None:
+        """Gangs end, or lose a node and wait again; those that fit on free ready nodes start."""
+        now, going_on = self.cloud.now, []
+        for gang in self.running:
+            if not gang.on <= states.keys():
+                self.figures.restarts += 1
+                gang.on, gang.ends_at = set(), None
+                self.waiting.appendleft(gang)
+            elif gang.ends_at is not None and now < gang.ends_at:
+                going_on.append(gang)
+        busy = {node for gang in going_on for node in gang.on}
+        free = sorted(node for node, state in states.items() if state == "ready" and node not in busy)
+        while self.waiting and self.waiting[0].nodes <= len(free):
+            gang = self.waiting.popleft()
+            gang.on, free = set(free[: gang.nodes]), free[gang.nodes :]
+            gang.ends_at = now + timedelta(seconds=gang.seconds)
+            going_on.append(gang)
+        self.running = going_on
+
+    def _scale(self, states: dict[int, str]) -> None:
+        """What the scheduler tells pools in each tick, and the pass that follows."""
+        from pools import services
+        from pools.models import Node
+        from pools.reconciler import reconcile
+
+        now = self.cloud.now
+        busy = {node for gang in self.running for node in gang.on}
+        wanting = sum(gang.nodes for gang in self.waiting)
+        ready = sum(state == "ready" for state in states.values())
+        services.report_pressure(
+            self.pool.pk, queued_milli_gpu=wanting * GPUS * 1000, running=len(busy) * GPUS * 1000,
+            capacity=ready * GPUS * 1000, nodes_wanted=wanting, at=now,
+        )  # fmt: skip
+        idle = [node for node, state in states.items() if state == "draining" and node not in busy]
+        for node in Node.objects.filter(pk__in=idle):
+            services.node_emptied(node, at=now)
+        to_lose = dict.fromkeys(busy, GPUS)
+        reconcile(self.pool.pk, provider=self.cloud, now=now, work_to_lose=to_lose)
+
+    def _count(self, states: dict[int, str]) -> None:
+        from pools.models import Node
+
+        rows = Node.objects.filter(pool=self.pool, ended_at=None).values_list("instance_id", flat=True)
+        paid, figures = self.cloud.paid(), self.figures
+        figures.surplus_minutes += len(paid - set(rows)) * STEP / 60
+        figures.node_minutes += len(paid) * STEP / 60
+        seconds = (self.cloud.now - START).total_seconds()
+        if not figures.full_after_s and len(states) >= 0.99 * self.size:
+            figures.full_after_s = seconds
+        if paid or self.waiting or self.running:
+            figures.empty_after_s = seconds
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Counter):
+        return dict(sorted(value.items()))
+    return round(value, 1) if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main([int(word) for word in sys.argv[1:]])
