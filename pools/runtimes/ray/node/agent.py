@@ -21,6 +21,7 @@ class Agent(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], pods: NodePods, secret: str) -> None:
         super().__init__(address, Handler)
         self.pods, self.one_at_a_time = pods, threading.Lock()
+        self.closing = False
         self.expected = f"Bearer {secret}".encode()
 
 
@@ -36,6 +37,10 @@ class Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(said, self.server.expected):
             self.close_connection = True
             self._answer(401, b"the secret of this cluster is missing or wrong")
+            return
+        if self.server.closing:
+            self.close_connection = True
+            self._answer(503, b"this node is ending")
             return
         length = int(self.headers.get("Content-Length", "0"))
         if not 0 <= length <= LONGEST_BODY:

@@ -37,6 +37,7 @@ def main(path: str) -> int:
     try:
         _until_over(process, told)
     finally:
+        agent.closing = True  # how pods end now is our doing, not what became of them
         agent.shutdown()
         agent.server_close()
         _end_pods(pods)
