@@ -1,5 +1,6 @@
 """Here we give the tests a PostgreSQL of their own, and hold them to the promises they are marked with."""
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     refuse_unknown(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """What a test changed is not announced when its database is gone."""
+    if announcer := sys.modules.get("berth.web.live.announcer"):
+        announcer.ANNOUNCER.rest()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,8 @@ def test_the_document_is_sent_as_it_was_written(terminal: Terminal) -> None:
 
 def test_several_documents_of_several_files_are_submitted(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text("name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n")
-    (tmp_path / "one.json").write_text('{"name": "c", "roles": [{"gpu": 1}], "deadline": "2030-01-01"}')
+    one = '{"name": "c", "roles": [{"gpu": 1}], "deadline": "2030-01-01T00:00:00Z"}'
+    (tmp_path / "one.json").write_text(one)
     desk = Desk(TAKEN)
     terminal.run("submit", "-f", str(tmp_path / "two.yaml"), "-f", str(tmp_path / "one.json"), desk=desk)
     assert [json.loads(request.content)["name"] for request in desk.requests] == ["a", "b", "c"]

@@ -30,7 +30,8 @@ class Announcer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[tuple[str, Place], set[str] | None] = {}
-        self._timer: threading.Timer | None = None
+        self._timer: threading.Timer | None = None  # until it sends
+        self._latest: threading.Timer | None = None
         self._sent_at = -GATHER_SECONDS
 
     def tell(
@@ -46,7 +47,7 @@ class Announcer:
             if self._timer is not None:
                 return
             if time.monotonic() - self._sent_at < GATHER_SECONDS:
-                self._timer = threading.Timer(GATHER_SECONDS, self._send_later)
+                self._timer = self._latest = threading.Timer(GATHER_SECONDS, self._send_later)
                 self._timer.daemon = True
                 self._timer.start()
                 return
@@ -58,6 +59,14 @@ class Announcer:
             self._sent_at = time.monotonic()
         for note in notes(waiting):
             wake(NAME, json.dumps(note, separators=(",", ":")))
+
+    def rest(self) -> None:
+        """Tell no more of what was gathered; when this returns, no thread of ours is at work."""
+        with self._lock:
+            self._timer, self._waiting = None, {}
+        if self._latest is not None:
+            self._latest.cancel()
+            self._latest.join()
 
     def _send_later(self) -> None:
         """On the timer's thread, with a connection of its own; its database may have stopped by now."""
