@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -307,10 +308,12 @@ def test_what_the_document_says_is_what_the_server_keeps(
 def test_ctrl_c_leaves_the_workload_and_says_so(
     berth: Berth, as_dave: dict[str, str], environment: dict[str, str]
 ) -> None:
+    """Also where the tests themselves run in the background of a shell, which makes them deaf to it."""
     berth("submit", "-n", "train", "-p", "vision", "--", "true", **as_dave)
     watching = subprocess.Popen(
         [*RUN, "list", "--watch"], env={**environment, **as_dave}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     try:
         assert watching.stdout
