@@ -11,31 +11,13 @@ from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from pools.models import NodePool
 from projects.models import Department, Membership, Project, Quota, Workload
 from projects.services import members, quotas, tenants, workloads
+from tests.aside import aside
 from tests.cast import Cast, make_cast, training
 
 
 @pytest.fixture
 def cast(transactional_db: None) -> Cast:
     return make_cast()
-
-
-def aside(work: Callable[[], object]) -> list[Any]:
-    """Runs it on a connection of its own, to its end; what it raised is the answer."""
-    answer: list[Any] = []
-
-    def run() -> None:
-        try:
-            answer.append(work())
-        except Exception as error:
-            answer.append(error)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(20)
-    assert not thread.is_alive()
-    return answer
 
 
 def submitting(cast: Cast) -> object:

@@ -1,5 +1,4 @@
 """Here we show that what changed between looking and committing is noticed, bundle by bundle."""
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.models import Cycle, DeviceClaim
 from scheduler.observe import Seen, observe
 from scheduler.specs import Specs
+from tests.aside import aside
 from tests.scheduler.stage import Stage
 
 
@@ -221,24 +221,6 @@ def test_an_edit_of_a_quota_waits_for_the_commit_that_heeds_it(stage: Stage) -> 
         free = aside(lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9))
     assert isinstance(blocked, OperationalError)
     assert free == 0
-
-
-def aside(work: Callable[[], Any]) -> Any:
-    """On a connection of its own; what it raised is the answer."""
-    answer: list[Any] = []
-
-    def run() -> None:
-        try:
-            answer.append(work())
-        except Exception as error:
-            answer.append(error)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(20)
-    return answer[0]
 
 
 def test_a_redirected_workload_is_another_one_for_who_decided_before(stage: Stage) -> None:

@@ -1,0 +1,26 @@
+"""Here something is done on a connection of its own, as by another process, during a transaction."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connection
+
+
+def aside(work: Callable[[], object]) -> Any:
+    """What it gave; or what it raised, as a value. Must end within 20 seconds."""
+    answer: list[Any] = []
+
+    def run() -> None:
+        try:
+            answer.append(work())
+        except Exception as error:
+            answer.append(error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    return answer[0]
