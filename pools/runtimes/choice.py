@@ -4,8 +4,13 @@ from importlib.util import find_spec
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 
+ELSEWHERE = ("aws", "static")  # providers whose nodes are machines of their own
+
 
 def check_runtime(provider: str, runtime: str) -> None:
+    if runtime == "local" and provider in ELSEWHERE:
+        message = "runs pods on the scheduler's machine, but this pool's nodes are elsewhere"
+        raise Invalid([Problem("runtime", message, runtime, "ray")])
     if runtime != "ray":
         return
     if provider == "fake":

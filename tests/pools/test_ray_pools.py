@@ -37,6 +37,18 @@ def test_machines_that_are_played_run_no_ray() -> None:
 
 
 @pytest.mark.django_db
+def test_pods_do_not_start_beside_the_scheduler_when_their_nodes_are_elsewhere() -> None:
+    for make in (
+        lambda: pool(provider="static", runtime="local"), lambda: choice.check_runtime("aws", "local"),
+    ):  # fmt: skip
+        with pytest.raises(Invalid) as refused:
+            make()
+        (problem,) = refused.value.problems
+        assert problem.path == "runtime"
+        assert "elsewhere" in problem.message
+
+
+@pytest.mark.django_db
 def test_nodes_of_a_cluster_share_a_secret_and_lost_ones_are_not_asked() -> None:
     metal = pool(provider="static", runtime="ray")
     for ordinal, state in enumerate(("ready", "draining", "lost", "requested")):
