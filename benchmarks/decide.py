@@ -17,13 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
-
-from benchmarks.shapes import CHANGES, SHAPES, steady  # noqa: E402
-from scheduler.engine.cycle import decide, decide_again  # noqa: E402
-from scheduler.engine.model import Snapshot  # noqa: E402
-from scheduler.engine.plan import Evict, Place, Plan  # noqa: E402
-from scheduler.engine.scenario.world import World  # noqa: E402
+from benchmarks.shapes import CHANGES, SHAPES, steady
+from scheduler.engine.cycle import decide, decide_again
+from scheduler.engine.model import Snapshot
+from scheduler.engine.plan import Evict, Place, Plan
+from scheduler.engine.scenario.world import World
 
 RUNS = 5
 Answer = TypeVar("Answer")

@@ -11,17 +11,14 @@ import json
 import os
 import random
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
-
-from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
-from berth.core.amounts import MILLI, Bounds  # noqa: E402
-from scheduler.engine.cycle import decide  # noqa: E402
-from scheduler.engine.model import (  # noqa: E402
+from benchmarks.decide import RESULTS, commit, machine
+from berth.core.amounts import MILLI, Bounds
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import (
     Entitlement,
     Group,
     Node,
@@ -33,7 +30,7 @@ from scheduler.engine.model import (  # noqa: E402
     Strategy,
     Workload,
 )
-from scheduler.engine.plan import Evict, Place, Plan  # noqa: E402
+from scheduler.engine.plan import Evict, Place, Plan
 
 DATA = Path(os.environ.get("BERTH_BENCH_DATA", Path(__file__).parents[2] / "shared" / "data")) / "openb"
 SEEDS, LISTS, POINTS, ARRIVING = range(42, 52), ("default", "gpuspec10"), (80, 90, 95, 100, 130), 130

@@ -18,9 +18,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
-
 SIZES = (100, 1000, 4000)
 GPUS, STEP, SEED = 8, 15, 42
 GANGS = (1, 1, 2, 4, 8)  # nodes each wants

@@ -20,10 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
-
-import httpx  # noqa: E402
-import psutil  # noqa: E402
+import httpx
+import psutil
 
 ROOT = Path(__file__).parents[1]
 SERVER = """

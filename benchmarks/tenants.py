@@ -11,14 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
-
-from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
-from scheduler.engine.replay.figures import figures  # noqa: E402
-from scheduler.engine.replay.files import NoSuchTrace, find, smaller  # noqa: E402
-from scheduler.engine.replay.policies import play  # noqa: E402
-from scheduler.engine.replay.policy import Policy  # noqa: E402
-from scheduler.engine.replay.records import Records  # noqa: E402
+from benchmarks.decide import RESULTS, commit, machine
+from scheduler.engine.replay.figures import figures
+from scheduler.engine.replay.files import NoSuchTrace, find, smaller
+from scheduler.engine.replay.policies import play
+from scheduler.engine.replay.policy import Policy
+from scheduler.engine.replay.records import Records
 
 # Average, p99 (seconds) and use that others found for the same weeks, nodes and quotas.
 REFERENCE = {

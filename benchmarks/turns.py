@@ -9,16 +9,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "platform")]
-
-from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
-from scheduler.engine.cycle import decide  # noqa: E402
-from scheduler.engine.scenario import load  # noqa: E402
-from scheduler.engine.scenario.usage import Meter, allocated  # noqa: E402
-from scheduler.engine.scenario.world import World  # noqa: E402
+from benchmarks.decide import RESULTS, commit, machine
+from scheduler.engine.cycle import decide
+from scheduler.engine.scenario import load
+from scheduler.engine.scenario.usage import Meter, allocated
+from scheduler.engine.scenario.world import World
 
 GPUS, JOBS, CYCLES = 16, 100, 1024
 MODE = {"mode": "time_based", "half_life": 128, "window": 256, "k": 1.0}

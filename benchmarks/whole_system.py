@@ -9,20 +9,16 @@ import argparse
 import json
 import re
 import statistics
-import sys
 import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
-
-from benchmarks.decide import RESULTS, commit, machine  # noqa: E402
-from berth.client import Client  # noqa: E402
-from berth.client.config import Settings  # noqa: E402
-from tests.journeys.installation import Installation, Visitor, until  # noqa: E402
+from benchmarks.decide import RESULTS, commit, machine
+from berth.client import Client
+from berth.client.config import Settings
+from tests.journeys.installation import Installation, Visitor, until
 
 Row = dict[str, Any]
 
