@@ -71,6 +71,24 @@ def test_a_call_goes_to_a_worker_and_its_result_comes_back(dave: Caller, running
     assert unpacked(dave.get(f"sessions/{running}/results", after=1).content) == []
 
 
+def test_what_goes_wrong_behind_an_answer_that_has_begun_is_logged(
+    dave: Caller, running: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = iter([[], ZeroDivisionError("in the middle")])
+
+    def take_ended(**asked: Any) -> list[Any]:
+        found = next(looks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr("projects.services.calls.take_ended", take_ended)
+    answer = dave.get(f"sessions/{running}/results", wait=5)
+    [(words, _)] = unpacked(b"".join(answer.streaming_content))
+    assert words["problem"]["status"] == 500
+    assert "in the middle" not in str(words) and "in the middle" in caplog.text
+
+
 def test_a_worker_reaches_its_own_session_only(dave: Caller, carol: Caller, running: str) -> None:
     worker(running).post("workers/hello", HELLO)
     dave.post(f"sessions/{running}/calls", frames(({"key": str(uuid.uuid4())}, b"closed")))

@@ -36,12 +36,18 @@ class Broken(BerthError):
 
 def explained(exc: Exception, context: dict[str, Any]) -> Response:
     """What the framework calls for every exception of a view."""
-    error = understood(exc)
-    if error.status >= 500:
-        logger.error("%s: %s", type(exc).__name__, error.code, exc_info=exc)
+    error = understood_and_logged(exc)
     request = context.get("request")
     document = {**error.to_problem(), "request_id": getattr(request, "request_id", "")}
     return Response(document, error.status, headers=_headers(error, exc), content_type=CONTENT_TYPE)
+
+
+def understood_and_logged(exc: Exception) -> BerthError:
+    """What is our mistake, the caller is told little of: the log knows the rest."""
+    error = understood(exc)
+    if error.status >= 500:
+        logger.error("%s: %s", type(exc).__name__, error.code, exc_info=exc)
+    return error
 
 
 def understood(exc: Exception) -> BerthError:

@@ -10,7 +10,7 @@ from django.db import connection
 from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
-from berth.api.problems import understood
+from berth.api.problems import understood_and_logged
 from berth.core.frames import CONTENT_TYPE, packed
 from berth.db.bell import Bell, Ear
 
@@ -73,4 +73,4 @@ def _safely(answer: Answer, last: bool) -> bytes | None:
     try:
         return answer(last)
     except Exception as error:  # the headers are sent: this is the way that is left to say it
-        return packed([({"problem": understood(error).to_problem()}, b"")])
+        return packed([({"problem": understood_and_logged(error).to_problem()}, b"")])
