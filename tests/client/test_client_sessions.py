@@ -123,6 +123,41 @@ def test_a_call_that_was_cancelled_before_it_was_sent_is_never_sent() -> None:
         sent.result(0)
 
 
+opened: list[str] = []
+
+
+def note_opening(what: str) -> Exception:
+    """What runs in whoever opens an `Opened`."""
+    opened.append(what)
+    return ValueError(what)
+
+
+class Opened(Exception):
+    """Says by itself that somebody opened it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return note_opening, ("it",)
+
+
+@pytest.mark.parametrize("outcome", ["value", "error"])
+@pytest.mark.parametrize("more", [{}, {"broadcast": str(uuid.uuid4())}, {"late": True}])
+def test_what_was_not_asked_for_here_is_never_opened(outcome: str, more: dict[str, Any]) -> None:
+    """An admin may hand calls in to the session of somebody else, whose program must not run the results."""
+    opened.clear()
+    ledger = Ledger()
+    future = ledger.add(b"x")
+    ledger.take(*ended(uuid.uuid4(), Opened(), outcome=outcome, told={"message": "no"}, **more))
+    assert (opened, future.done()) == ([], False)
+    ledger.take(*ended(future.key, Opened(), outcome=outcome))
+    assert (opened, future.done()) == (["it"], True)
+
+
+def test_a_node_that_came_later_and_failed_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    words = {"outcome": "error", "told": {"message": "no such disk"}, "late": True}
+    Ledger().take(*ended(uuid.uuid4(), None, **words))
+    assert "no such disk" in caplog.text
+
+
 def test_what_waits_for_a_future_may_add_another_call() -> None:
     ledger = Ledger()
     more: list[Any] = []

@@ -133,13 +133,16 @@ class Ledger:
             self._settle(settled)
 
     def take(self, words: Mapping[str, Any], data: bytes) -> None:
-        """One outcome."""
-        value, error = outcome_of(words, data)
+        """One outcome. Only what was asked for here is opened: opening runs code of whoever asked for it."""
         if words.get("late"):
-            if error is not None:
-                log.warning("node %s, which came later, failed in a broadcast: %s", words.get("node"), error)
+            if words["outcome"] != "value":
+                said = (words.get("told") or {}).get("message", "")
+                log.warning("node %s, which came later, failed in a broadcast: %s", words.get("node"), said)
             return
         key = uuid.UUID(words["key"])
+        if not self._waits_for(uuid.UUID(words["broadcast"]) if words.get("broadcast") else key):
+            return
+        value, error = outcome_of(words, data)
         settled: Settled = None
         with self._lock:
             if words.get("broadcast"):
@@ -173,6 +176,10 @@ class Ledger:
             left = [*self._calls.values(), *(one.future for one in self._broadcasts.values())]
         for future in left:
             future.cancel()
+
+    def _waits_for(self, key: uuid.UUID) -> bool:
+        with self._lock:
+            return key in self._calls or key in self._broadcasts
 
     def _gathered(self, key: uuid.UUID, gathering: Gathering) -> Settled:
         """The results in the order of the nodes, or the first node's error, once all are there."""
