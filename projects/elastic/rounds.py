@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -64,12 +64,20 @@ class Rounds:
         """Hands out what is due. Returns for how long there is nothing to hand out."""
         if not self._leads():
             return STANDBY_SECONDS
-        for service in living():
+        found = living()
+        self._forget_all_but({service.pk for service in found})
+        for service in found:
             running = self._under_way.get(service.pk)
             due = self._due.get(service.pk, 0.0) <= time.monotonic()
             if due and (running is None or running.done()):
                 self._under_way[service.pk] = crew.submit(self._carry, service)
         return BUSY_SECONDS if any(not one.done() for one in self._under_way.values()) else self._rest()
+
+    def _forget_all_but(self, living: Collection[int]) -> None:
+        """Who has ended is due for ever and would leave no rest; a pass under way still says when it ends."""
+        for pk in [pk for pk, running in self._under_way.items() if pk not in living and running.done()]:
+            del self._under_way[pk]
+            self._due.pop(pk, None)
 
     def _carry(self, service: Service) -> None:
         """One pass, in a thread of its own, with a connection of its own."""
