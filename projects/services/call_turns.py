@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
 from berth.db.bell import ring
 from projects.engine.turns import Waiting, next_turns
@@ -38,6 +38,12 @@ def holding(session: Session) -> Iterator[Session]:
             ring(BELL, [str(held.pk)])
 
 
+def unended(held: Session) -> QuerySet[Call]:
+    """Those to be ended or given back: without their bytes, which may be many and are not looked at."""
+    rows = held.calls.exclude(state=Call.State.ENDED).select_related("worker")
+    return rows.defer("payload", "result").order_by("id")
+
+
 def hand_out(held: Session) -> None:
     """Lease what waits to whoever has room."""
     workers = {
@@ -54,9 +60,7 @@ def hand_out(held: Session) -> None:
     turns = next_turns(waiting, room, held.turn)
     for node in set(turns.given.values()):
         ids = [call for call, to in turns.given.items() if to == node]
-        held.calls.filter(id__in=ids).update(
-            state=Call.State.LEASED, worker=workers[node], delivered=False
-        )
+        held.calls.filter(id__in=ids).update(state=Call.State.LEASED, worker=workers[node], delivered=False)
         ring(BELL, [str(workers[node].pk)])
     held.turn = turns.turn
 
@@ -79,7 +83,7 @@ def let_go(held: Session, worker: SessionWorker, why: str) -> None:
     """The worker is gone: what it had is for others, as often as calls may be tried."""
     worker.state = SessionWorker.State.GONE
     worker.save(update_fields=["state"])
-    for call in worker.calls.filter(state=Call.State.LEASED).order_by("id"):
+    for call in unended(held).filter(worker=worker, state=Call.State.LEASED):
         give_back(held, call, {"type": "Interrupted", "message": why})
 
 
@@ -105,7 +109,7 @@ def end(held: Session, call: Call, outcome: str, told: Mapping[str, Any], result
 def _end_all(held: Session) -> bool:
     """The session is over: nobody will run these."""
     told = {"type": "SessionEnded", "message": session_end_of(held)}
-    left = list(held.calls.exclude(state=Call.State.ENDED).order_by("id"))
+    left = list(unended(held))
     for call in left:
         end(held, call, Call.Outcome.FAILED, told)
     held.workers.exclude(state=SessionWorker.State.GONE).update(state=SessionWorker.State.GONE)
@@ -124,8 +128,8 @@ def _end_children_of_no_node(held: Session) -> bool:
     ranks = Pod.objects.filter(
         workload_id=held.pk, run=held.workload.run, state__in=LIVE_POD_STATES
     ).values_list("rank", flat=True)
-    orphans = held.calls.filter(state=Call.State.WAITING, broadcast__isnull=False).exclude(node__in=ranks)
-    found = list(orphans.order_by("id"))
+    orphans = unended(held).filter(state=Call.State.WAITING, broadcast__isnull=False)
+    found = list(orphans.exclude(node__in=ranks))
     for call in found:
         told = {"type": "Interrupted", "message": f"Node {call.node} left the session."}
         end(held, call, Call.Outcome.FAILED, told)
@@ -138,6 +142,5 @@ def broadcasts_for(held: Session, node: int) -> None:
     parents = held.calls.filter(is_broadcast=True).exclude(state=Call.State.ENDED)
     late = parents.exclude(pk__in=waiting.values("broadcast")).order_by("id")
     Call.objects.bulk_create(
-        Call(session=held, key=uuid.uuid4(), broadcast=parent, node=node, is_late=True)
-        for parent in late
+        Call(session=held, key=uuid.uuid4(), broadcast=parent, node=node, is_late=True) for parent in late
     )

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, TooLarge
 from berth.core.problems import Problem
 from projects.models import Call, Session, SessionWorker
-from projects.services.call_turns import end, hand_out, holding, recover
+from projects.services.call_turns import end, hand_out, holding, recover, unended
 
 CALLS_MAX = 20_000  # of one session that have not ended
 ANSWER_MAX = 16 * 2**20  # of results at a time, unless one alone is larger
@@ -85,7 +85,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
 def drop(*, session: Session, keys: Iterable[uuid.UUID]) -> None:
     """Calls that nobody wants any more; one that runs goes on to its end, and its result is dropped."""
     with holding(session) as held:
-        for call in held.calls.exclude(state=Call.State.ENDED).filter(key__in=list(keys)).order_by("id"):
+        for call in unended(held).filter(key__in=list(keys)):
             end(held, call, Call.Outcome.CANCELLED, {"message": "Cancelled by its client."})
         hand_out(held)
 
@@ -98,7 +98,7 @@ def take_ended(*, session: Session, after: int, now: datetime | None = None) -> 
         if after > held.ends:
             raise Invalid([Problem("after", "lies ahead", str(after), f"at most {held.ends}")])
         if after > held.taken:
-            held.calls.filter(state=Call.State.ENDED, ended__lte=after).delete()
+            _forget(held.calls.filter(state=Call.State.ENDED, ended__lte=after))
             held.taken = after
         if at - held.seen_at > SEEN_EVERY:
             held.seen_at = at
@@ -107,13 +107,17 @@ def take_ended(*, session: Session, after: int, now: datetime | None = None) -> 
 
 def forget_ended(*, before: datetime) -> int:
     """Calls of sessions that had ended by then: no client comes for them any more."""
-    left = Call.objects.filter(session__workload__ended_at__lt=before)
-    return left.delete()[0]
+    return _forget(Call.objects.filter(session__workload__ended_at__lt=before))
 
 
 def limit() -> int:
     """Bytes of one call or one result."""
     return int(settings.BERTH_CALL_MIB) * MIB
+
+
+def _forget(calls: QuerySet[Call]) -> int:
+    """Django reads what it deletes, as a call may have children: not their bytes, though."""
+    return calls.only("pk").delete()[0]
 
 
 def _ended_since(held: Session, after: int) -> list[Ended]:

@@ -22,6 +22,7 @@ from projects.services.call_turns import (
     hand_out,
     holding,
     let_go,
+    unended,
 )
 from projects.services.sessions import end_by_fault
 
@@ -159,8 +160,8 @@ def stay_of(pod: Pod) -> Stay:
 def finish(*, pod: Pod, done: Sequence[Done]) -> None:
     """Whoever brings a call's result first has ended it; what comes after that changes nothing."""
     with holding(pod.workload.session) as held:
-        rows = held.calls.exclude(state=Call.State.ENDED).select_related("worker")
-        live = {call.pk: call for call in rows.filter(id__in=[one.number for one in done])}
+        rows = unended(held).filter(id__in=[one.number for one in done])
+        live = {call.pk: call for call in rows}
         for one in done:
             call = live.pop(one.number, None)
             if call is None:

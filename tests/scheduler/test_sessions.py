@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from berth.core.errors import Conflict, TooLarge, Unauthenticated
 from pools.joining import secrets
@@ -313,6 +315,20 @@ def test_calls_that_were_given_up_are_not_begun(play: Play) -> None:
         play.finish(node, play.take(node)[payload])
     assert play.take(0) == {}
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
+
+
+def test_the_bytes_of_calls_are_read_for_those_who_get_them_only(play: Play) -> None:
+    play.add(b"a", b"b")
+    keys = play.add(b"c")
+    number = play.take(0)[b"a"]
+    with CaptureQueriesContext(connection) as queries:
+        play.finish(0, number)
+        calls.drop(session=play.session, keys=keys)
+        Workload.objects.filter(pk=play.session.pk).update(ended_at=play.stage.clock.now(), phase="completed")
+        calls.forget_ended(before=play.stage.clock.now() + timedelta(seconds=1))
+    read = [each["sql"] for each in queries.captured_queries if each["sql"].startswith("SELECT")]
+    assert any('"projects_call"."state"' in sql for sql in read)
+    assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))
 
 
 def test_deleting_the_workload_takes_its_calls_along(play: Play) -> None:
