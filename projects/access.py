@@ -4,6 +4,7 @@ Roles: a viewer sees; a member submits and acts on own workloads; a project admi
 of the project and on its members; a department admin also on the department's projects and quotas; a
 platform admin on everything. An object that is not yours does not exist.
 """
+
 from enum import StrEnum
 from typing import Any
 
@@ -78,12 +79,16 @@ def whole_departments(acting: Acting) -> QuerySet[Department]:
 
 
 def administered_departments(acting: Acting) -> QuerySet[Department]:
+    if is_platform_admin(acting):
+        return Department.objects.all()
     held = Membership.objects.filter(user=_active(acting), role=Role.DEPARTMENT_ADMIN)
     return Department.objects.filter(pk__in=held.values("department"))
 
 
 def administered_projects(acting: Acting) -> QuerySet[Project]:
-    """By a role in the project itself, or in its department."""
+    """By a role in the project itself, in its department, or in the platform."""
+    if is_platform_admin(acting):
+        return Project.objects.all()
     held = Membership.objects.filter(user=_active(acting), role=Role.PROJECT_ADMIN)
     return Project.objects.filter(
         Q(pk__in=held.values("project")) | Q(department__in=administered_departments(acting))

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 from berth.core.errors import BerthError, PreconditionFailed
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
-from projects.access import Action, may, require
+from projects.access import Action, administered_departments, may, require
 from projects.acting import Acting
 from projects.models import Budget, Department, Project
 from projects.models.budgets import HOURS_MOST, usual_warnings
@@ -64,9 +64,7 @@ def add(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         owner = owners[form.cleaned_data["owner"]]
         try:
-            set_budget(
-                acting=request.acting, owner=owner, values=_values(form), expected_version=0
-            )
+            set_budget(acting=request.acting, owner=owner, values=_values(form), expected_version=0)
         except PreconditionFailed:
             form.add_error("owner", f"{owner.name} has a budget already: change that one")
         except BerthError as error:
@@ -121,15 +119,10 @@ def remove(request: Request, kind: str, name: str) -> HttpResponse:
 
 
 def budgetable(acting: Acting) -> Iterator[Owner]:
-    """Whose budget this person may set, departments before projects."""
-    yield from (each for each in departments(acting) if may_budget(acting, each))
-    yield from (each for each in projects(acting) if may_budget(acting, each))
-
-
-def may_budget(acting: Acting, owner: Owner) -> bool:
-    if isinstance(owner, Department):
-        return may(acting, Action.ADMINISTER)
-    return may(acting, Action.SET_QUOTA, owner)
+    """Whose budget this person may set, departments before projects; many cost no more queries than few."""
+    if may(acting, Action.ADMINISTER):
+        yield from departments(acting)
+    yield from projects(acting).filter(department__in=administered_departments(acting))
 
 
 def _may_set(request: Request, owner: Owner) -> None:

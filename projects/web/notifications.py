@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
-from projects.access import Action, may
+from projects.access import Action, administered_departments, administered_projects, may
 from projects.acting import Acting
 from projects.models import Delivery, Subscription
 from projects.models.subscriptions import MINUTES_MOST
@@ -117,13 +117,11 @@ def _places(acting: Acting) -> list[tuple[str, str]]:
     found = [(MINE, "My own work")]
     found += [
         (f"projects/{each.name}", f"Project {each.name}")
-        for each in projects(acting)
-        if may(acting, Action.GRANT, each)
+        for each in projects(acting).filter(pk__in=administered_projects(acting))
     ]
     found += [
         (f"departments/{each.name}", f"Department {each.name}")
-        for each in departments(acting)
-        if may(acting, Action.GRANT, each)
+        for each in departments(acting).filter(pk__in=administered_departments(acting))
     ]
     if may(acting, Action.ADMINISTER):
         found.append((PLATFORM, "The whole platform"))

@@ -1,6 +1,6 @@
 """Here one reads what was used and what it cost, over time, and how the month's budgets stand."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +19,7 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department
 from projects.selectors import budgets, departments, projects
-from projects.web.budgets import budgetable, may_budget
+from projects.web.budgets import Owner, budgetable
 from scheduler.api.usage import as_csv
 from scheduler.budgets import Standing, standings
 from scheduler.usage_report import Dimension, Step, Used, report, total
@@ -55,6 +55,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return as_csv(ApiRequest(request), question.asked, rows)
     sort = request.GET.get("sort", "-gpu_hours")
     lines = _lines(rows, question.by)
+    settable = set(budgetable(request.acting))
     context = {
         "question": question,
         "spans": SPANS,
@@ -66,8 +67,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "chart": _chart(rows, lines, question),
         "labels": _labels(question),
         "pieces": _pieces(rows, question),
-        "budgets": _budgets(request.acting, now),
-        "may_budget": any(True for _ in budgetable(request.acting)),
+        "budgets": _budgets(request.acting, now, settable),
+        "may_budget": bool(settable),
         **_choices(request.acting),
     }
     return page(request, "scheduler/usage.html", context, inner="scheduler/usage_rows.html")
@@ -174,7 +175,7 @@ class Drawn:
     may_set: bool
 
 
-def _budgets(acting: Acting, now: datetime) -> list[Drawn]:
+def _budgets(acting: Acting, now: datetime, settable: Collection[Owner]) -> list[Drawn]:
     found = []
     for standing in standings(list(budgets(acting)), now):
         owner = standing.budget.owner
@@ -191,7 +192,7 @@ def _budgets(acting: Acting, now: datetime) -> list[Drawn]:
         mark = Bar(drawn.parts, quota=round(1000 * standing.budget.gpu_hours / whole), label=drawn.label)
         tone = "bad" if over else "warn" if standing.forecast_percent > 100 else "good"
         kind = "departments" if isinstance(owner, Department) else "projects"
-        found.append(Drawn(standing, kind, mark, tone, may_budget(acting, owner)))
+        found.append(Drawn(standing, kind, mark, tone, owner in settable))
     return found
 
 

@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from berth.web.columns import columns
-from projects.models import Budget
+from projects.models import Budget, Membership, Project
 from projects.services import budgets
 from scheduler.models import UsageHour
 from tests.cast import Cast
@@ -111,6 +113,20 @@ def test_a_budget_shows_what_is_used_and_where_it_leads(cast: Cast, sign_in) -> 
     )  # fmt: skip
     assert "50 %" in sign_in("dave").get("/usage").content.decode()
     assert "No budget is set" in sign_in("grace").get("/usage").content.decode()
+
+
+def test_more_projects_cost_no_more_queries(cast: Cast, sign_in) -> None:
+    Membership.objects.create(user=cast.grace.user, role="viewer", department=cast.research)
+    grace, counts = sign_in("grace"), []
+    for more in range(2):
+        with CaptureQueriesContext(connection) as queries:
+            assert grace.get("/usage").status_code == 200
+            assert grace.get("/notifications/new", **HTMX).status_code == 200
+        counts.append(len(queries))
+        for number in range(5):
+            project = Project.objects.create(name=f"p{more}{number}", department=cast.research)
+            budgets.set_budget(acting=cast.alice, owner=project, values={"gpu_hours": 10})
+    assert counts[0] == counts[1]
 
 
 def test_columns_stand_on_each_other_and_fill_the_scale() -> None:
