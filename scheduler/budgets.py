@@ -45,11 +45,13 @@ class Standing:
 
 def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
     """In the order given."""
+    if not budgets:
+        return []
     begin, end = month_of(now)
-    used, lately = _by_owner(begin, now), _by_owner(now - PACE, now)
+    keys = [_key(budget) for budget in budgets]
+    used, lately = _by_owner(keys, begin, now), _by_owner(keys, now - PACE, now)
     found = []
-    for budget in budgets:
-        key = _key(budget)
+    for budget, key in zip(budgets, keys, strict=True):
         spent = used.get(key, 0.0)
         pace = lately.get(key, 0.0) / (PACE.total_seconds() / 3600)
         left = (end - now).total_seconds() / 3600
@@ -81,10 +83,13 @@ def month_of(now: datetime) -> tuple[datetime, datetime]:
 Key = tuple[Dimension, str]
 
 
-def _by_owner(since: datetime, now: datetime) -> dict[Key, float]:
+def _by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
     """By the owner's name, which nobody else may have while the owner is there."""
     found: dict[Key, float] = {}
-    for row in report(Acting.system("budgets"), Asked(since, now), now):
+    names: dict[Dimension, list[str]] = {}
+    for dimension, name in keys:
+        names.setdefault(dimension, []).append(name)
+    for row in report(Acting.system("budgets"), Asked(since, now, any_of=names), now):
         for dimension, name in row.names.items():
             found[dimension, name] = found.get((dimension, name), 0.0) + row.gpu_hours
     return found

@@ -1,11 +1,13 @@
 """Here evictions are added up by who gave way to whom."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from django.db.models import Count, QuerySet, Sum
 
 from scheduler.models import Eviction
+
+MOST_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,29 @@ def pairs(rows: QuerySet[Eviction]) -> list[Pair]:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`rows`: who gave way, and in the order of `took` what came of it; None: it never happened."""
+    """`rows`: who gave way, and in the order of `took` what came of it; None: it never happened.
+
+    `left_out`: pairs of projects that lost and took less than those shown.
+    """
 
     gave: tuple[str, ...]
     took: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Pair | None, ...]], ...]
+    left_out: int = 0
 
 
 def grid(found: Iterable[Pair]) -> Grid:
     by_key = {(pair.gave, pair.took): pair for pair in found}
-    gave = tuple(sorted({pair.gave for pair in by_key.values()}))
-    took = tuple(sorted({pair.took for pair in by_key.values()}, key=lambda name: (not name, name)))
-    return Grid(
-        gave, took, tuple((one, tuple(by_key.get((one, other)) for other in took)) for one in gave)
-    )
+    gave = sorted(_most(by_key.values(), lambda pair: pair.gave))
+    took = sorted(_most(by_key.values(), lambda pair: pair.took), key=lambda name: (not name, name))
+    rows = tuple((one, tuple(by_key.get((one, other)) for other in took)) for one in gave)
+    shown = sum(pair is not None for _, cells in rows for pair in cells)
+    return Grid(tuple(gave), tuple(took), rows, len(by_key) - shown)
+
+
+def _most(found: Iterable[Pair], name: Callable[[Pair], str]) -> list[str]:
+    """The names with the most lost work, as many as a page can show beside each other."""
+    lost: dict[str, int] = {}
+    for pair in found:
+        lost[name(pair)] = lost.get(name(pair), 0) + pair.lost_gpu_seconds
+    return sorted(lost, key=lambda each: (-lost[each], each))[:MOST_SHOWN]

@@ -40,10 +40,10 @@ class Standing:
 
 def share_table(acting: Acting, pool: NodePool) -> list[tuple[Standing, list[Standing]]]:
     """Departments by rank and name, each with its projects: the order in which shares are given."""
-    told = {_key(row): row for row in standings(acting).filter(pool=pool)}
-    given = {_key(row): row for row in quotas(acting).filter(pool=pool)}
+    told = {_key(row): row for row in standings(acting).filter(pool=pool).select_related(None)}
+    given = {_key(row): row for row in quotas(acting).filter(pool=pool).select_related(None)}
     children: dict[int, list[Standing]] = defaultdict(list)
-    for project in projects(acting):
+    for project in projects(acting).select_related(None):
         key = ("project", project.pk)
         children[project.department_id].append(_standing(project, told.get(key), given.get(key)))
     found = []

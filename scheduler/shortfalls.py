@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Quota
-from scheduler.models import QueueStanding
 from scheduler.selectors import standings
 
 
@@ -34,35 +33,43 @@ class Shortfall:
 
 def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
     """As the last cycle saw it, the greatest first; projects that the person sees, on both sides."""
-    rows = standings(acting).filter(pool__in=list(pools), project__isnull=False)
-    by_pool: dict[str, list[QueueStanding]] = defaultdict(list)
-    for row in rows.order_by("project__name"):
-        by_pool[row.pool.name].append(row)
+    by_pool: dict[str, list[_Seen]] = defaultdict(list)
+    rows = standings(acting).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
+    for pool, *of, share, allocated, requested in rows.values_list(
+        "pool__name", "project__name", "project_id", "pool_id", "share", "allocated", "requested"
+    ):
+        by_pool[pool].append(_Seen(*of, share[0], allocated[0], requested[0]))
     found = []
     for pool, here in by_pool.items():
-        starved = [row for row in here if row.allocated[0] < min(row.share[0], row.requested[0])]
+        starved = [each for each in here if each.allocated < each.due]
         if starved:
             borrowers = _borrowers(here)
-            found += [
-                Shortfall(pool, _name(row), min(row.share[0], row.requested[0]), row.allocated[0], borrowers)
-                for row in starved
-            ]
+            found += [Shortfall(pool, each.project, each.due, each.allocated, borrowers) for each in starved]
     return sorted(found, key=lambda each: (-each.lacking, each.pool, each.project))
 
 
-def _borrowers(rows: list[QueueStanding]) -> tuple[Borrower, ...]:
-    quotas = {
-        quota.project_id: quota.gpu_milli
-        for quota in Quota.objects.filter(pool=rows[0].pool, project__in=[row.project_id for row in rows])
-    }
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One project in one pool, in milli-GPU."""
+
+    project: str
+    project_id: int
+    pool_id: int
+    share: int
+    allocated: int
+    requested: int
+
+    @property
+    def due(self) -> int:
+        return min(self.share, self.requested)
+
+
+def _borrowers(here: list[_Seen]) -> tuple[Borrower, ...]:
+    rows = Quota.objects.filter(pool=here[0].pool_id, project__in=[each.project_id for each in here])
+    quotas = dict(rows.values_list("project_id", "gpu_milli"))
     found = []
-    for row in rows:
-        quota = quotas.get(row.project_id, 0)
-        if quota is not None and row.allocated[0] > quota:
-            found.append(Borrower(_name(row), row.allocated[0] - quota))
+    for each in here:
+        quota = quotas.get(each.project_id, 0)
+        if quota is not None and each.allocated > quota:
+            found.append(Borrower(each.project, each.allocated - quota))
     return tuple(sorted(found, key=lambda each: (-each.beyond, each.project)))
-
-
-def _name(row: QueueStanding) -> str:
-    assert row.project is not None, "only projects' standings were read"
-    return row.project.name

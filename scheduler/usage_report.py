@@ -51,6 +51,7 @@ class Asked:
     step: Step | None = None
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[Dimension, str] = field(default_factory=dict)  # names
+    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names: one of them is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,11 @@ HELD = """
      WHERE held.released_at IS NULL AND lasted > 0
 """
 # An hour costs what it cost when it began.
-PRICED = """(SELECT min(past.until) FROM pools_poolprice AS past
-              WHERE past.pool_id = held.pool_id AND past.until > held.hour) AS priced_until"""
+PRICED = """
+      LEFT JOIN (SELECT pool_id AS priced_pool, until AS priced_until, lag(until, 1, '-infinity')
+                          OVER (PARTITION BY pool_id ORDER BY until) AS priced_from
+                   FROM pools_poolprice) AS past
+        ON priced_pool = held.pool_id AND held.hour >= priced_from AND held.hour < priced_until"""
 Prices = dict[tuple[int, datetime | None], Decimal | None]
 PIECES = {step: f"date_trunc('{step}', hour, %(zone)s)" for step in Step}
 COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension} | {Dimension.PERSON: "person"}
@@ -142,12 +146,15 @@ def _rows(acting: Acting, asked: Asked, now: datetime) -> Sequence[tuple[Any, ..
     }
     wanted = [f"{COLUMNS[key]} = %(only_{key})s" for key in asked.only]
     values |= {f"only_{key}": name for key, name in asked.only.items()}
+    if asked.any_of:
+        wanted.append(f"({' OR '.join(f'{COLUMNS[key]} = ANY(%(any_{key})s)' for key in asked.any_of)})")
+        values |= {f"any_{key}": list(names) for key, names in asked.any_of.items()}
     if not is_platform_admin(acting):
         wanted.append("(project_id = ANY(%(projects)s) OR department_id = ANY(%(departments)s))")
         values["projects"] = list(visible_projects(acting).values_list("pk", flat=True))
         values["departments"] = list(whole_departments(acting).values_list("pk", flat=True))
-    shown = ", ".join([piece, *names, "pool_id", PRICED])
-    query = f"SELECT {shown}, sum(gpu), sum(cpu), sum(memory) FROM ({HELD}) AS held"  # noqa: S608
+    shown = ", ".join([piece, *names, "pool_id", "priced_until"])
+    query = f"SELECT {shown}, sum(gpu), sum(cpu), sum(memory) FROM ({HELD}) AS held{PRICED}"  # noqa: S608
     if wanted:
         query += f" WHERE {' AND '.join(wanted)}"
     keys = ", ".join(str(number + 1) for number in range(len(names) + 3))

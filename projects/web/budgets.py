@@ -1,6 +1,6 @@
 """Here admins set and remove monthly budgets."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django import forms
@@ -123,6 +123,13 @@ def budgetable(acting: Acting) -> Iterator[Owner]:
     if may(acting, Action.ADMINISTER):
         yield from departments(acting)
     yield from projects(acting).filter(department__in=administered_departments(acting))
+
+
+def budget_setter(acting: Acting) -> Callable[[Owner], bool]:
+    """Tells of any number of owners whether this person may set their budgets."""
+    everywhere = may(acting, Action.ADMINISTER)
+    mine = set(administered_departments(acting).values_list("pk", flat=True))
+    return lambda owner: everywhere if isinstance(owner, Department) else owner.department_id in mine
 
 
 def _may_set(request: Request, owner: Owner) -> None:

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
+from berth.web.paging import slice_of
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.acting import Acting
 from projects.models import Delivery, Subscription
@@ -50,9 +51,14 @@ class SubscriptionForm(forms.Form):
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
-    rows = list(subscriptions(request.acting))
-    told = Delivery.objects.filter(subscription__in=rows).order_by("-pk")[:MOST_TOLD]
+    found = slice_of(
+        subscriptions(request.acting), {"made": "pk"}, sort="made", default="made",
+        cursor=request.GET.get("cursor", ""),
+    )  # fmt: skip
+    rows = found.rows
+    told = Delivery.objects.filter(subscription__in=[row.pk for row in rows]).order_by("-pk")[:MOST_TOLD]
     context = {
+        "slice": found,
         "subscriptions": [
             (row, service.shown_address(row.to), [TITLES[word] for word in row.news]) for row in rows
         ],

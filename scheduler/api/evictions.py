@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -92,6 +92,7 @@ class MatrixQuery(Query):
     beneficiary: Word | None = None
     since: Moment | None = None
     until: Moment | None = None
+    limit: Annotated[int, Field(ge=1, le=500, description="So many pairs at most.")] = 100
 
 
 class PairAnswer(Answer):
@@ -104,20 +105,22 @@ class PairAnswer(Answer):
 
 class MatrixAnswer(Answer):
     pairs: list[PairAnswer] = Field(description="The most work lost first.")
+    left_out: int = Field(description="How many more pairs there are.")
 
 
 class EvictionMatrix(Door):
     @described("Who took from whom, added up", query=MatrixQuery, answer=MatrixAnswer)
     def get(self, request: Request) -> Response:
         query = query_of(request, MatrixQuery)
+        every = pairs(_found(self.acting, query))
         found = [
             PairAnswer(
                 gave_way=pair.gave, for_whom=pair.took, evictions=pair.count,
                 gpus=whole(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
             )
-            for pair in pairs(_found(self.acting, query))
+            for pair in every[: query.limit]
         ]  # fmt: skip
-        return Response(MatrixAnswer(pairs=found))
+        return Response(MatrixAnswer(pairs=found, left_out=max(0, len(every) - query.limit)))
 
 
 class OneEviction(Door):

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from django.db.models import F, Func, IntegerField, Sum
 
@@ -13,7 +14,7 @@ from projects.access import whole_departments
 from projects.acting import Acting
 from projects.models import Department, Phase, Project, Quota, Workload
 from projects.selectors import departments, projects, quotas
-from scheduler.models import Allocation, QueueStanding
+from scheduler.models import Allocation
 from scheduler.selectors import standings
 
 Owner = Department | Project
@@ -31,7 +32,18 @@ class Line:
     waiting: int = 0
     known: bool = True  # False: a department of which the person sees single projects only
     children: list["Line"] = field(default_factory=list)
-    bar: Bar | None = None
+    scale: int = 0  # what the longest bar of its kind shows
+
+    @cached_property
+    def bar(self) -> Bar:
+        return quota_bar(
+            allocated=self.allocated,
+            quota=self.gpus,
+            share=self.share,
+            wanted=self.waiting,
+            scale=self.scale,
+            label=_said(self),
+        )
 
     @property
     def quota(self) -> Quota | None:
@@ -73,7 +85,7 @@ def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
         )
         for each in departments(acting)
     }
-    for project in projects(acting):
+    for project in projects(acting).select_related(None):
         key = ("project", project.pk)
         child = Line(
             project, owned[key], shares.get(key), held.get(project.pk, 0), waiting.get(project.pk, 0)
@@ -83,7 +95,7 @@ def lines(acting: Acting, pools: Iterable[NodePool]) -> list[Line]:
         top.allocated += child.allocated
         top.waiting += child.waiting
     found = list(tops.values())
-    _draw(found)
+    _scale(found)
     return found
 
 
@@ -115,40 +127,33 @@ def waiting_by_project(pools: list[NodePool]) -> dict[int, int]:
 
 def _quotas(acting: Acting, pools: list[NodePool]) -> dict[Key, list[Quota]]:
     found: dict[Key, list[Quota]] = defaultdict(list)
-    for quota in quotas(acting).filter(pool__in=pools):
-        found[_key(quota)].append(quota)
+    for quota in quotas(acting).filter(pool__in=pools).select_related(None):
+        found[_key(quota.project_id, quota.department_id)].append(quota)
     return found
 
 
 def _shares(acting: Acting, pools: list[NodePool]) -> dict[Key, int]:
     found: dict[Key, int] = defaultdict(int)
-    for standing in standings(acting).filter(pool__in=pools):
-        found[_key(standing)] += standing.share[0]
+    rows = standings(acting).filter(pool__in=pools).values_list("project_id", "department_id", "share")
+    for project, department, share in rows:
+        found[_key(project, department)] += share[0]
     return found
 
 
-def _key(row: Quota | QueueStanding) -> Key:
-    if row.project_id is not None:
-        return "project", row.project_id
-    assert row.department_id is not None, "the database holds that there is one owner"
-    return "department", row.department_id
+def _key(project: int | None, department: int | None) -> Key:
+    if project is not None:
+        return "project", project
+    assert department is not None, "the database holds that there is one owner"
+    return "department", department
 
 
-def _draw(tops: list[Line]) -> None:
+def _scale(tops: list[Line]) -> None:
     """One scale for all projects, one for all departments: bars of a kind can be compared."""
     for row in (tops, [child for top in tops for child in top.children]):
-        scale = max(
-            (max(line.gpus or 0, line.share or 0, line.allocated + line.waiting) for line in row), default=0
-        )
+        ends = [max(line.gpus or 0, line.share or 0, line.allocated + line.waiting) for line in row]
+        longest = max(ends, default=0)
         for line in row:
-            line.bar = quota_bar(
-                allocated=line.allocated,
-                quota=line.gpus,
-                share=line.share,
-                wanted=line.waiting,
-                scale=scale,
-                label=_said(line),
-            )
+            line.scale = longest
 
 
 def _said(line: Line) -> str:

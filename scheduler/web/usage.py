@@ -1,6 +1,6 @@
 """Here one reads what was used and what it cost, over time, and how the month's budgets stand."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,18 +14,21 @@ from rest_framework.request import Request as ApiRequest
 from berth.web.bars import Bar, stacked
 from berth.web.columns import Columns, columns
 from berth.web.pages import Request, page, signed_in
+from berth.web.paging import slice_of
 from berth.web.zones import zone_of
 from pools.models import NodePool
 from projects.acting import Acting
-from projects.models import Department
+from projects.models import Budget, Department
 from projects.selectors import budgets, departments, projects
-from projects.web.budgets import Owner, budgetable
+from projects.web.budgets import Owner, budget_setter, budgetable
 from scheduler.api.usage import as_csv
 from scheduler.budgets import Standing, standings
 from scheduler.usage_report import Dimension, Step, Used, report, total
 from scheduler.web.usage_question import SPANS, Question, question_of
 
 MOST_NAMED = 8
+MOST_BUDGETS = 25
+MOST_LINES = 100  # the whole is in the CSV file
 SHOWN = {Step.HOUR: "%d %b %H:00", Step.DAY: "%d %b", Step.WEEK: "week of %d %b", Step.MONTH: "%b %Y"}
 
 
@@ -55,20 +58,25 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return as_csv(ApiRequest(request), question.asked, rows)
     sort = request.GET.get("sort", "-gpu_hours")
     lines = _lines(rows, question.by)
-    settable = set(budgetable(request.acting))
+    shown = slice_of(
+        budgets(request.acting), {"made": "pk"}, sort="made", default="made",
+        cursor=request.GET.get("cursor", ""), size=MOST_BUDGETS,
+    )  # fmt: skip
     context = {
         "question": question,
         "spans": SPANS,
         "dimensions": list(Dimension),
         "steps": list(Step),
         "total": total(rows),
-        "lines": _sorted(lines, sort),
+        "lines": _sorted(lines, sort)[:MOST_LINES],
+        "names": len(lines),
         "sort": sort,
         "chart": _chart(rows, lines, question),
         "labels": _labels(question),
         "pieces": _pieces(rows, question),
-        "budgets": _budgets(request.acting, now, settable),
-        "may_budget": bool(settable),
+        "slice": shown,
+        "budgets": _drawn(shown.rows, now, budget_setter(request.acting)),
+        "may_budget": any(True for _ in budgetable(request.acting)),
         **_choices(request.acting),
     }
     return page(request, "scheduler/usage.html", context, inner="scheduler/usage_rows.html")
@@ -175,9 +183,9 @@ class Drawn:
     may_set: bool
 
 
-def _budgets(acting: Acting, now: datetime, settable: Collection[Owner]) -> list[Drawn]:
+def _drawn(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], bool]) -> list[Drawn]:
     found = []
-    for standing in standings(list(budgets(acting)), now):
+    for standing in standings(rows, now):
         owner = standing.budget.owner
         whole = max(standing.budget.gpu_hours, standing.used, standing.forecast, 1)
         over = standing.percent >= 100
@@ -192,13 +200,13 @@ def _budgets(acting: Acting, now: datetime, settable: Collection[Owner]) -> list
         mark = Bar(drawn.parts, quota=round(1000 * standing.budget.gpu_hours / whole), label=drawn.label)
         tone = "bad" if over else "warn" if standing.forecast_percent > 100 else "good"
         kind = "departments" if isinstance(owner, Department) else "projects"
-        found.append(Drawn(standing, kind, mark, tone, owner in settable))
+        found.append(Drawn(standing, kind, mark, tone, may_set(owner)))
     return found
 
 
 def _choices(acting: Acting) -> dict[str, Any]:
     return {
         "departments": departments(acting),
-        "projects": projects(acting),
+        "projects": projects(acting).select_related(None),
         "pools": NodePool.objects.order_by("name"),
     }

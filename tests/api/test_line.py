@@ -49,3 +49,7 @@ def test_evictions_are_added_up_within_the_filters(cast: Cast, alice: Caller, da
         "search"
     ]
     assert [pair["gave_way"] for pair in dave.get("evictions/matrix").json()["pairs"]] == ["vision"]
+    first = alice.get("evictions/matrix", limit="1").json()
+    assert (len(first["pairs"]), first["left_out"]) == (1, 1)
+    assert alice.get("evictions/matrix").json()["left_out"] == 0
+    assert alice.get("evictions/matrix", limit="501").status_code == 422

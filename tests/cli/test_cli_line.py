@@ -42,6 +42,9 @@ def test_evictions_are_added_up(monkeypatch) -> None:
     desk = Desk(httpx.Response(200, json={"pairs": [pair]}))
     told = Terminal(monkeypatch).run("evictions", "--matrix", desk=desk)
     assert [line.split() for line in told.output.splitlines()][1] == ["vision", "nobody", "2", "8", "1.5"]
+    assert "limit=50" in desk.asked[0]
+    many = Desk(httpx.Response(200, json={"pairs": [pair], "left_out": 7}))
+    assert "7 more pairs" in Terminal(monkeypatch).run("evictions", "--matrix", desk=many).output
     nobody = Desk(problem(404, code="not-found"))
     refused = Terminal(monkeypatch).run("evictions", "--matrix", "--workload", "x", desk=nobody)
     assert refused.exit_code == 2

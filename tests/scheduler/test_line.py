@@ -2,7 +2,7 @@
 
 from projects.models import Workload
 from projects.services import workloads
-from scheduler.eviction_matrix import grid, pairs
+from scheduler.eviction_matrix import Pair, grid, pairs
 from scheduler.line import NOT_LOOKED_AT, length_of, line_of
 from scheduler.models import Eviction
 from tests import factories as make
@@ -69,3 +69,12 @@ def test_evictions_add_up_by_who_gave_way_to_whom(stage: Stage) -> None:
     assert [(name, [pair and pair.count for pair in cells]) for name, cells in drawn.rows] == [
         ("ads", [None, 1, None]), ("vision", [2, None, 1]),
     ]  # fmt: skip
+
+
+def test_a_table_of_many_projects_shows_where_most_was_lost_and_counts_the_rest() -> None:
+    found = [Pair(f"a{n:02}", f"b{n:02}", 1, 1000, n) for n in range(20)] + [Pair("a19", "b00", 1, 1000, 1)]
+    told = grid(found)
+    assert (len(told.gave), told.gave[0], told.gave[-1]) == (12, "a08", "a19")
+    assert (told.took[0], told.took[-1]) == ("b08", "b19")
+    assert told.left_out == 9
+    assert grid(found[:3]).left_out == 0

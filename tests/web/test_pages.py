@@ -320,6 +320,26 @@ def test_more_projects_cost_no_more_statements(
 def test_many_idle_projects_are_counted_and_not_drawn(cast: Cast, sign_in, running: Workload) -> None:
     Project.objects.bulk_create(Project(name=f"idle-{n}", department=cast.research) for n in range(60))
     text = sign_in("alice").get("/").content.decode()
-    assert "61 idle projects" in text
+    assert "61 more projects" in text
     assert "idle-7" not in text
     assert "?project=vision" in text
+
+
+def test_many_projects_are_unfolded_one_department_at_a_time(cast: Cast, sign_in, monkeypatch) -> None:
+    monkeypatch.setattr("scheduler.web.share_page.MOST_UNFOLDED", 1)
+    alice = sign_in("alice")
+    folded = alice.get("/fair-share?pool=local").content.decode()
+    assert "Show 2 projects of research" in folded and "?project=vision" not in folded
+    opened = alice.get("/fair-share?pool=local&open=research").content.decode()
+    assert "Hide 2 projects of research" in opened and "?project=vision" in opened
+    assert "?project=ads" not in opened
+
+
+def test_the_busiest_of_many_projects_are_drawn(cast: Cast, sign_in, monkeypatch) -> None:
+    monkeypatch.setattr("berth.web.overview.MOST_PROJECTS", 1)
+    make.workload(cast.vision, "small", gpu_milli_min=1000)
+    make.workload(cast.search, "large", gpu_milli_min=2000)
+    queues = sign_in("alice").get("/").context["queues"]
+    assert [(top.owner.name, [line.owner.name for line in drawn], more) for top, drawn, more in queues] == [
+        ("product", ["search"], 1), ("research", [], 2)
+    ]  # fmt: skip

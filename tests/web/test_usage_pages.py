@@ -117,6 +117,7 @@ def test_a_budget_shows_what_is_used_and_where_it_leads(cast: Cast, sign_in) -> 
 
 def test_more_projects_cost_no_more_queries(cast: Cast, sign_in) -> None:
     Membership.objects.create(user=cast.grace.user, role="viewer", department=cast.research)
+    budgets.set_budget(acting=cast.alice, owner=cast.ads, values={"gpu_hours": 10})
     grace, counts = sign_in("grace"), []
     for more in range(2):
         with CaptureQueriesContext(connection) as queries:
@@ -135,3 +136,26 @@ def test_columns_stand_on_each_other_and_fill_the_scale() -> None:
         ("a", 50, 150), ("b", 0, 50), ("b", 0, 200),
     ]  # fmt: skip
     assert [mark for _, mark in drawn.marks] == ["4", "3", "2", "1", "0"]
+
+
+@pytest.mark.usefixtures("used")
+def test_of_many_names_the_greatest_are_listed_and_the_file_has_all(sign_in, monkeypatch) -> None:
+    monkeypatch.setattr("scheduler.web.usage.MOST_LINES", 1)
+    alice = sign_in("alice")
+    answer = alice.get("/usage?span=24h")
+    assert [line.name for line in answer.context["lines"]] == ["vision"]
+    assert "1 of 2 projects, the others are in the file" in answer.content.decode()
+    file = b"".join(alice.get("/usage?span=24h&format=csv")).decode()
+    assert "vision" in file and "ads" in file
+
+
+def test_budgets_come_in_pages(cast: Cast, sign_in, monkeypatch) -> None:
+    monkeypatch.setattr("scheduler.web.usage.MOST_BUDGETS", 1)
+    for owner in (cast.vision, cast.ads):
+        budgets.set_budget(acting=cast.alice, owner=owner, values={"gpu_hours": 10})
+    first = sign_in("alice").get("/usage").context
+    second = sign_in("alice").get("/usage", {"cursor": first["slice"].next}).context
+    assert [each.standing.budget.owner.name for each in first["budgets"] + second["budgets"]] == [
+        "vision",
+        "ads",
+    ]

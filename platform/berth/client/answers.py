@@ -143,6 +143,7 @@ class MatrixOfEvictions(Answer):
     """The most work lost first."""
 
     pairs: list[EvictionPair] = []
+    left_out: int = 0
 
 
 class Blocker(Answer):

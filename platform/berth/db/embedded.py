@@ -29,6 +29,7 @@ SETTINGS = {
     "listen_addresses": "",
     "max_connections": "80",
     "shared_buffers": "64MB",
+    "work_mem": "16MB",  # a month of usage is added up in memory
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",

@@ -93,12 +93,19 @@ def chart_of(course: list[Hour], zone: ZoneInfo) -> Columns:
 
 
 def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:
-    """(department, projects to draw, how many idle ones are left out): all of them while they are few."""
-    few = sum(len(top.children) for top in tops) <= MOST_PROJECTS
+    """(department, projects to draw, how many more it has): all of them while they are few, else those
+    that hold and wait for most; then departments of which there is nothing to draw are left out, too."""
+    children = [line for top in tops for line in top.children]
+    many = len(children) > MOST_PROJECTS
+    if many:
+        children = [line for line in children if line.allocated or line.waiting]
+        children.sort(key=lambda line: (-line.allocated, -line.waiting, line.owner.name))
+    shown = {line.owner.pk for line in children[:MOST_PROJECTS]}
     found = []
     for top in tops:
-        drawn = [line for line in top.children if few or line.allocated or line.waiting]
-        found.append((top, drawn, len(top.children) - len(drawn)))
+        drawn = [line for line in top.children if line.owner.pk in shown]
+        if drawn or top.children:
+            found.append((top, drawn, len(top.children) - len(drawn)))
     return found
 
 

@@ -86,7 +86,7 @@ def evictions(
             "until": _moment(until, "--until"),
         }  # fmt: skip
         if matrix:
-            _matrix(client, filters, output)
+            _matrix(client, {**filters, "limit": min(limit, 500)}, output)
             return
         if csv:
             for piece in client.evictions.csv(**filters):
@@ -100,7 +100,13 @@ def _matrix(client: "Client", filters: dict[str, object], output: Output) -> Non
     if filters.pop("workload") is not None:
         raise BadInput("--matrix: not with --workload; allowed: --project, --beneficiary, --pool, --kind")
     found = client.evictions.matrix(**filters)
-    show_one(found, output, lambda _: show_list(found.pairs, pair_columns(), output, "No evictions."))
+
+    def describe(_: object) -> None:
+        show_list(found.pairs, pair_columns(), output, "No evictions.")
+        if found.left_out:
+            print(f"berth: {found.left_out} more pairs; --limit shows up to 500", file=sys.stderr)
+
+    show_one(found, output, describe)
 
 
 def _id_of(client: "Client", reference: str | None) -> str | None:
