@@ -35,10 +35,10 @@ def shortfalls(acting: Acting, pools: Iterable[NodePool]) -> list[Shortfall]:
     """As the last cycle saw it, the greatest first; projects that the person sees, on both sides."""
     by_pool: dict[str, list[_Seen]] = defaultdict(list)
     rows = standings(acting).filter(pool__in=list(pools), project__isnull=False).order_by("project__name")
-    for pool, *of, share, allocated, requested in rows.values_list(
-        "pool__name", "project__name", "project_id", "pool_id", "share", "allocated", "requested"
+    for pool, pool_id, project, project_id, share, allocated, requested in rows.values_list(
+        "pool__name", "pool_id", "project__name", "project_id", "share", "allocated", "requested"
     ):
-        by_pool[pool].append(_Seen(*of, share[0], allocated[0], requested[0]))
+        by_pool[pool].append(_Seen(project, project_id, pool_id, share[0], allocated[0], requested[0]))
     found = []
     for pool, here in by_pool.items():
         starved = [each for each in here if each.allocated < each.due]

@@ -112,6 +112,7 @@ class Workload(models.Model):
             models.Index(fields=["phase", "project"], name="workload_phase_project"),
             models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
             models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
+            models.Index(fields=["first_started_at"], name="workload_first_started"),
             models.Index(
                 fields=["phase"], name="workload_live",
                 condition=~Q(phase__in=["completed", "failed", "cancelled"]),
