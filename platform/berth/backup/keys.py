@@ -1,0 +1,47 @@
+"""Here are the keys that lie beside the database, and the version of Berth that is installed."""
+
+import os
+from collections.abc import Collection, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from berth.home import CHECKOUT, in_checkout
+
+NAMES = ("secret_key", "webhook_secret")
+
+
+def key_files(home: Path) -> dict[str, bytes]:
+    """Those that Berth made and keeps in its home. What comes from the environment is the operator's."""
+    return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
+
+
+def missing_keys(home: Path) -> tuple[str, ...]:
+    """Ask before Django's settings are read: they make what is missing."""
+    return tuple(name for name in NAMES if not (home / name).exists())
+
+
+def put_keys(home: Path, keys: Mapping[str, bytes], free: Collection[str]) -> tuple[list[str], list[str]]:
+    """(put there, left alone because another was there before). `free`: what was missing."""
+    put, other = [], []
+    for name, content in keys.items():
+        if name in free:
+            _put(home / name, content)
+            put.append(name)
+        elif (home / name).read_bytes() != content:
+            other.append(name)
+    return put, other
+
+
+def _put(path: Path, content: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+def version_here() -> str:
+    try:
+        return version("berth")
+    except PackageNotFoundError:
+        return f"checkout at {CHECKOUT}" if in_checkout() else "unknown"

@@ -1,0 +1,61 @@
+"""Here we give tests of backups the test's own database, a second one that is empty, and the command."""
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+Berth = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def empty_url(postgres: str) -> Iterator[str]:
+    name = sql.Identifier(fresh := f"berth_{uuid.uuid4().hex[:12]}")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        yield postgres.replace("/berth?", f"/{fresh}?")
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+@pytest.fixture
+def admin(child_env: dict[str, str], tmp_path: Path) -> Berth:
+    """`berth admin` as a process of its own, on the test's database unless another is named."""
+
+    def run(*words: str, url: str = "", home: str = "home", **more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**child_env, "BERTH_HOME": str(tmp_path / home), **more}
+        if url:
+            environment["DATABASE_URL"] = url
+        done = subprocess.run(
+            [sys.executable, "-m", "berth.cli.main", "admin", *words],
+            env=environment, capture_output=True, text=True, check=False, timeout=60,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return run
+
+
+def contents(url: str) -> dict[str, tuple[int, str]]:
+    """Of every table: how many rows, and a digest of them all; of every sequence where it stands."""
+    told: dict[str, tuple[int, str]] = {}
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+            " AND relkind IN ('r', 'S') ORDER BY relname"
+        ).fetchall()
+        for name, kind in found:
+            asked = (
+                "SELECT count(*), md5(coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '')) FROM {} t"
+                if kind == "r"
+                else "SELECT last_value, is_called::text FROM {}"
+            )
+            row = connection.execute(sql.SQL(asked).format(sql.Identifier(name))).fetchone()
+            assert row is not None
+            told[name] = (row[0], row[1])
+    return told

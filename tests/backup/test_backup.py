@@ -1,0 +1,119 @@
+"""Here we show that a backup, restored, is the very database that it was taken of."""
+
+import json
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from projects.models import Workload
+from tests import factories
+from tests.backup.conftest import Berth, contents
+from tests.cast import make_cast
+
+
+@pytest.fixture
+def kept(admin: Berth, database_url: str, tmp_path: Path) -> Path:
+    """A backup of a small cluster in which something has happened."""
+    cast = make_cast()
+    train, urgent = (factories.workload(cast.vision, name=name) for name in ("train", "urgent"))
+    factories.eviction(train, urgent, cast.pool)
+    file = tmp_path / "berth.backup"
+    done = admin("backup", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "4 projects, 2 workloads, 1 evictions" in done.stdout
+    assert "keys in BERTH_HOME are not in it" in done.stderr
+    return file
+
+
+def test_a_restored_backup_is_the_same_database_down_to_its_guards(
+    admin: Berth, kept: Path, database_url: str, empty_url: str
+) -> None:
+    assert oct(kept.stat().st_mode & 0o777) == "0o600"
+    assert [path.name for path in kept.parent.iterdir() if "backup" in path.name] == [kept.name]
+    done = admin("restore", str(kept), url=empty_url)
+    assert done.returncode == 0, done.stderr
+    before, after = contents(database_url), contents(empty_url)
+    assert before == after
+    assert after["scheduler_eviction"][0] == 1
+    with psycopg.connect(empty_url) as connection, pytest.raises(psycopg.errors.RestrictViolation):
+        connection.execute("DELETE FROM scheduler_eviction")
+
+
+def test_a_database_with_contents_is_replaced_only_when_told_to(
+    admin: Berth, kept: Path, database_url: str, empty_url: str
+) -> None:
+    assert admin("restore", str(kept), url=empty_url).returncode == 0
+    with psycopg.connect(empty_url) as connection:
+        connection.execute("UPDATE projects_project SET title = 'changed meanwhile'")
+        connection.execute("CREATE TABLE left_by_somebody (id int)")
+    changed = contents(empty_url)
+    refused = admin("restore", str(kept), url=empty_url)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("berth: this database is not empty (")
+    assert "--force" in refused.stderr
+    assert contents(empty_url) == changed
+    nobody = admin("restore", str(kept), "--force", url=empty_url)
+    assert nobody.returncode == 2
+    assert "--yes" in nobody.stderr
+    assert admin("restore", str(kept), "--force", "--yes", url=empty_url).returncode == 0
+    assert contents(empty_url) == contents(database_url)
+
+
+def test_keys_are_in_it_only_when_asked_for_and_take_no_other_keys_place(
+    admin: Berth, kept: Path, empty_url: str, tmp_path: Path
+) -> None:
+    keys = ("secret_key", "webhook_secret")
+    with_keys = tmp_path / "with-keys.backup"
+    assert admin("backup", str(with_keys), "--with-keys").returncode == 0
+    told = json.loads(admin("verify", str(with_keys), "-o", "json").stdout)
+    assert told["files"] == list(keys)
+    for name in keys:
+        secret = (tmp_path / "home" / name).read_bytes()
+        assert secret in with_keys.read_bytes()
+        assert secret not in kept.read_bytes()
+
+    fresh = admin("restore", str(with_keys), url=empty_url, home="fresh")
+    assert "put into BERTH_HOME: secret_key, webhook_secret" in fresh.stderr
+    assert "another than then" not in fresh.stderr
+    for name in keys:
+        assert (tmp_path / "fresh" / name).read_bytes() == (tmp_path / "home" / name).read_bytes()
+        assert oct((tmp_path / "fresh" / name).stat().st_mode & 0o777) == "0o600"
+
+    for name in keys:
+        (tmp_path / "fresh" / name).write_text("another\n")
+    other = admin("restore", str(with_keys), "--force", "--yes", url=empty_url, home="fresh")
+    assert "left as they were in BERTH_HOME: secret_key, webhook_secret" in other.stderr
+    assert "the secret key here is another than then" in other.stderr
+    assert (tmp_path / "fresh" / "secret_key").read_text() == "another\n"
+
+
+def test_a_file_that_is_there_and_a_place_that_is_not_are_told_in_one_line(
+    admin: Berth, kept: Path, empty_url: str, tmp_path: Path
+) -> None:
+    size = kept.stat().st_size
+    there = admin("backup", str(kept))
+    assert (there.returncode, len(there.stderr.splitlines())) == (1, 1)
+    assert "exists already" in there.stderr
+    assert kept.stat().st_size == size
+    assert "is no directory" in admin("backup", str(tmp_path / "nowhere" / "a.backup")).stderr
+    assert "is empty: there is nothing to keep" in admin("backup", str(tmp_path / "b"), url=empty_url).stderr
+    gone = admin("backup", str(tmp_path / "c"), url="postgres://nobody@127.0.0.1:9/berth")
+    assert (gone.returncode, len(gone.stderr.splitlines())) == (1, 1)
+    assert gone.stderr.startswith("berth: the database cannot be used: ")
+    assert not {"b", "c"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_backup_waits_for_nobody_and_sees_nothing_half_done(
+    admin: Berth, kept: Path, database_url: str, empty_url: str, tmp_path: Path
+) -> None:
+    """Somebody's open transaction neither holds it up nor is seen by it."""
+    file = tmp_path / "second.backup"
+    before = contents(database_url)
+    with psycopg.connect(database_url) as writer:
+        writer.execute("UPDATE projects_workload SET name = name || '-changed'")
+        assert admin("backup", str(file)).returncode == 0
+        writer.rollback()
+    assert admin("restore", str(file), url=empty_url).returncode == 0
+    assert contents(empty_url) == before
+    assert Workload.objects.count() == 2
