@@ -73,6 +73,34 @@ class LogChunk:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """`cpu_seconds` is what all its processes used since it started, those that have ended too;
+    `memory_mib` what those there are hold now."""
+
+    cpu_seconds: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """Of one GPU, whoever uses it: in how many thousandths of the last moments something ran on it, and how
+    much of its memory is taken. None is what it does not tell (a part of a device, say)."""
+
+    index: int
+    identity: str
+    busy_milli: int | None
+    memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """By pod and by instance. Who is missing was not measured, which is not the same as nothing used."""
+
+    pods: Mapping[str, PodUse]
+    devices: Mapping[str, tuple[DeviceUse, ...]]
+
+
 class RuntimeFailure(Exception):
     """The runtime itself is broken (a full disk, an unreachable head): try again later."""
 
@@ -127,6 +155,11 @@ class Runtime(Protocol):
     def checkpointed_at(self, workspace: str) -> datetime | None:
         """When a pod of this workspace last said that its work is saved, by touching the file
         `.berth-checkpoint` there; None while none has."""
+        ...
+
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+        """What these pods' processes and these instances' GPUs use now. Pods that do not run, nodes that do
+        not answer and machines that tell nothing of their GPUs are left out. Changes nothing."""
         ...
 
     def rendezvous(self) -> tuple[str, int]:

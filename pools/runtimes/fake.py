@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from berth.core.clock import Clock, FixedClock
-from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.base import (
+    DeviceUse,
+    LogChunk,
+    Measured,
+    PodCause,
+    PodOrder,
+    PodReport,
+    PodState,
+    PodUse,
+)
 from pools.runtimes.local_log import start_of_last
 
 SIGTERM, SIGKILL = 15, 9
@@ -48,6 +57,8 @@ class FakeRuntime:
         self.runs_at_once, self.lifetime = runs_at_once, lifetime
         self.stubborn: set[str] = set()
         self.checkpoints: dict[str, datetime] = {}
+        self.uses: dict[str, PodUse] = {}
+        self.devices: dict[str, tuple[DeviceUse, ...]] = {}
         self.calls: list[tuple[str, object]] = []
         self.trouble: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
@@ -165,6 +176,13 @@ class FakeRuntime:
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         return self.checkpoints.get(workspace)
+
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+        """As told; of pods that run, and of which nothing was told, that they use nothing."""
+        self._called("measure", tuple(pod_ids))
+        running = set(self.running())
+        pods = {i: self.uses.get(i, PodUse(0.0, 0)) for i in pod_ids if i in running}
+        return Measured(pods, {i: self.devices[i] for i in instance_ids if i in self.devices})
 
     def rendezvous(self) -> tuple[str, int]:
         self._port += 1

@@ -11,9 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pools.runtimes import local_log
-from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.base import (
+    LogChunk,
+    Measured,
+    PodCause,
+    PodOrder,
+    PodReport,
+    PodState,
+    RuntimeFailure,
+)
+from pools.runtimes.device_use import DeviceProbe
 from pools.runtimes.pod_dir import PodDir, moment, report_of_end
 from pools.runtimes.pod_env import pod_env
+from pools.runtimes.process_use import used_below
 from pools.runtimes.rendezvous import Rendezvous
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import sync_directory
@@ -38,7 +48,7 @@ class LocalRuntime:
 
     def __init__(
         self, root: Path, anchor: str | None = None, log_limit: int = LOG_LIMIT,
-        environments: Path | None = None,
+        environments: Path | None = None, probe: DeviceProbe | None = None,
     ) -> None:  # fmt: skip
         self.root = root.resolve()
         self._environments = (environments or self.root.parent / "environments").absolute()
@@ -50,6 +60,7 @@ class LocalRuntime:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
         self._rendezvous = Rendezvous()
+        self._probe = probe or DeviceProbe()
         self._socket: socket.socket | None = None
 
     # --- starting and stopping
@@ -211,6 +222,17 @@ class LocalRuntime:
         except FileNotFoundError:
             return None
         return datetime.fromtimestamp(min(max(saved, 0.0), time.time()), UTC)  # pods may claim any time
+
+    # --- measuring
+
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+        """Every instance is this machine, or a part of it."""
+        keepers = {pod_id: self._dir(pod_id).keeper() for pod_id in pod_ids}
+        devices = self._probe.look() if instance_ids else ()
+        return Measured(
+            used_below({pod_id: pid for pod_id, pid in keepers.items() if pid}),
+            dict.fromkeys(instance_ids, devices) if devices else {},
+        )
 
     # --- meeting and waking
 

@@ -83,16 +83,20 @@ class PodDir:
 
     def kept(self) -> bool:
         """Whether a shim lives beside this pod. Asks without taking the lock, so no shim is turned away."""
+        return self.keeper() is not None
+
+    def keeper(self) -> int | None:
+        """The process id of the shim that lives beside this pod, 0 if it cannot be seen from here."""
         try:
             fd = os.open(self.path / "lock", os.O_RDWR)
         except FileNotFoundError:
-            return False
+            return None
         try:
             question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            answer = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, question))
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, question))
         finally:
             os.close(fd)
-        return bool(answer[0] != fcntl.F_UNLCK)
+        return None if kind == fcntl.F_UNLCK else max(int(pid), 0)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:

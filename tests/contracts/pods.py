@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pools.runtimes.base import PodOrder, PodReport, PodState, Runtime
+from pools.runtimes.base import PodOrder, PodReport, PodState, PodUse, Runtime
 from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
@@ -61,6 +61,9 @@ class Stage(Protocol):
     def say(self, pod_id: str, data: bytes) -> None:
         """The pod writes this to its log, and it is there when this returns."""
 
+    def work(self, pod_id: str) -> None:
+        """The pod keeps a processor busy for a moment, in a process that has ended when this returns."""
+
     def pass_grace(self, seconds: int) -> None: ...
 
     def restart(self) -> Runtime:
@@ -93,6 +96,11 @@ class LocalStage:
         escaped = "".join(f"\\{byte:03o}" for byte in data)
         self._do(pod_id, f"printf '{escaped}'")
         eventually(lambda: self.runtime.read_log(pod_id, 0, 0).size >= size + len(data))
+
+    def work(self, pod_id: str) -> None:
+        size = self.runtime.read_log(pod_id, 0, 0).size
+        self._do(pod_id, "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done")
+        eventually(lambda: self.runtime.read_log(pod_id, 0, 0).size > size)
 
     def pass_grace(self, seconds: int) -> None:
         """It passes by itself."""
@@ -159,6 +167,10 @@ class FakeStage:
 
     def say(self, pod_id: str, data: bytes) -> None:
         self.runtime.write(pod_id, data)
+
+    def work(self, pod_id: str) -> None:
+        before = self.runtime.uses.get(pod_id, PodUse(0.0, 1))
+        self.runtime.uses[pod_id] = PodUse(before.cpu_seconds + 0.5, 1)
 
     def pass_grace(self, seconds: int) -> None:
         self.runtime.clock.advance(seconds)  # type: ignore[attr-defined]

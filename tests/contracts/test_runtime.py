@@ -158,6 +158,23 @@ def test_the_tail_of_a_log_is_whole_lines(stage: Stage) -> None:
     assert stage.runtime.tail_log("p-1", 0).data == b""
 
 
+def test_what_pods_use_is_measured_while_they_run(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    stage.runtime.start(stage.long("p-2"))
+    running(stage.runtime, "p-1")
+    running(stage.runtime, "p-2")
+    before = stage.runtime.measure(["p-1", "p-2", "p-9"], []).pods
+    assert before.keys() == {"p-1", "p-2"}, "a pod nobody heard of uses nothing that one could measure"
+    stage.work("p-1")
+    after = stage.restart().measure(["p-1", "p-2"], []).pods
+    assert after["p-1"].cpu_seconds >= before["p-1"].cpu_seconds + 0.05, "what ended children used counts"
+    assert after["p-2"].cpu_seconds <= before["p-2"].cpu_seconds + 0.04
+    assert after["p-1"].memory_mib < 100
+    stage.let_end("p-1", 0)
+    ended(stage.runtime, "p-1")
+    assert stage.runtime.measure(["p-1"], []).pods == {}
+
+
 def test_a_command_that_cannot_be_started_is_a_report(stage: Stage) -> None:
     stage.runtime.start(order("p-1", "echo", "a\0b"))
     report = ended(stage.runtime, "p-1")

@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 
-from pools.runtimes.base import LogChunk, PodOrder, PodReport, RuntimeFailure
-from pools.runtimes.ray.wire import LOG_HEADER, chunk_in, order_out, report_in
+from pools.runtimes.base import LogChunk, Measured, PodOrder, PodReport, RuntimeFailure
+from pools.runtimes.ray.wire import LOG_HEADER, chunk_in, measured_in, order_out, report_in
 
 
 class AgentAway(RuntimeFailure):
@@ -45,6 +45,9 @@ class NodeAgent:
     def checkpointed_at(self, workspace: str) -> datetime | None:
         saved = self._ask("checkpointed_at", workspace=workspace).json()
         return None if saved is None else datetime.fromisoformat(saved)
+
+    def measure(self, pod_ids: Collection[str], instance_id: str) -> Measured:
+        return measured_in(self._ask("measure", pod_ids=list(pod_ids)).json(), instance_id)
 
     def drop_workspace(self, workspace: str) -> None:
         self._ask("drop_workspace", workspace=workspace)

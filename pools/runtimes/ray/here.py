@@ -176,7 +176,7 @@ def _lives(record: dict[str, str]) -> bool:
 
 def _environment() -> dict[str, str]:
     """Not ours: it holds the database's password, for one."""
-    kept = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR")
+    kept = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "BERTH_ANCHOR", "BERTH_GPU_PROBE")
     return {name: os.environ[name] for name in kept if name in os.environ} | {"PYTHONPATH": _SOURCE}
 
 

@@ -11,7 +11,15 @@ import httpx
 
 from pools.joining.instructions import Instructions
 from pools.runtimes import local_log
-from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState, RuntimeFailure
+from pools.runtimes.base import (
+    LogChunk,
+    Measured,
+    PodCause,
+    PodOrder,
+    PodReport,
+    PodState,
+    RuntimeFailure,
+)
 from pools.runtimes.local import checked_name
 from pools.runtimes.ray.agents import AgentAway, NodeAgent
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, NODE_LABEL, NodeAt, device_resource, label_of
@@ -203,6 +211,28 @@ class RayRuntime:
         on = {entry.instance_id for entry in entries if entry and entry.workspace == workspace}
         times = [self._agent(nodes[i]).checkpointed_at(workspace) for i in sorted(on) if i in nodes]
         return max((saved for saved in times if saved is not None), default=None)
+
+    # --- measuring
+
+    def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
+        nodes = self._look_up()
+        asked: dict[str, list[str]] = {instance_id: [] for instance_id in instance_ids}
+        for pod_id in pod_ids:
+            entry = self.ledger.find(pod_id)
+            if entry is not None and entry.ended is None:
+                asked.setdefault(entry.instance_id, []).append(pod_id)
+        there = [nodes[instance_id] for instance_id in asked if instance_id in nodes]
+        told = list(self._threads.map(lambda node: self._measured(node, asked[node.instance_id]), there))
+        return Measured(
+            {pod_id: use for each in told for pod_id, use in each.pods.items()},
+            {i: devices for each in told for i, devices in each.devices.items() if i in instance_ids},
+        )
+
+    def _measured(self, node: NodeAt, pod_ids: list[str]) -> Measured:
+        try:
+            return self._agent(node).measure(pod_ids, node.instance_id)
+        except (RuntimeFailure, ValueError):  # away, or of an older make that does not know the question
+            return Measured({}, {})
 
     # --- meeting and waking
 

@@ -3,9 +3,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from pools.runtimes.base import LogChunk, PodCause, PodOrder, PodReport, PodState
+from pools.runtimes.base import DeviceUse, LogChunk, Measured, PodCause, PodOrder, PodReport, PodState, PodUse
 
 LOG_HEADER = "X-Berth-Log"
+HERE = "here"  # how a node calls itself when it is asked for its devices
 
 
 def order_out(order: PodOrder) -> dict[str, Any]:
@@ -37,6 +38,19 @@ def chunk_out(chunk: LogChunk) -> str:
 def chunk_in(header: str, data: bytes) -> LogChunk:
     offset, next_offset, size, complete = map(int, header.split())
     return LogChunk(data, offset, next_offset, size, bool(complete))
+
+
+def measured_out(measured: Measured) -> dict[str, Any]:
+    return {
+        "pods": {pod_id: asdict(use) for pod_id, use in measured.pods.items()},
+        "devices": [asdict(use) for use in measured.devices.get(HERE, ())],
+    }
+
+
+def measured_in(told: dict[str, Any], instance_id: str) -> Measured:
+    devices = tuple(DeviceUse(**use) for use in told["devices"])
+    pods = {pod_id: PodUse(**use) for pod_id, use in told["pods"].items()}
+    return Measured(pods, {instance_id: devices} if devices else {})
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pools.runtimes.base import LogChunk, RuntimeFailure
 from pools.runtimes.ray.node.pods import NodePods
-from pools.runtimes.ray.wire import LOG_HEADER, chunk_out, order_in, report_out
+from pools.runtimes.ray.wire import HERE, LOG_HEADER, chunk_out, measured_out, order_in, report_out
 
 LONGEST_BODY = 64 * 1024 * 1024
 CHUNK_MAX = 4 * 1024 * 1024
@@ -70,6 +70,8 @@ class Handler(BaseHTTPRequestHandler):
                 return pods.tail_log(asked["pod_id"], int(asked["lines"]))
             case "drop_workspace":
                 return pods.drop_workspace(asked["workspace"])
+            case "measure":
+                return measured_out(pods.measure(asked["pod_ids"], [HERE]))
         with self.server.one_at_a_time:
             return self._ask_alone(what, asked)
 
