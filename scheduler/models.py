@@ -1,4 +1,4 @@
-"""Here we keep what the scheduler decided: cycles, allocations, reservations, evictions and use."""
+"""Here we keep what the scheduler decided, and what came of it: allocations, evictions, usage and use."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
@@ -247,3 +247,52 @@ class QueueStanding(models.Model):
             ),
             models.UniqueConstraint(name="standing_once_per_project_and_pool", fields=["project", "pool"]),
         ]
+
+
+class PodUse(models.Model):
+    """What a pod's processes used when they were measured last; what it holds stands in its allocation."""
+
+    pod = models.OneToOneField(
+        "projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use"
+    )
+    at = models.DateTimeField()
+    cpu_seconds = models.FloatField(help_text="Since the pod started.")
+    cpu_milli = models.PositiveIntegerField(help_text="Since it was measured before.")
+    memory_mib = models.PositiveIntegerField()
+    devices = models.JSONField(
+        default=list, help_text="Of each device it holds: busy thousandths and MiB taken; null: not told."
+    )
+    busy_at = models.DateTimeField(
+        null=True, help_text="When its GPUs were last not idle, or first measured; null: not measured."
+    )
+
+
+class NodeUse(models.Model):
+    """What a node's GPUs did when they were measured last. A node without a row was never measured."""
+
+    node = models.OneToOneField(
+        "pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use"
+    )
+    at = models.DateTimeField()
+    devices = models.JSONField(help_text="Of each of its devices, as of a pod's.")
+
+
+class UsePoint(models.Model):
+    """What a pod used in one minute or one hour, as sums over the seconds that were measured of it.
+
+    A device is busy for each of its holders by as much of it as they hold.
+    """
+
+    pod = models.ForeignKey("projects.Pod", on_delete=models.CASCADE, related_name="use_points")
+    step = models.PositiveSmallIntegerField(help_text="Seconds: 60 or 3600.")
+    at = models.DateTimeField(help_text="When the minute or hour began.")
+    seconds = models.FloatField()
+    cpu_milli_seconds = models.FloatField()
+    memory_mib = models.PositiveIntegerField(help_text="The most there was.")
+    gpu_milli_seconds = models.FloatField(help_text="Of what it holds, as far as it was measured.")
+    gpu_busy_milli_seconds = models.FloatField()
+    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="The most there was on its devices.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(name="use_point_once", fields=["pod", "step", "at"])]
+        indexes = [models.Index(fields=["step", "at"], name="use_point_time")]

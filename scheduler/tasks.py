@@ -14,6 +14,7 @@ from projects.models import Leftover
 from projects.services import calls, deliveries, tokens
 from scheduler.budgets import watch_budgets
 from scheduler.snapshots import drop_old
+from scheduler.use.writing import forget_old
 
 AN_HOUR = timedelta(hours=1)
 A_DAY = timedelta(days=1)
@@ -42,6 +43,9 @@ def keep_house() -> dict[str, int]:
         "environments known": environments.forget_unused(before=now - A_DAY),
         "answers": _old_answers(),
         "calls": calls.forget_ended(before=now - AN_HOUR),
+        "use": forget_old(
+            minutes_before=now - kept["use by the minute"], hours_before=now - kept["use by the hour"]
+        ),
         "snapshots": drop_old(now, snapshots_kept=kept["snapshots"], cycles_kept=kept["cycles"]),
     }
 

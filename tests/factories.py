@@ -11,7 +11,15 @@ from berth.db.models import Lease
 from pools.models import Node, NodePool, ScalingEvent
 from projects.models import Department, Event, Phase, Pod, PodState, Project, Quota, Workload
 from scheduler.invariants import NAME
-from scheduler.models import Allocation, Cycle, DeviceClaim, Eviction, QueueStanding
+from scheduler.models import (
+    Allocation,
+    Cycle,
+    DeviceClaim,
+    Eviction,
+    PodUse,
+    QueueStanding,
+    UsePoint,
+)
 
 counter = itertools.count(1)
 MILLI = 1000
@@ -130,6 +138,36 @@ def place(
     of.pool = on.pool
     of.save()
     return pod
+
+
+def used(
+    pod: Pod,
+    *busy: int | None,
+    cpu: int = 1000,
+    memory: int = 2048,
+    gpu_memory: int | None = 40960,
+    at: datetime | None = None,
+    busy_at: datetime | None = None,
+) -> PodUse:
+    """As it was measured last; `busy` in percent, one for each of its devices."""
+    devices = [[None if percent is None else percent * 10, gpu_memory] for percent in busy]
+    return PodUse.objects.create(
+        pod=pod, at=at or timezone.now(), cpu_seconds=600, cpu_milli=cpu, memory_mib=memory, devices=devices,
+        busy_at=busy_at or (timezone.now() if busy and busy[0] is not None else None),
+    )  # fmt: skip
+
+
+def used_then(
+    pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
+    gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
+) -> UsePoint:  # fmt: skip
+    """In the minute or hour that began then, all of it measured; of `gpus` it is known how busy they were."""
+    began = at.replace(second=0, microsecond=0, **({"minute": 0} if step == 3600 else {}))
+    known = gpus * MILLI * step
+    return UsePoint.objects.create(
+        pod=pod, step=step, at=began, seconds=step, cpu_milli_seconds=cpu * step, memory_mib=memory,
+        gpu_milli_seconds=known, gpu_busy_milli_seconds=known * busy / 100, gpu_memory_mib=gpu_memory,
+    )  # fmt: skip
 
 
 def event(

@@ -13,6 +13,7 @@ from scheduler.api import (
     logs,
     quotas,
     usage,
+    use,
 )
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -31,6 +32,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("budgets", budgets.Budgets.as_view()),
     path("budgets/departments/<str:name>", budgets.DepartmentBudget.as_view()),
     path("budgets/projects/<str:name>", budgets.ProjectBudget.as_view()),
+    path("use", use.OfCluster.as_view()),
+    path("use/nodes", use.OfNodes.as_view()),
+    path("use/workloads", use.OfWorkloads.as_view()),
+    path("nodes/<str:name>/use", use.OfNode.as_view()),
+    path("workloads/<uuid:workload_id>/use", use.OfWorkload.as_view()),
     path("usage", usage.UsageReport.as_view()),
     path("node-pools/<str:name>/queue", line.LineOfPool.as_view()),
     path("cycles", cycles.Cycles.as_view()),

@@ -19,6 +19,7 @@ from berth.client.subscriptions import Subscriptions
 from berth.client.tenants import Departments, Projects, Quotas
 from berth.client.transport import Transport
 from berth.client.usage import Budgets, Usage
+from berth.client.use import Uses
 from berth.client.workloads import Workloads
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Client:
         self.nodes = Nodes(self._transport)
         self.services = Services(self._transport, sleep)
         self.usage = Usage(self._transport)
+        self.use = Uses(self._transport)
         self.budgets = Budgets(self._transport)
         self.subscriptions = Subscriptions(self._transport)
         self.tokens = Tokens(self._transport)

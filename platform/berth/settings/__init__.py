@@ -11,4 +11,5 @@ from berth.settings.retention import *
 from berth.settings.services import *
 from berth.settings.single_sign_on import *
 from berth.settings.tasks import *
+from berth.settings.use import *
 from berth.settings.web import *

@@ -6,12 +6,14 @@ from datetime import datetime
 from types import FrameType
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.db.lease import Held, fenced
 from pools.engine.victims import Work
 from pools.models import NodePool
 from scheduler.lead import Scheduler
+from scheduler.use.watch import UseWatch
 
 FAR_AWAY = (NodePool.Provider.AWS,)
 
@@ -27,7 +29,17 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
+        use = watch()
+        use.begin()
         scheduler.run()
+        use.end()
+
+
+def watch() -> UseWatch:
+    from berth.wiring import wired
+
+    wiring = wired()
+    return UseWatch(wiring.clock, wiring.runtime_of, settings.BERTH_MEASURE_SECONDS)
 
 
 def made() -> Scheduler:

@@ -1,0 +1,162 @@
+"""Here we look what running pods and their nodes' GPUs use, and make readings of what the runtimes say."""
+
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.conf import settings
+
+from berth.core.amounts import MILLI
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING
+from pools.runtimes.base import DeviceUse, Measured, PodUse, Runtime, RuntimeFailure
+from projects.models import PodState
+from scheduler import models
+from scheduler.points import outside_transactions
+
+log = logging.getLogger(__name__)
+
+AWAY = timedelta(minutes=5)  # of what was not looked at for so long nobody knows whether it was idle
+LONGEST_SECONDS = 60.0  # one reading stands for no more
+RUNS = (PodState.RUNNING, PodState.STOPPING)
+OfDevice = tuple[int | None, int | None]  # busy thousandths, MiB
+UNKNOWN: OfDevice = (None, None)
+
+
+class Running(NamedTuple):
+    pod_id: uuid.UUID
+    node_id: int
+    devices: Sequence[int]
+    gpu_milli: int
+    started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Of one pod. `seconds` is for how long it stands."""
+
+    pod_id: uuid.UUID
+    at: datetime
+    seconds: float
+    cpu_seconds: float
+    cpu_milli: int
+    memory_mib: int
+    devices: tuple[OfDevice, ...]
+    gpu_milli: int
+    busy_milli: int | None
+    busy_at: datetime | None
+
+    @property
+    def gpu_memory_mib(self) -> int | None:
+        known = [memory for _, memory in self.devices if memory is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    at: datetime
+    pods: tuple[Reading, ...] = ()
+    nodes: Mapping[int, tuple[OfDevice, ...]] | None = None
+
+
+def look(now: Callable[[], datetime], runtime_of: Callable[[NodePool], Runtime]) -> Readings:
+    """Asks every runtime once; one that does not answer is left out this time."""
+    running = [Running._make(row) for row in _running()]
+    nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
+    before = models.PodUse.objects.in_bulk([each.pod_id for each in running])
+    outside_transactions()
+    measured = _measured(running, nodes, runtime_of)
+    at = now()
+    of_nodes = {
+        pk: found
+        for pk, node in nodes.items()
+        if (found := on_node(node.devices, measured.devices.get(node.instance_id, ())))
+    }
+    pods = []
+    for pod in running:
+        use = measured.pods.get(str(pod.pod_id))
+        if use is not None:
+            of_node = of_nodes.get(pod.node_id, ())
+            devices = tuple(of_node[n] if n < len(of_node) else UNKNOWN for n in pod.devices)
+            pods.append(reading(pod, use, devices, before.get(pod.pod_id), at))
+    return Readings(at, tuple(pods), of_nodes)
+
+
+def reading(
+    pod: Running, use: PodUse, devices: tuple[OfDevice, ...], before: models.PodUse | None, at: datetime
+) -> Reading:
+    """Processor time counts since the reading before it, of the first since the pod started."""
+    since = before.at if before is not None else pod.started_at or at
+    passed = (at - since).total_seconds()
+    used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
+    busy = _busy(devices)
+    return Reading(
+        pod_id=pod.pod_id,
+        at=at,
+        seconds=min(max(passed, 0.0), LONGEST_SECONDS),
+        cpu_seconds=use.cpu_seconds,
+        cpu_milli=round(used / passed * MILLI) if passed > 0 else 0,
+        memory_mib=use.memory_mib,
+        devices=devices,
+        gpu_milli=pod.gpu_milli * sum(known is not None for known, _ in devices),
+        busy_milli=busy,
+        busy_at=_busy_at(busy, before, at),
+    )
+
+
+def on_node(identities: Sequence[object], told: Iterable[DeviceUse]) -> tuple[OfDevice, ...]:
+    """In the order of the node's devices, which are known by their identity, or only by their number."""
+    by_name = {name: use for use in told for name in (str(use.index), use.identity)}
+    found = [by_name.get(str(identity)) for identity in identities]
+    if not any(found):
+        return ()
+    return tuple((use.busy_milli, use.memory_mib) if use else UNKNOWN for use in found)
+
+
+def _running() -> Iterable[tuple[object, ...]]:
+    held = models.Allocation.objects.filter(released_at=None, pod__state__in=RUNS).order_by("pod_id")
+    return held.values_list("pod_id", "node_id", "devices", "gpu_milli", "pod__started_at")
+
+
+def _measured(
+    running: Iterable[Running], nodes: Mapping[int, Node], runtime_of: Callable[[NodePool], Runtime]
+) -> Measured:
+    pods: dict[str, list[str]] = defaultdict(list)
+    for pod in running:
+        if pod.node_id in nodes:
+            pods[nodes[pod.node_id].pool.runtime].append(str(pod.pod_id))
+    instances: dict[str, list[str]] = defaultdict(list)
+    pools: dict[str, NodePool] = {}
+    for node in nodes.values():
+        pools[node.pool.runtime] = node.pool
+        if node.devices:
+            instances[node.pool.runtime].append(node.instance_id)
+    told = Measured({}, {})
+    for name, pool in sorted(pools.items()):
+        try:
+            found = runtime_of(pool).measure(pods[name], instances[name])
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("what pods of the runtime %s use cannot be measured now: %s", name, error)
+            continue
+        told = Measured({**told.pods, **found.pods}, {**told.devices, **found.devices})
+    return told
+
+
+def _busy(devices: Iterable[OfDevice]) -> int | None:
+    """The mean of those of which it is known."""
+    known = [busy for busy, _ in devices if busy is not None]
+    return round(sum(known) / len(known)) if known else None
+
+
+def _busy_at(busy: int | None, before: models.PodUse | None, at: datetime) -> datetime | None:
+    if busy is None:
+        return None
+    if busy >= settings.BERTH_IDLE_GPU_PERCENT * 10:
+        return at
+    if before is None or before.busy_at is None or at - before.at > AWAY:
+        return at
+    return before.busy_at

@@ -1,0 +1,70 @@
+"""Here a thread of the scheduler's process measures what pods use, again and again.
+
+Any number of processes have one; the one that holds the lease of its own measures. It shares neither the
+scheduler's lock nor its transactions: if it is slow, or dies, nobody waits for it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.db import InterfaceError, OperationalError, connection
+
+from berth.core.clock import Clock
+from berth.db import lease
+from berth.db.lease import LeadershipLost
+from pools.models import NodePool
+from pools.runtimes.base import Runtime
+from scheduler.use.readings import look
+from scheduler.use.writing import write_down
+
+log = logging.getLogger(__name__)
+
+NAME = "use"
+LEASE_TIMES = 3  # the lease outlasts so many looks
+
+
+class UseWatch:
+    """`seconds` between two looks; none at all with 0."""
+
+    def __init__(self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float) -> None:
+        self._clock, self._runtime_of, self._seconds = clock, runtime_of, seconds
+        self._holder = lease.this_process()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        if self._seconds > 0:
+            self._thread = threading.Thread(target=self._go_on, name="use", daemon=True)
+            self._thread.start()
+
+    def end(self, patience: float = 5.0) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def once(self) -> bool:
+        """False when another process measures."""
+        held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
+        if held is None:
+            return False
+        write_down(look(self._clock.now, self._runtime_of), held)
+        return True
+
+    def _go_on(self) -> None:
+        try:
+            while not self._over.wait(self._seconds):
+                self._guarded()
+        finally:
+            connection.close()
+
+    def _guarded(self) -> None:
+        try:
+            self.once()
+        except LeadershipLost as lost:
+            log.info("another process measures: %s", lost)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("what pods use was not written down: %s", error)
+            connection.close()
+        except Exception:
+            log.exception("what pods use could not be measured")
