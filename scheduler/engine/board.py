@@ -7,11 +7,10 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from berth.core.amounts import MILLI
 from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
-from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Request, Role, Workload
+from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
 from scheduler.engine.nodes import Kept, Nodes, Spot
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Numbers, Place, Reason, Step
 from scheduler.engine.topology import Topology
@@ -109,7 +108,6 @@ class Board:
         self._emptied: list[tuple[Part, int]] = []  # asked to go in this cycle: nobody has their index
         self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
         self._matcher = Matcher(self.nodes.nodes)
-        self._memories = sorted({node.gpu_memory_mib for node in self.nodes.nodes if node.gpus})
 
     # -- laying out
 
@@ -142,13 +140,8 @@ class Board:
 
     def _part(self, role: Role) -> Part:
         request, matcher = role.request, self._matcher
-        milli = self._typical_milli(request) if request.gpu_memory_mib else request.gpu
+        milli = matcher.milli(role) if request.gpu_memory_mib else request.gpu
         return Part(role, milli, matcher.mask(role), matcher.soft(role))
-
-    def _typical_milli(self, request: Request) -> int:
-        """Of the smallest kind of device that can hold it: what a request by memory counts for."""
-        enough = next((size for size in self._memories if size >= request.gpu_memory_mib), 0)
-        return -(-MILLI * request.gpu_memory_mib // enough) if enough else MILLI
 
     def _stand(self, gang: Gang, part: Part, pod: Pod) -> None:
         """A pod as it was found, before anything is tried."""

@@ -69,6 +69,10 @@ class Law:
         del sides
         return True
 
+    def takes_more_inside(self) -> bool:
+        """Whether its department ended beyond its due; from now on it is kept there by taking inside."""
+        return False
+
     def queue_key(self, account: Account) -> Key:
         """Which queue gives way first: the smallest. It changes with everything that is taken."""
         del account
@@ -78,14 +82,14 @@ class Law:
         """Inside a queue: growth, optional groups, gangs; the lowest priority, the least lost, the newest."""
         if lump.place is None:
             workload = lump.gang.workload
-            newest = -max(lump.started, workload.submitted)
             lump.place = (
                 lump.whole,
                 lump.group,
                 -lump.fulfilment,
                 workload.priority,
                 lump.lost,
-                newest,
+                -max(lump.started, workload.submitted),
+                -workload.submitted,
                 lump.gang.name,
                 -lump.index,
             )

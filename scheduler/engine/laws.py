@@ -43,6 +43,7 @@ class Reclaim(Law):
         self.entitled = over_share(gang, asked) is None
         self.turns = Turns(board, gang, self.kinds[0] if self.kinds else 0)
         self._ahead: dict[Hashable, tuple[int, Key | None]] = {}  # as long as the side holds what it held
+        self._overdone = self._careful = False  # whether it ended, and may not end, beyond its due
 
     def may_look_at(self, account: Account) -> bool:
         sides = self.parting(account)
@@ -99,8 +100,19 @@ class Reclaim(Law):
         for mine, theirs in sides if self.entitled else ():
             ratio = mine.saturation(self.asked, plus=False)
             if ratio > 1 and ratio >= theirs.saturation(self.asked, plus=False):
+                self._overdone = True
                 return False
         return True
+
+    def takes_more_inside(self) -> bool:
+        changes = self._overdone and not self._careful
+        self._careful = self._careful or changes
+        return changes
+
+    def ceiling(self, account: Account) -> Sequence[int]:
+        if self._careful:
+            return [min(cap, due) for cap, due in zip(account.cap, account.entitled, strict=True)]
+        return super().ceiling(account)
 
     def ahead(self, lump: Lump) -> Key | None:
         gang = lump.gang
@@ -225,7 +237,9 @@ class Shrink(Reclaim):
         self.most = [min(cap, most) for cap, most in zip(project.cap, held, strict=True)]
 
     def ceiling(self, account: Account) -> Sequence[int]:
-        return self.most if account is self.gang.account and not self.entitled else account.cap
+        if account is self.gang.account and not self.entitled:
+            return self.most
+        return super().ceiling(account)
 
     def may_evict(self) -> bool:
         return True

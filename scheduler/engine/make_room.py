@@ -105,8 +105,8 @@ def _try_ways(
             continue
         before, over_bounds_before = _held(board), over_bounds(gang, asked) is not None
         budget = _Budget(min(MOST_PROPOSALS, law.most_trials))
-        for taker in _proposals(board, law, way, budget):
-            outcome = resettle(taker, trial.start, law.most_moves)
+        for taker in _all_proposals(board, law, way, budget):
+            outcome = resettle(taker, trial.start, way, law.most_moves)
             if outcome is not None and not outcome.lost and not outcome.moved:
                 trial.pass_over()  # it fits as it is: for allocate to do
                 board.rewind(trial.start)
@@ -139,9 +139,19 @@ class _Budget:
         self.left -= 1
         return self.left >= 0
 
+    def renewed(self) -> "_Budget":
+        self.left = self.given
+        return self
+
 
 def _held(board: Board) -> dict[Account, tuple[int, ...]]:
     return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
+
+
+def _all_proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Taker]:
+    yield from _proposals(board, law, way, budget)
+    if law.takes_more_inside():
+        yield from _proposals(board, law, way, budget.renewed())
 
 
 def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Taker]:

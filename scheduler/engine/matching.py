@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
+from berth.core.amounts import MILLI
 from scheduler.engine.model import Node, Role, Taint, Toleration
 
 _HARD = ("NoSchedule", "NoExecute")
@@ -56,6 +57,7 @@ class Matcher:
         self._soft: dict[Hashable, bytes | None] = {}
         self._plain = not any(node.taints for node in nodes)
         self._least_memory = min((node.gpu_memory_mib for node in nodes), default=0)
+        self._millis: dict[Hashable, int] = {}
 
     def mask(self, role: Role) -> bytes | None:
         unpicky = self._plain and not role.node_selector and not role.gpu_models
@@ -76,3 +78,13 @@ class Matcher:
             mask = bytes(avoids(role, node) for node in self._nodes)
             self._soft[key] = mask if any(mask) else None
         return self._soft[key]
+
+    def milli(self, role: Role) -> int:
+        """What a request by memory counts for: a part of the smallest device on which it could land."""
+        key, asked = picks(role), role.request.gpu_memory_mib
+        if key not in self._millis:
+            mask = self.mask(role)
+            open_nodes = (node for i, node in enumerate(self._nodes) if mask is None or mask[i])
+            sizes = [node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= asked]
+            self._millis[key] = -(-MILLI * asked // min(sizes)) if sizes else MILLI
+        return self._millis[key]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.engine.board import Board, Move
-from scheduler.engine.gang import Gang, Part
+from scheduler.engine.gang import Gang, Way
 from scheduler.engine.ledger import KINDS
-from scheduler.engine.lumps import Held, Lump
-from scheduler.engine.model import Pod
+from scheduler.engine.lumps import Held, Lump, single
 from scheduler.engine.nodes import Spot
-from scheduler.engine.placement import may_use_kept, open_to
-from scheduler.engine.spots import Horizon, pick
+from scheduler.engine.placement import find_room
+from scheduler.engine.restore import Moved, Restorer, put_back, together
+from scheduler.engine.spots import Horizon
 from scheduler.engine.taking import Taker
 
 
@@ -20,7 +20,7 @@ class Outcome:
     """Who gives way for the newcomer, and who only moves."""
 
     lost: list[Lump] = field(default_factory=list)
-    moved: list[tuple[Gang, Part, Pod, Spot]] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
     kept: int = 0  # lumps that turned out not to be needed
 
     def stops_somebody(self, board: Board) -> bool:
@@ -31,25 +31,26 @@ class Outcome:
         return [(part, pod) for gang, part, pod, _ in self.moved if gang is lump.gang]
 
 
-def resettle(taker: Taker, start: int, max_moves: int | None = None) -> Outcome | None:
+def resettle(taker: Taker, start: int, way: Way, max_moves: int | None = None) -> Outcome | None:
     """Everything taken is off the board, the newcomer is on it. None: the outcome is not acceptable."""
     board, law = taker.board, taker.law
     newcomer = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()
-    hopeless: set[object] = set()
+    restorer = Restorer(taker)
     stopped: set[Gang] = set()
     # The dearest first: what is found to be unneeded stays where it is.
-    for lump in reversed(taker.taken):
+    for gang, pods, lumps in together(taker):
         mark = board.mark()
         # Growth does not outlive its gang: the core, taken last, has been looked at before.
-        moved = None if lump.gang in stopped else _restore(taker, lump, hopeless)
-        if moved is None or not (law.moves_only or _is_whole_with(lump)):
+        moved = None if gang in stopped else restorer.restore(gang, pods)
+        if moved is None or not (law.moves_only or _is_whole_with(lumps[0])) or not _under_caps(taker):
             board.rewind(mark)
-            outcome.lost.append(lump)
-            if lump.whole:
-                stopped.add(lump.gang)
+            outcome.lost += lumps
+            if any(lump.whole for lump in lumps):
+                stopped.add(gang)
         else:
             outcome.moved.extend(moved)
+    _spare_moves(taker, outcome)
     moves = sum(not board.is_fresh(pod) for _, _, pod, _ in outcome.moved)
     if law.moves_only and (outcome.lost or (max_moves is not None and moves > max_moves)):
         return None
@@ -58,56 +59,47 @@ def resettle(taker: Taker, start: int, max_moves: int | None = None) -> Outcome 
         return None
     outcome.lost.reverse()
     board.rewind(start)
-    _play(board, outcome, newcomer)
+    if not (outcome.lost and outcome.moved and _needs_no_moves(taker, outcome, way)):
+        _play(board, outcome, newcomer)
     return outcome
+
+
+def _spare_moves(taker: Taker, outcome: Outcome) -> None:
+    """Who would move although another replica of its role goes: that one stays instead, and it goes."""
+    board = taker.board
+    for at, lump in enumerate(outcome.lost):
+        ((part, pod), *tied) = lump.pods
+        if lump.whole or lump.group or tied:
+            continue
+        for entry in outcome.moved:
+            other, away = entry[1:3]
+            if other is not part:
+                continue
+            mark = board.mark()
+            board.drop(lump.gang, part, part.live[away.index])
+            if put_back(board, lump.gang, part, pod):
+                outcome.moved.remove(entry)
+                outcome.lost[at] = single(board, lump.gang, part, away)
+                taker.rules[id(outcome.lost[at])] = taker.rules[id(lump)]
+                break
+            board.rewind(mark)
+
+
+def _needs_no_moves(taker: Taker, outcome: Outcome, way: Way) -> bool:
+    """Whether the newcomer has room where those stood who are lost anyway; then it stands there."""
+    board, start = taker.board, taker.board.mark()
+    _drop_lost(board, outcome)
+    if find_room(board, taker.law.gang, way, Horizon.LEAVING):
+        outcome.moved = []
+        return True
+    board.rewind(start)
+    return False
 
 
 def _is_whole_with(lump: Lump) -> bool:
     """Growth does not outlive what it grew from: the rest of an optional group may have gone."""
     part = lump.pods[0][0]
     return lump.whole or lump.group or part.count > part.role.min
-
-
-def _restore(taker: Taker, lump: Lump, hopeless: set[object]) -> list[tuple[Gang, Part, Pod, Spot]] | None:
-    """Put a lump back where it was, or elsewhere; the pods that had to move. None: it cannot be had."""
-    board, gang = taker.board, lump.gang
-    moved = []
-    for part, pod in lump.pods:
-        spot = _old_place(board, part, pod)
-        if spot is None:
-            kind = (part.request, part.mask, board.is_fresh(pod), may_use_kept(board, gang))
-            spot = None if kind in hopeless else _elsewhere(board, gang, part, pod)
-            if spot is None:
-                if part.on is None and gang.simple:
-                    hopeless.add(kind)
-                return None
-            moved.append((gang, part, pod, spot))
-        board.put(gang, part, pod.index, spot)
-    if not _under_caps(taker):
-        return None
-    return moved
-
-
-def _old_place(board: Board, part: Part, pod: Pod) -> Spot | None:
-    nodes, i = board.nodes, board.nodes.index[pod.node]
-    request, apart = part.request, part.role.spread_per_node
-    if part.on is not None and apart is not None and part.on.get(i, 0) >= apart:
-        return None
-    if (
-        nodes.cpu[i] >= request.limit_cpu
-        and nodes.memory[i] >= request.limit_memory_mib
-        and nodes.pods[i] >= 1
-        and all(nodes.devices[i][device] >= pod.milli for device in pod.devices)
-    ):
-        return Spot(i, pod.devices, pod.milli)
-    return None
-
-
-def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
-    within = None if gang.simple else board.topology.home(gang, part, board.nodes.index[pod.node])
-    # What was only going to start must still be able to start at once.
-    horizon = Horizon.NOW if board.is_fresh(pod) else Horizon.LEAVING
-    return pick(board, part, horizon, open_to(board, gang, within))
 
 
 def _under_caps(taker: Taker) -> bool:
@@ -121,9 +113,7 @@ def _under_caps(taker: Taker) -> bool:
 
 
 def _play(board: Board, outcome: Outcome, newcomer: Sequence[Move]) -> None:
-    for lump in outcome.lost:
-        for part, pod in lump.pods:
-            board.drop(lump.gang, part, pod)
+    _drop_lost(board, outcome)
     for gang, part, pod, _ in outcome.moved:
         board.drop(gang, part, pod)
     for move in newcomer:
@@ -131,3 +121,9 @@ def _play(board: Board, outcome: Outcome, newcomer: Sequence[Move]) -> None:
         board.put(move.gang, move.part, pod.index, Spot(move.node, pod.devices, pod.milli))
     for gang, part, pod, spot in outcome.moved:
         board.put(gang, part, pod.index, spot)
+
+
+def _drop_lost(board: Board, outcome: Outcome) -> None:
+    for lump in outcome.lost:
+        for part, pod in lump.pods:
+            board.drop(lump.gang, part, pod)

@@ -58,12 +58,12 @@ class Topology:
                 fitting.append((free, key, inside))
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
 
-    def home(self, gang: Gang, part: Part, i: int) -> frozenset[int] | None:
-        """Where a pod of this role may be moved without leaving the domains it stands in; None: anywhere."""
+    def home(self, gang: Gang, part: Part) -> frozenset[int] | None:
+        """Where a pod of this role may be put beside those it must stand with; None: anywhere."""
         home: frozenset[int] | None = None
         for scope in scopes_above(gang, part):
-            level = scope.constraint.required
-            if level is not None and any(len(other.live) for other in scope.parts):
-                domain = self.around(level, i)
+            beside = next((pod for other in scope.parts for pod in other.live.values()), None)
+            if scope.constraint.required is not None and beside is not None:
+                domain = self.around(scope.constraint.required, self._nodes.index[beside.node])
                 home = domain if home is None else home & domain
         return home

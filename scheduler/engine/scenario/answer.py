@@ -42,23 +42,32 @@ def decisions_of(before: Snapshot, plan: Plan) -> list[Answer]:
 
 
 def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
-    kinds = {eviction.workload: (eviction.kind, eviction.rule) for eviction in bundle.evictions}
+    rules = {(eviction.workload, eviction.kind): eviction.rule for eviction in bundle.evictions}
+    kinds = {eviction.workload: eviction.kind for eviction in bundle.evictions}
     names = dict.fromkeys(step.workload for step in bundle.steps)
     for name in sorted(names, key=lambda name: (name == bundle.workload, list(names).index(name))):
-        steps = [step for step in bundle.steps if step.workload == name]
-        kind, rule = kinds.get(name, (bundle.kind, bundle.message))
-        if name == bundle.workload and name not in kinds:
-            told = _own_kind(bundle, steps, name in standing)
-        else:
-            told = _giving_way(bundle, kind, steps)
-        yield {
-            "kind": told,
-            "workload": name,
-            "for": None if name == bundle.workload else bundle.workload,
-            "pods": _moves(steps),
-            "reason": kind.value,
-            "message": rule or bundle.message,
-        }
+        of_workload = [step for step in bundle.steps if step.workload == name]
+        shrinks = (name, Kind.SHRINK) in rules and kinds[name] is not Kind.SHRINK
+        for kind, steps in _lost_and_moved(of_workload) if shrinks else [(kinds.get(name), of_workload)]:
+            if name == bundle.workload and kind is None:
+                told = _own_kind(bundle, steps, name in standing)
+            else:
+                told = _giving_way(bundle, kind or bundle.kind, steps)
+            yield {
+                "kind": told,
+                "workload": name,
+                "for": None if name == bundle.workload else bundle.workload,
+                "pods": _moves(steps),
+                "reason": (kind or bundle.kind).value,
+                "message": (rules[name, kind] if kind else "") or bundle.message,
+            }
+
+
+def _lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
+    """Of a workload that loses growth and is moved: the one and the other."""
+    again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
+    yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in again]
+    yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in again]
 
 
 def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> str:
