@@ -20,7 +20,7 @@ from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
 from pools.runtimes.base import LogChunk
 from projects import selectors
-from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of
+from scheduler.log_reading import PIECE_MAX, PodLog, log_of
 
 TEXT = "text/plain; charset=utf-8"
 POLL = 0.2  # seconds between two looks at a log that is silent
@@ -94,7 +94,7 @@ def _headers(log: PodLog, chunk: LogChunk) -> dict[str, str]:
     return {
         "X-Next-Offset": str(chunk.next_offset),
         "X-Complete": "true" if chunk.complete else "false",
-        "X-Pod": f"{log.pod.role}-{log.pod.index}",
+        "X-Pod": log.name,
         "X-Run": str(log.pod.run),
         "X-Content-Type-Options": "nosniff",
     }

@@ -24,7 +24,7 @@ from tests.cast import Cast, make_cast, training
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
     monkeypatch.setattr("scheduler.api.logs.POLL", 0.01)
     return fake
 
@@ -161,3 +161,34 @@ async def test_following_stops_when_the_client_goes(
     await asyncio.sleep(0.1)
     assert len(runtime.calls) == looked
     assert wire.body == b"one\n"
+
+
+def test_lines_are_found_by_the_server(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    pod = started(cast, runtime)
+    runtime.write(str(pod.pk), b"one\n<b>Two</b>\nthree\xff two\n\x00two\x1b[31m\n")
+    path = f"workloads/{pod.workload_id}/logs/search"
+    told = dave.get(path, text="two", around=1).json()
+    assert (told["matching"], told["pod"], told["run"], told["next"]) == (2, "big-worker-0", 1, None)
+    assert told["searched"] == told["size"] == 36
+    first, second = told["items"]
+    assert (first["line"], first["text"], first["before"]) == (3, "three\ufffd two", ["<b>Two</b>"])
+    assert second["text"] == "\ufffdtwo\x1b[31m"
+    assert dave.get(path, text="two", ignore_case="true").json()["matching"] == 3
+    page = dave.get(path, text="two", limit=1).json()
+    rest = dave.get(path, text="two", limit=1, cursor=page["next"]).json()
+    assert [item["line"] for item in (*page["items"], *rest["items"])] == [3, 4]
+    assert dave.get(path, text="absent").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [({}, "text"), ({"text": ""}, "text"), ({"text": "x" * 201}, "text"),
+     ({"text": "a", "around": 21}, "around"),
+     ({"text": "a", "cursor": "x"}, "cursor"), ({"text": "a", "limit": 0}, "limit")],
+)  # fmt: skip
+def test_a_search_that_makes_no_sense_names_the_field(
+    cast: Cast, dave: Caller, runtime: FakeRuntime, query: dict[str, Any], field: str
+) -> None:
+    pod = started(cast, runtime)
+    answer = dave.get(f"workloads/{pod.workload_id}/logs/search", **query)
+    assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, field)

@@ -8,13 +8,14 @@ from typing import Any
 
 import httpx
 
-from berth.client.answers import DryRun, Event, Eviction, Explanation, Pod, Workload
+from berth.client.answers import Answer, DryRun, Event, Eviction, Explanation, Pod, Workload
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.transport import Transport
 
 Document = Mapping[str, Any]
 POLL_SECONDS = 1.0
 LOG_CHUNK = 1 << 20
+FOUND_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,28 @@ class LogChunk:
     data: bytes
     next_offset: int
     complete: bool
+
+
+class LineInLog(Answer):
+    """`line` counts from 1, `offset` is its first byte."""
+
+    line: int
+    offset: int
+    text: str
+    before: list[str] = []
+    after: list[str] = []
+
+
+class FoundInLog(Answer):
+    """`matching` counts all lines from where this answer begins to `searched`, of `size` bytes."""
+
+    pod: str
+    run: int
+    matching: int
+    size: int
+    searched: int
+    items: list[LineInLog]
+    next: str | None = None
 
 
 class Workloads:
@@ -112,6 +135,32 @@ class Workloads:
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         answer = self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
         return chunk_of(answer, offset or 0)
+
+    def search_log(
+        self,
+        workload_id: str,
+        text: str,
+        *,
+        pod: str | None = None,
+        run: int | None = None,
+        around: int = 0,
+        ignore_case: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[FoundInLog]:
+        """Lines of a pod's output that contain the text, with those around them, found by the server: in one
+        answer after the other, until the end that the log has by then."""
+        params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
+        cursor, left = None, limit
+        while left is None or left > 0:
+            asked = {**params, "limit": min(left or FOUND_AT_ONCE, FOUND_AT_ONCE), "cursor": cursor}
+            found = FoundInLog.model_validate(
+                self._transport.get(f"workloads/{workload_id}/logs/search", asked)
+            )
+            yield found
+            left = None if left is None else left - len(found.items)
+            cursor = found.next
+            if cursor is None:
+                return
 
     def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0

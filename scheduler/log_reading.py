@@ -30,6 +30,17 @@ class PodLog:
             raise Unavailable(f"The log cannot be read right now: {error}") from None
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
+    def long_piece(self, offset: int, limit: int) -> LogChunk:
+        """For who reads all of it; says nothing of whether more will come."""
+        try:
+            return self.runtime.read_log(str(self.pod.pk), offset, limit)
+        except (RuntimeFailure, OSError) as error:
+            raise Unavailable(f"The log cannot be read right now: {error}") from None
+
+    @property
+    def name(self) -> str:
+        return f"{self.pod.role}-{self.pod.index}"
+
     def tail(self, lines: int) -> LogChunk:
         """The last lines, of at most TAIL_MAX bytes, however long a line is."""
         size = self.piece(0, 0).size
