@@ -32,6 +32,9 @@ def entitled(quotas: dict[str, Any]) -> dict[str, Any]:
     return {**FORMAT, "departments": [{"name": "d", "quotas": quotas}]}
 
 
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+
+
 def refusal(data: object) -> str:
     with pytest.raises(ScenarioError) as refused:
         load(data)
@@ -59,7 +62,10 @@ def test_a_scenario_that_says_nothing_has_one_pool_and_a_fixed_date() -> None:
         ({**FORMAT, "nodes": [{"name": "n", "gpus": "2"}]}, "nodes[0].gpus"),
         ({**FORMAT, "nodes": [{"name": "n", "cpu": -0.5}]}, "nodes[0].cpu"),
         ({**FORMAT, "nodes": [{"name": "n", "pool": "no"}]}, "nodes[0].pool"),
-        ({**FORMAT, "nodes": [{"name": "n"}, {"name": "n"}]}, "nodes[0].name"),
+        ({**FORMAT, "nodes": [{"name": "n"}, {"name": "n"}]}, "nodes[1].name"),
+        ({**FORMAT, "pools": [{"name": "p", "nodes": {"min": 2, "max": 1}}]}, "pools[0].nodes.min"),
+        ({**FORMAT, "pools": [{"name": "p", "topology": ["a", "a"]}]}, "pools[0].topology[1]"),
+        (work({"pools": ["default", "default"]}), "workloads[0].pools[1]"),
         ({**FORMAT, "nodes": [{"name": "n", "state": "broken"}]}, "nodes[0].state"),
         ({**FORMAT, "cycle_seconds": 0}, "cycle_seconds"),
         ({**FORMAT, "now": "yesterday"}, "now"),
@@ -108,10 +114,11 @@ def test_workloads_that_wait_in_a_circle_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: &x [1]\nb: *x\n", "alias"),
+        ("a: &x [1, *x]\n", "a[1]: stands inside itself"),
+        (BOMB, "repeats too much by aliases"),
         ("a: 1\na: 2\n", "twice"),
         ('{"a": 1, "a": 2}', "twice"),
-        ('{"a": NaN}', "NaN"),
+        ('{"format": "berth.scenario/1", "cycle_seconds": NaN}', "cycle_seconds: "),
         ("a: [", "YAML"),
         ("[" * 100_000, ""),
         ("a: !!python/object:os.system x\n", "YAML"),
@@ -122,6 +129,12 @@ def test_tricks_of_the_file_formats_are_refused(tmp_path: Path, text: str, words
     path = tmp_path / "scenario.yaml"
     path.write_text(text)
     assert words in refusal(path)
+
+
+def test_an_alias_stands_for_the_value_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("{format: berth.scenario/1, nodes: [&n {name: a, gpus: 2}, {<<: *n, name: b}]}")
+    assert [(node.name, node.gpus) for node in load(path).snapshot.nodes] == [("a", 2), ("b", 2)]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])

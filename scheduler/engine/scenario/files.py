@@ -1,7 +1,7 @@
 """Here we read JSON and YAML as data, without the tricks that either can play."""
 
 import json
-from collections.abc import Hashable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from scheduler.engine.scenario.refusal import ScenarioError
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEPTH_MAX = 64
+REPEATED_MAX = 100_000
 
 
 def read(path: str | Path) -> object:
@@ -26,7 +27,7 @@ def parse(text: str) -> object:
     """JSON where it looks like it (YAML would take it as well, slowly), else YAML."""
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+            return json.loads(text, object_pairs_hook=_once)
         except json.JSONDecodeError:
             pass  # YAML has this form too
         except RecursionError:
@@ -40,7 +41,7 @@ def _yaml(text: str) -> object:
         node = loader.get_single_node()
         if node is None:
             return None
-        _check(node)
+        _Check().look_at(node, (), ())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -52,27 +53,38 @@ def _yaml(text: str) -> object:
         loader.dispose()
 
 
-def _check(top: Any) -> None:
-    """No key twice, and no part that stands for another: a few lines could stand for millions."""
-    seen: set[int] = set()
-    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), top)]
-    while waiting:
-        path, node = waiting.pop()
-        if id(node) in seen:
-            raise ScenarioError([Problem(path_of(path), "is an alias", "", "the value itself")])
-        seen.add(id(node))
+class _Check:
+    """No key twice, nothing inside itself, and no few lines that stand for millions."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._repeated = 0
+
+    def look_at(self, node: Any, path: tuple[str | int, ...], around: tuple[int, ...]) -> None:
+        if id(node) in around:
+            raise ScenarioError([Problem(path_of(path), "stands inside itself")])
         if len(path) > DEPTH_MAX:
             raise _broken("too deep")
-        if isinstance(node, yaml.MappingNode):
-            keys: set[Hashable] = set()
-            for key, value in node.value:
-                name = str(key.value) if isinstance(key, yaml.ScalarNode) else shown(key.tag)
-                if name in keys:
-                    raise ScenarioError([Problem(path_of((*path, name)), "stands here twice")])
-                keys.add(name)
-                waiting.append(((*path, name), value))
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += [((*path, number), value) for number, value in enumerate(node.value)]
+        self._repeated += id(node) in self._seen
+        if self._repeated > REPEATED_MAX:
+            allowed = f"{REPEATED_MAX} values by alias"
+            raise ScenarioError([Problem(path_of(path), "repeats too much by aliases", "", allowed)])
+        self._seen.add(id(node))
+        for name, value in _children(node, path):
+            self.look_at(value, (*path, name), (*around, id(node)))
+
+
+def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from enumerate(node.value)
+    elif isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else shown(key.tag)
+            if name in keys:
+                raise ScenarioError([Problem(path_of((*path, name)), "stands here twice")])
+            keys.add(name)
+            yield name, value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -82,10 +94,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ScenarioError([Problem(path_of((key,)), "stands here twice")])
         found[key] = value
     return found
-
-
-def _no_constant(word: str) -> None:
-    raise _broken(f"holds {word}, which is no number")
 
 
 def _broken(message: str) -> ScenarioError:

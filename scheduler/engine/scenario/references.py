@@ -1,13 +1,17 @@
 """Here we check that every name in a scenario is the name of something, and of one thing only."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from berth.core.problems import Problem, nearest, shown
 from berth.core.spec.roles import RoleSpec, Topology
 from berth.core.spec.rules import broken_rules
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
-from scheduler.engine.scenario.schema import QueueDocument, ScenarioDocument, ScenarioWorkload
+from scheduler.engine.scenario.schema import (
+    PoolDocument,
+    QueueDocument,
+    ScenarioDocument,
+    ScenarioWorkload,
+)
 
 
 def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
@@ -16,6 +20,8 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
     yield from _unique("departments", [department.name for department in document.departments])
     yield from _unique("projects", [project.name for project in document.projects])
     yield from _unique("workloads", [workload.name for workload in document.workloads])
+    for number, pool in enumerate(document.pools):
+        yield from _pool(f"pools[{number}]", pool)
     pools = dict.fromkeys(pool.name for pool in document.pools)
     for number, node in enumerate(document.nodes):
         if node.pool is None and len(pools) > 1:
@@ -29,6 +35,15 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
     for number, project in enumerate(document.projects):
         yield from _known(f"projects[{number}].department", "department", project.department, departments)
     yield from _workloads(document, pools)
+
+
+def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
+    least, most = pool.nodes.min, pool.nodes.max
+    if most is not None and least > most:
+        yield Problem(f"{path}.nodes.min", "above max", f"{least}", f"at most {most}")
+    for place, level in enumerate(pool.topology):
+        if level in pool.topology[:place]:
+            yield Problem(f"{path}.topology[{place}]", "stands here twice", shown(level))
 
 
 def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
@@ -51,6 +66,8 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
         yield from _known(f"{at}.project", "project", workload.project, projects)
         for place, pool in enumerate(workload.pools):
             yield from _known(f"{at}.pools[{place}]", "pool", pool, pools)
+            if pool in workload.pools[:place]:
+                yield Problem(f"{at}.pools[{place}]", "stands here twice", shown(pool))
         for place, other in enumerate(workload.waits_for):
             yield from _known(f"{at}.waits_for[{place}]", "workload", other, names)
         yield from _levels(at, workload, levels)
@@ -84,10 +101,11 @@ def _circles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
 
 
 def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
-    counts = Counter(names)
+    first: dict[str, int] = {}
     for number, name in enumerate(names):
-        if counts[name] > 1:
-            yield Problem(f"{kind}[{number}].name", "is taken", shown(name), f"one {kind[:-1]} a name")
+        if first.setdefault(name, number) != number:
+            taken = f"is taken by {kind}[{first[name]}].name"
+            yield Problem(f"{kind}[{number}].name", taken, shown(name), f"one {kind[:-1]} a name")
 
 
 def _known(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:

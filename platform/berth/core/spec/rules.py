@@ -1,6 +1,5 @@
 """Here we hold a well-formed document against the rules that bind its fields to each other."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from berth.core.problems import Problem, shown
@@ -98,10 +97,11 @@ def _tree_rules(path: str, node: WorkloadSpec | GroupSpec, roles: Placed) -> Ite
 
 
 def _unique(what: str, named: list[tuple[str, str]]) -> Iterator[Problem]:
-    counts = Counter(name for _, name in named)
+    first: dict[str, str] = {}
     for path, name in named:
-        if counts[name] > 1:
-            yield Problem(f"{path}.name", f"names a second {what}", shown(name), f"one {what} of each name")
+        if first.setdefault(name, path) != path:
+            second = f"names a second {what} beside {first[name]}"
+            yield Problem(f"{path}.name", second, shown(name), f"one {what} of each name")
 
 
 def _scaling_rules(roles: Placed) -> Iterator[Problem]:

@@ -59,7 +59,7 @@ class WorkloadSpec(Document):
     deadline: Moment | None = None
     idle_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     preemption_delay: Seconds | None = None
-    stale_gang_grace: Annotated[int, Field(ge=-1)] | None = None
+    stale_gang_grace: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None  # negative: never
     grace_period_seconds: Annotated[int, Field(ge=0, le=86_400)] = GRACE_DEFAULT
     waits_for: Names = ()
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
