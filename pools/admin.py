@@ -7,11 +7,12 @@ from django.db.models import QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from unfold.contrib.filters.admin import ChoicesDropdownFilter, RangeDateTimeFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
 from berth.web.administration import Guarded, ReadOnly, acting, pretty, told
 from berth.web.numbers import memory, thousandths
+from berth.web.time_filter import TimesBetween
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
 
@@ -84,7 +85,7 @@ class NodeAdmin(ReadOnly):
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("state", ChoicesDropdownFilter),
-        ("since", RangeDateTimeFilter),
+        ("since", TimesBetween),
     )
     search_fields = ("name", "instance_id", "address")
     list_select_related = ("pool",)
@@ -122,7 +123,7 @@ class ScalingEventAdmin(ReadOnly):
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("kind", ChoicesDropdownFilter),
-        ("at", RangeDateTimeFilter),
+        ("at", TimesBetween),
     )
     search_fields = ("reason", "node__name")
     list_select_related = ("pool", "node")
@@ -137,7 +138,7 @@ class ScalingEventAdmin(ReadOnly):
 @admin.register(Machine)
 class MachineAdmin(ReadOnly):
     list_display = ("name", "pool", "address", "gpu_model", "joined_at", "seen_at", "leaving_at", "left_at")
-    list_filter = (("pool", RelatedDropdownFilter), ("joined_at", RangeDateTimeFilter))
+    list_filter = (("pool", RelatedDropdownFilter), ("joined_at", TimesBetween))
     search_fields = ("name", "address")
     list_select_related = ("pool",)
     actions = ("remove", "download")
@@ -156,7 +157,7 @@ class MachineAdmin(ReadOnly):
 @admin.register(JoinToken)
 class JoinTokenAdmin(ReadOnly):
     list_display = ("prefix", "pool", "note", "issued_by", "issued_at", "expires_at", "used_by", "revoked_at")
-    list_filter = (("pool", RelatedDropdownFilter), ("issued_at", RangeDateTimeFilter))
+    list_filter = (("pool", RelatedDropdownFilter), ("issued_at", TimesBetween))
     search_fields = ("prefix", "note", "issued_by")
     list_select_related = ("pool", "used_by")
     exclude = ("digest",)

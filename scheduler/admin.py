@@ -11,17 +11,13 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from rest_framework.request import Request
-from unfold.contrib.filters.admin import (
-    ChoicesDropdownFilter,
-    FieldTextFilter,
-    RangeDateTimeFilter,
-    RelatedDropdownFilter,
-)
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
 from berth.web.administration import ReadOnly, pretty, table
 from berth.web.numbers import gpu_hours, milliseconds, spoken, thousandths
+from berth.web.time_filter import TimesBetween
 from scheduler.api.evictions import as_csv
 from scheduler.audit_told import told
 from scheduler.discretion import EVERYTHING
@@ -37,6 +33,8 @@ KINDS = {
     "shrink": "info",
     "drain": "info",
 }
+MOST_STEPS = 200
+PLAN = ("For", "By", "Pool", "Step", "Workload", "Pod", "Node", "Devices")
 SIDE = ("Queue", "Quota", "Fair share", "Held before", "Held after", "Past use")
 
 
@@ -46,7 +44,7 @@ class EvictionAdmin(ReadOnly):
     list_display_links = ("at", "gave_way")
     list_filter = (
         ("kind", ChoicesDropdownFilter),
-        ("at", RangeDateTimeFilter),
+        ("at", TimesBetween),
         ("pool_name", FieldTextFilter),
         ("project_name", FieldTextFilter),
         ("department_name", FieldTextFilter),
@@ -164,10 +162,10 @@ class CycleAdmin(ReadOnly):
         "evictions",
         "trials",
     )
-    list_filter = (("at", RangeDateTimeFilter), ("trigger", FieldTextFilter))
+    list_filter = (("at", TimesBetween), ("trigger", FieldTextFilter))
     search_fields = ("id", "trigger")
     date_hierarchy = "at"
-    readonly_fields = ("took", "the_plan", "the_notes")
+    readonly_fields = ("took", "the_steps", "the_plan", "the_notes")
     columns = (
         "id", "at", "epoch", "trigger", "observe_ms", "decide_ms", "commit_ms", "nodes", "workloads",
         "pending", "bundles", "applied", "stale", "evictions", "trials",
@@ -178,7 +176,8 @@ class CycleAdmin(ReadOnly):
             {"fields": ("at", "trigger", "epoch", "took", "observe_ms", "decide_ms", "commit_ms")},
         ),
         ("What it saw", {"fields": ("nodes", "workloads", "pending", "the_notes")}),
-        ("What it did", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_plan")}),
+        ("What it did", {"fields": ("bundles", "applied", "stale", "evictions", "trials", "the_steps")}),
+        ("The plan as stored", {"fields": ("the_plan",), "classes": ("collapse",)}),
     )
 
     actions_detail = ("decide_again",)
@@ -209,6 +208,14 @@ class CycleAdmin(ReadOnly):
         return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
 
     @display(description="Plan")
+    def the_steps(self, row: Cycle) -> SafeString:
+        bundles = (row.plan or {}).get("bundles", [])
+        steps = [(bundle, step) for bundle in bundles for step in bundle.get("steps", ())]
+        told = table(PLAN, [_step(bundle, step) for bundle, step in steps[:MOST_STEPS]])
+        left = len(steps) - MOST_STEPS
+        return told if left <= 0 else format_html("{}<p>{} more, as stored.</p>", told, left)
+
+    @display(description="As stored")
     def the_plan(self, row: Cycle) -> SafeString:
         return pretty(row.plan)
 
@@ -220,7 +227,7 @@ class CycleAdmin(ReadOnly):
 @admin.register(Allocation)
 class AllocationAdmin(ReadOnly):
     list_display = ("pod", "node", "devices", "gpus", "bound_at", "released_at")
-    list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", RangeDateTimeFilter))
+    list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", TimesBetween))
     search_fields = ("pod__workload__name", "node__name")
     list_select_related = ("pod__workload", "node")
 
@@ -289,7 +296,7 @@ class UsageAdmin(ReadOnly):
 class UsageHourAdmin(ReadOnly):
     list_display = ("hour", "department_name", "project_name", "person", "pool_name", "gpu_time")
     list_filter = (
-        ("hour", RangeDateTimeFilter),
+        ("hour", TimesBetween),
         ("pool_name", FieldTextFilter),
         ("project_name", FieldTextFilter),
         ("person", FieldTextFilter),
@@ -320,3 +327,12 @@ def _standings(row: Eviction, side: str) -> SafeString:
             ]
         )
     return table(SIDE, lines)
+
+
+def _step(bundle: dict[str, Any], step: dict[str, Any]) -> tuple[object, ...]:
+    pod = f"{step.get('role', '')}-{step['index']}" if "index" in step else ""
+    devices = ", ".join(str(device) for device in step.get("devices") or ())
+    return (
+        bundle.get("workload", ""), spoken(bundle.get("kind", "")), bundle.get("pool", ""),
+        spoken(step.get("do", "")), step.get("workload", ""), pod, step.get("node", ""), devices,
+    )  # fmt: skip

@@ -3,17 +3,17 @@
 from typing import Any
 
 from django.contrib import admin
-from unfold.contrib.filters.admin import (
-    FieldTextFilter,
-    RangeDateTimeFilter,
-)
+from unfold.contrib.filters.admin import FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.web.administration import ReadOnly, table
+from berth.web.administration import ReadOnly, pretty, table
+from berth.web.time_filter import TimesBetween
 from projects.models import (
     Audit,
+    Budget,
     Delivery,
     Event,
+    QuotaChange,
 )
 from projects.web.activity import changes
 
@@ -21,7 +21,7 @@ from projects.web.activity import changes
 @admin.register(Event)
 class EventAdmin(ReadOnly):
     list_display = ("at", "kind", "subject", "message", "actor")
-    list_filter = (("kind", FieldTextFilter), ("at", RangeDateTimeFilter), ("actor", FieldTextFilter))
+    list_filter = (("kind", FieldTextFilter), ("at", TimesBetween), ("actor", FieldTextFilter))
     search_fields = ("subject", "message", "actor")
     date_hierarchy = "at"
 
@@ -31,7 +31,7 @@ class AuditAdmin(ReadOnly):
     list_display = ("at", "actor", "action", "object_type", "object_name")
     list_filter = (
         ("action", FieldTextFilter), ("object_type", FieldTextFilter), ("actor", FieldTextFilter),
-        ("at", RangeDateTimeFilter),
+        ("at", TimesBetween),
     )  # fmt: skip
     search_fields = ("actor", "object_name", "action", "request_id")
     date_hierarchy = "at"
@@ -49,9 +49,49 @@ class AuditAdmin(ReadOnly):
         return table(("Value", "Before", "After"), changes(row))
 
 
+@admin.register(QuotaChange)
+class QuotaChangeAdmin(ReadOnly):
+    list_display = ("id", "at", "actor", "note", "quotas", "undoes")
+    list_filter = (("at", TimesBetween), ("actor", FieldTextFilter))
+    search_fields = ("actor", "note")
+    date_hierarchy = "at"
+    readonly_fields = ("what_was_written",)
+    fieldsets = (
+        (None, {"fields": ("at", "actor", "note", "undoes")}),
+        ("What was written", {"fields": ("what_was_written",)}),
+    )
+
+    @display(description="Quotas")
+    def quotas(self, row: QuotaChange) -> int:
+        return len(row.written)
+
+    @display(description="Each quota, before and after")
+    def what_was_written(self, row: QuotaChange) -> Any:
+        return pretty(row.written)
+
+
+@admin.register(Budget)
+class BudgetAdmin(ReadOnly):
+    """They are set on the page of usage, beside what was used."""
+
+    list_display = ("owner", "gpu_hours", "told_at", "updated_at")
+    list_filter = (("department", RelatedDropdownFilter), ("project", RelatedDropdownFilter))
+    list_select_related = ("department", "project")
+    search_fields = ("project__name", "department__name")
+    readonly_fields = ("told_at",)
+
+    @display(description="Of")
+    def owner(self, row: Budget) -> str:
+        return str(row.owner)
+
+    @display(description="Told at")
+    def told_at(self, row: Budget) -> str:
+        return ", ".join(f"{percent} %" for percent in row.warn_at)
+
+
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly):
     list_display = ("at", "kind", "to", "channel", "state", "tries", "last_error")
-    list_filter = ("state", "channel", "kind", ("at", RangeDateTimeFilter))
+    list_filter = ("state", "channel", "kind", ("at", TimesBetween))
     search_fields = ("to", "last_error")
     date_hierarchy = "at"

@@ -8,15 +8,12 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from unfold.contrib.filters.admin import (
-    ChoicesDropdownFilter,
-    RangeDateTimeFilter,
-    RelatedDropdownFilter,
-)
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from berth.web.administration import Guarded, ReadOnly, acting, told
+from berth.web.time_filter import TimesBetween
 from projects.models import (
     ApiToken,
     Membership,
@@ -56,7 +53,7 @@ class ApiTokenAdmin(ReadOnly):
         "last_used_at",
         "revoked_at",
     )
-    list_filter = (("created_at", RangeDateTimeFilter),)
+    list_filter = (("created_at", TimesBetween),)
     list_select_related = ("user",)
     search_fields = ("user__username", "name", "prefix")
     exclude = ("digest",)

@@ -3,17 +3,18 @@
 from typing import Any
 
 from django.contrib import admin
-from unfold.contrib.filters.admin import FieldTextFilter, RangeDateTimeFilter
+from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
 
 from berth.web.administration import ReadOnly, table
+from berth.web.time_filter import TimesBetween
 from projects.models import Engine, ScaleRequest, Scaling, Service
 
 
 @admin.register(Service)
 class ServiceAdmin(ReadOnly):
     list_display = ("workload", "model_name", "initial_engines", "weight_version", "created_at", "ended_at")
-    list_filter = (("created_at", RangeDateTimeFilter), ("model_name", FieldTextFilter))
+    list_filter = (("created_at", TimesBetween), ("model_name", FieldTextFilter))
     search_fields = ("workload__name", "workload__project__name", "model_name")
     list_select_related = ("workload__project",)
 
@@ -21,7 +22,7 @@ class ServiceAdmin(ReadOnly):
 @admin.register(Engine)
 class EngineAdmin(ReadOnly):
     list_display = ("name", "service", "origin", "state", "url", "is_healthy", "since", "failure")
-    list_filter = ("state", "origin", ("created_at", RangeDateTimeFilter))
+    list_filter = ("state", "origin", ("created_at", TimesBetween))
     search_fields = ("service__workload__name", "url")
     list_select_related = ("service__workload",)
 
@@ -29,7 +30,7 @@ class EngineAdmin(ReadOnly):
 @admin.register(ScaleRequest)
 class ScaleRequestAdmin(ReadOnly):
     list_display = ("created_at", "service", "direction", "status", "num_replicas", "asked_by", "failure")
-    list_filter = ("direction", "status", "by_autoscaler", ("created_at", RangeDateTimeFilter))
+    list_filter = ("direction", "status", "by_autoscaler", ("created_at", TimesBetween))
     search_fields = ("service__workload__name", "asked_by", "error_message")
     list_select_related = ("service__workload",)
     date_hierarchy = "created_at"
@@ -43,7 +44,7 @@ class ScaleRequestAdmin(ReadOnly):
 @admin.register(Scaling)
 class ScalingAdmin(ReadOnly):
     list_display = ("triggered_at", "service", "action", "from_engines", "to_engines", "status", "reason")
-    list_filter = ("action", "status", ("triggered_at", RangeDateTimeFilter))
+    list_filter = ("action", "status", ("triggered_at", TimesBetween))
     search_fields = ("service__workload__name", "reason")
     list_select_related = ("service__workload",)
     date_hierarchy = "triggered_at"

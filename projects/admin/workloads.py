@@ -6,15 +6,12 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from unfold.admin import TabularInline
-from unfold.contrib.filters.admin import (
-    ChoicesDropdownFilter,
-    RangeDateTimeFilter,
-    RelatedDropdownFilter,
-)
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import action, display
 
 from berth.web.administration import ReadOnly, acting, pretty, table, told
 from berth.web.numbers import thousandths
+from berth.web.time_filter import TimesBetween
 from projects.models import (
     Pod,
     RoleNode,
@@ -63,7 +60,7 @@ class WorkloadAdmin(ReadOnly):
         ("phase", ChoicesDropdownFilter),
         ("kind", ChoicesDropdownFilter),
         ("project", RelatedDropdownFilter),
-        ("submitted_at", RangeDateTimeFilter),
+        ("submitted_at", TimesBetween),
         "preemptible",
     )
     list_select_related = ("project", "submitted_by")
@@ -155,7 +152,7 @@ class PodAdmin(ReadOnly):
     list_filter = (
         ("state", ChoicesDropdownFilter),
         ("node__pool", RelatedDropdownFilter),
-        ("since", RangeDateTimeFilter),
+        ("since", TimesBetween),
     )
     list_select_related = ("workload", "node")
     search_fields = ("workload__name", "node__name", "role")

@@ -67,7 +67,7 @@ def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
         call_command("flush", verbosity=0, interactive=False)
         scene = busy()
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
-        names |= {"eviction": scene.eviction.pk, "service": a_service(scene).pk}
+        names |= {"cycle": a_cycle(), "eviction": scene.eviction.pk, "service": a_service(scene).pk}
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)
@@ -90,6 +90,33 @@ def shoot(browser: object, address: str, user: object, folder: Path, name: str, 
             page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
         for fault in faults:
             print(f"{name}-{look}: {fault}")
+
+
+def a_cycle() -> int:
+    """With a plan in which one gang gives way to another."""
+    from tests import factories as make
+
+    younger, ranking = (
+        [
+            {
+                "do": do,
+                "workload": work,
+                "role": "worker",
+                "index": n,
+                "node": f"train-{n // 2}",
+                "devices": [n % 2],
+            }
+            for n in range(4)
+        ]
+        for do, work in (("stop", "vision/detr-long"), ("promise", "ads/ctr-nightly"))
+    )
+    bundle = {
+        "kind": "reclaim",
+        "pool": "train",
+        "workload": "ads/ctr-nightly",
+        "steps": [*younger, *ranking],
+    }
+    return make.cycle(bundles=1, applied=1, evictions=1, plan={"bundles": [bundle]}).pk
 
 
 def _edit_quota(page: object) -> None:
@@ -169,6 +196,8 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "eviction": lambda ids: f"/evictions/{ids['eviction']}",
     "activity": lambda _: "/activity",
     "access": lambda _: "/access",
+    "admin": lambda _: "/admin/",
+    "admin-cycle": lambda ids: f"/admin/scheduler/cycle/{ids['cycle']}/change/",
     "admin-evictions": lambda _: "/admin/scheduler/eviction/",
     "admin-eviction": lambda ids: f"/admin/scheduler/eviction/{ids['eviction']}/change/",
 }

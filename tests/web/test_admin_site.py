@@ -3,12 +3,15 @@
 import csv
 import io
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
+from berth.settings.admin import SECTIONS
+from pools.models import NodePool
 from projects.models import Audit, Department, Membership, Quota, Workload
 from scheduler.engine.cycle import decide
 from scheduler.engine.scenario import load
@@ -80,6 +83,61 @@ def test_people_who_are_not_staff_are_sent_to_the_login(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.bob.user)
     assert client.get("/admin/").status_code == 302
+
+
+def test_every_list_stands_at_the_side(desk: Client) -> None:
+    registered = {f"{model._meta.app_label}_{model._meta.model_name}" for model in admin.site._registry}
+    assert registered == {model for items in SECTIONS.values() for _, _, model in items}
+    text = desk.get("/admin/").content.decode()
+    assert all(reverse(f"admin:{model}_changelist") in text for model in registered)
+
+
+def test_the_first_page_says_what_wants_looking_at(desk: Client, busy: Workload) -> None:
+    text = desk.get("/admin/").content.decode()
+    assert "nobody schedules" in text and text.count("Wants looking at") == 1
+    assert "vision/train" in text and "ads/rank" in text
+    row = Eviction.objects.get()
+    assert reverse("admin:scheduler_eviction_change", args=[row.pk]) in text
+    NodePool.objects.update(last_error="no credentials")
+    assert "local fails" in desk.get("/admin/").content.decode()
+
+
+def test_the_first_page_tells_others_nothing(cast: Cast, busy: Workload) -> None:
+    user = cast.dave.user
+    user.is_staff = True
+    user.save()
+    client = Client()
+    client.force_login(user)
+    text = client.get("/admin/").content.decode()
+    assert "vision/train" not in text and "for people who run the platform" in text
+
+
+def test_times_are_told_to_the_second_in_the_reader_s_zone(desk: Client, cast: Cast) -> None:
+    work = make.workload(cast.vision, "train")
+    make.eviction(work, None, cast.pool, at=datetime(2026, 7, 1, 22, 30, 7, tzinfo=UTC))
+    address = reverse("admin:scheduler_eviction_changelist")
+    assert "1 Jul 2026, 22:30:07" in desk.get(address).content.decode()
+    desk.cookies["berth_zone"] = "Europe/Berlin"
+    assert "2 Jul 2026, 00:30:07" in desk.get(address).content.decode()
+    assert desk.get(f"{address}?at_from_0=2026-07-02").context["cl"].result_count == 1
+    assert desk.get(f"{address}?at_to_0=2026-07-01&at_to_1=").context["cl"].result_count == 0
+    assert desk.get(f"{address}?at_to_0=2026-13-99&at_to_1=x").context["cl"].result_count == 1
+
+
+def test_a_cycle_s_plan_is_told_step_by_step(desk: Client) -> None:
+    step = {
+        "do": "stop",
+        "workload": "vision/younger",
+        "role": "worker",
+        "index": 3,
+        "node": "n-2",
+        "devices": [1],
+    }
+    bundle = {"kind": "reclaim", "pool": "local", "workload": "ads/ranking", "steps": [step]}
+    row = make.cycle(plan={"bundles": [bundle]})
+    text = desk.get(reverse("admin:scheduler_cycle_change", args=[row.pk])).content.decode()
+    for said in ("ads/ranking", "Reclaim", "Stop", "vision/younger", "worker-3", "n-2"):
+        assert f">{said}</td>" in text
 
 
 @pytest.mark.parametrize("label", HISTORY)

@@ -18,6 +18,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
+FORMAT_MODULE_PATH = "berth.formats"
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -19,6 +19,7 @@ MIDDLEWARE = [
     "berth.web.middleware.WhoActs",
     "berth.web.middleware.Policy",
     "berth.web.middleware.Refusals",
+    "berth.web.middleware.AdminsZone",
 ]
 
 # The wheel carries the top-level templates inside the package.

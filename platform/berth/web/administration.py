@@ -122,7 +122,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
     )
     lines = [
         format_html(
-            "<tr>{}</tr>", format_html_join("", '<td class="px-3 py-1">{}</td>', ((each,) for each in row))
+            "<tr>{}</tr>",
+            format_html_join("", '<td class="px-3 py-1{}">{}</td>', ((_fold(each), each) for each in row)),
         )
         for row in rows
     ]
@@ -130,6 +131,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
         return format_html("<span>{}</span>", "none")
     body = format_html_join("", "{}", ((line,) for line in lines))
     return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+
+
+def _fold(cell: object) -> str:
+    """A name with hyphens is not broken at them; sentences are, between words."""
+    return "" if " " in str(cell) else " whitespace-nowrap"
 
 
 def pretty(value: object) -> SafeString:

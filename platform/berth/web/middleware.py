@@ -6,9 +6,12 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.response import SimpleTemplateResponse
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from berth.core.errors import BerthError, Unauthenticated
+from berth.web.zones import zone_of
 from projects.access import Action, require
 from projects.acting import Acting
 
@@ -65,6 +68,20 @@ class Refusals:
         if getattr(request, "htmx", False) or not request.accepts("text/html"):
             return HttpResponse(error.detail, status=error.status, content_type="text/plain; charset=utf-8")
         return render(request, "web/refusal.html", {"error": error}, status=error.status)
+
+
+class AdminsZone:
+    """The admin site writes and reads times in the reader's zone; pages of ours leave that to the browser."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not request.path.startswith("/admin/"):
+            return self.get_response(request)
+        with timezone.override(zone_of(request)):
+            answer = self.get_response(request)
+            return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer
 
 
 def _acting(request: HttpRequest) -> Acting:

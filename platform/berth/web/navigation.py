@@ -42,5 +42,11 @@ GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
             Place("Activity", "/activity", "activity"),
         ),
     ),
-    ("People", (Place("Access", "/access", "access"), Place("Notifications", "/notifications", "bell"),)),
+    (
+        "People",
+        (
+            Place("Access", "/access", "access"),
+            Place("Notifications", "/notifications", "bell"),
+        ),
+    ),
 )

@@ -1,0 +1,6 @@
+"""Here we write dates and times where the admin site leaves it to the framework: to the second."""
+
+DATE_FORMAT = "j M Y"
+DATETIME_FORMAT = "j M Y, H:i:s"
+SHORT_DATETIME_FORMAT = "j M Y, H:i"
+TIME_FORMAT = "H:i:s"
