@@ -7,4 +7,4 @@ class ProjectsConfig(AppConfig):
     label = "projects"
 
     def ready(self) -> None:
-        from projects import pool_changes  # noqa: F401  (connects its receivers)
+        from projects import pool_changes, signing_out  # noqa: F401  (connect their receivers)

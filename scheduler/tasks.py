@@ -11,7 +11,7 @@ from berth.wiring import environments_here, wired
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, join_tokens
 from projects.models import Leftover
-from projects.services import calls, deliveries, tokens
+from projects.services import calls, deliveries, ports, tokens
 from scheduler.budgets import watch_budgets
 from scheduler.snapshots import drop_old
 from scheduler.use.writing import forget_old
@@ -42,6 +42,7 @@ def keep_house() -> dict[str, int]:
         "environments": len(environments_here().clear(digests_in_use())),
         "environments known": environments.forget_unused(before=now - A_DAY),
         "answers": _old_answers(),
+        "links to ports": ports.forget_links(before=now),
         "calls": calls.forget_ended(before=now - AN_HOUR),
         "use": forget_old(
             minutes_before=now - kept["use by the minute"], hours_before=now - kept["use by the hour"]

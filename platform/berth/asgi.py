@@ -11,13 +11,29 @@ pages = get_asgi_application()  # loads the applications: what follows needs the
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
 
 from berth.api.asgi import Rest
 from berth.routing import websocket_urlpatterns
+from projects.visits.door import Door
+from projects.visits.origins import origins
 
-application = ProtocolTypeRouter(
+berth = ProtocolTypeRouter(
     {
         "http": Rest(pages),
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
+)
+
+# Ports of pods answer on hosts of their own; without such hosts there is nothing but Berth.
+hosts = origins(settings.BERTH_APPS_ORIGIN)
+application = (
+    berth
+    if hosts is None
+    else Door(
+        berth,
+        hosts,
+        berths_cookies=(settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME),
+        own_ports=frozenset(settings.BERTH_OWN_PORTS),
+    )
 )

@@ -31,6 +31,11 @@ def for_pod(key: str) -> str:
     return _signed("pod", key)
 
 
+def for_port(key: str) -> str:
+    """What a pod that opens ports knows us by: others on its node can call it too."""
+    return _signed("port", key)
+
+
 def for_cluster(pool: str) -> str:
     """What the nodes of a pool's cluster ask each other, and us, for."""
     return _signature("cluster", pool)

@@ -7,6 +7,7 @@ from projects.models.identities import Identity
 from projects.models.lapses import Lapse
 from projects.models.leftovers import Leftover
 from projects.models.people import ApiToken, Membership, Role
+from projects.models.ports import PortLink
 from projects.models.scaling import Engine, ScaleRequest, ScaleStep, Service
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
@@ -33,6 +34,7 @@ __all__ = [
     "Phase",
     "Pod",
     "PodState",
+    "PortLink",
     "Project",
     "Quota",
     "QuotaChange",

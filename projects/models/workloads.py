@@ -84,7 +84,9 @@ class Workload(models.Model):
     backoff_until = models.DateTimeField(null=True, blank=True)
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds of one run.")
     deadline = models.DateTimeField(null=True, blank=True)
-    idle_timeout = models.PositiveIntegerField(null=True, blank=True, help_text="Seconds without a log line.")
+    idle_timeout = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Seconds without a log line or a visitor."
+    )
     run = models.PositiveIntegerField(default=0, help_text="How many times it was started.")
     preemptions = models.PositiveIntegerField(default=0)
     restarts = models.PositiveIntegerField(
@@ -216,6 +218,9 @@ class Pod(models.Model):
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)
     endpoint = models.JSONField(null=True, blank=True, help_text="Address and port where it is to serve.")
+    ports = models.JSONField(
+        null=True, blank=True, help_text="By name, address and number of those that it opens to people."
+    )
 
     class Meta:
         ordering = ["workload", "run", "role", "index"]

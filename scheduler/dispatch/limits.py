@@ -2,9 +2,9 @@
 
 A gang whose pods cannot be started (a full disk, say) fails rather than hold its devices for ever. A run
 longer than `max_runtime`, or beyond the `deadline`, is a failure and says so. An idle interactive
-workload has simply ended. Idle means that no pod of it wrote to its log: that is what every runtime can
-tell. The clock of idleness starts anew when another scheduler takes over. A session is idle when its client
-asks for nothing any more, whatever its pods write.
+workload has simply ended. Idle means that no pod of it wrote to its log, which is what every runtime can
+tell, and that nobody visited its ports. The clock of idleness starts anew when another scheduler takes over.
+A session is idle when its client asks for nothing any more, whatever its pods write.
 """
 
 import logging
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Max
+
 from berth.db.lease import fenced
 from pools.runtimes.base import RuntimeFailure
-from projects.models import Phase, Pod, PodState, Session, Workload
+from projects.models import Phase, Pod, PodState, PortLink, Session, Workload
 from projects.services.moves import move
 from scheduler.dispatch.gangs import ACTOR, stop_live_pods
 from scheduler.points import outside_transactions
@@ -83,6 +85,7 @@ def _too_late(now: datetime) -> list[Overdue]:
 def _idle(now: datetime, post: Post, quiet: Quiet) -> list[Overdue]:
     rows = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
     found, seen = [], set()
+    visited = _visited()
     for row in rows.only("pk", "name", "idle_timeout"):
         patience = row.idle_timeout or 0
         seen.add(row.pk)
@@ -91,12 +94,22 @@ def _idle(now: datetime, post: Post, quiet: Quiet) -> list[Overdue]:
             quiet.looked_at[row.pk] = now
             _listen(row, now, post, quiet)
         _, since = quiet.sizes.get(row.pk, (0, now))
+        since = max(since, visited.get(row.pk, since))
         if (now - since).total_seconds() >= patience:
-            text = f"Nothing was written to its logs for {patience} s."
+            text = f"Nothing was written to its logs for {patience} s, and nobody visited its ports."
             found.append(Overdue(row.pk, "IdleTimeout", text, Phase.COMPLETED))
     quiet.sizes = {pk: size for pk, size in quiet.sizes.items() if pk in seen}
     quiet.looked_at = {pk: at for pk, at in quiet.looked_at.items() if pk in seen}
     return found
+
+
+def _visited() -> dict[uuid.UUID, datetime]:
+    """When somebody was last at a port, of workloads whose idleness counts."""
+    links = PortLink.objects.filter(
+        workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
+    )
+    found = links.values("workload").annotate(last=Max("seen_at")).order_by()
+    return {row["workload"]: row["last"] for row in found}
 
 
 def _left_alone(now: datetime) -> list[Overdue]:

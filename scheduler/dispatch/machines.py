@@ -10,6 +10,7 @@ from projects.models import Phase, Pod, PodState
 from scheduler.dispatch.endpoints import give_endpoints, serves
 from scheduler.dispatch.meeting import agree_where_to_meet
 from scheduler.dispatch.orders import order_for
+from scheduler.dispatch.ports import give_ports, opens_ports
 from scheduler.points import outside_transactions, point
 from scheduler.post import Post
 
@@ -27,6 +28,7 @@ def start_pods(now: datetime, post: Post) -> list[str]:
     notes: list[str] = []
     agree_where_to_meet(waiting, post)
     give_endpoints(waiting, post)
+    give_ports(waiting, post)
     worlds = _worlds(waiting)
     for pod in waiting:
         if not post.leads():
@@ -86,6 +88,8 @@ def _start(pod: Pod, world: Sequence[Pod], post: Post) -> None:
         raise ValueError("its ranks have not agreed where to meet")
     if serves(pod) and pod.endpoint is None:
         raise ValueError("it has no port to serve at")
+    if opens_ports(pod) and pod.ports is None:
+        raise ValueError("it has no ports to open")
     order = order_for(pod, spec, world)
     point("dispatch.before_start")
     post.runtimes(pod.node.pool).start(order)

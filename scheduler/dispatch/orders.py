@@ -14,6 +14,7 @@ from pools.joining.sealed import Unopened
 from pools.runtimes.base import PodOrder
 from pools.services.environments import secrets_for
 from projects.models import Pod, Session
+from scheduler.dispatch.ports import told_of_ports
 
 
 def order_for(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> PodOrder:
@@ -26,7 +27,7 @@ def order_for(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> PodOrder:
         command=spec.argv_of(role),
         env={
             **_of_pool(pod), **spec.env_of(role), **_told(pod, spec, world), **_where_to_serve(pod),
-            **_told_in_a_session(pod),
+            **told_of_ports(pod), **_told_in_a_session(pod),
         },
         working_dir=spec.working_dir,
         instance_id=pod.node.instance_id,

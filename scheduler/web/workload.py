@@ -4,14 +4,17 @@ import uuid
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.web.pages import Request, page, signed_in
 from projects.access import Action, may
+from projects.acting import Acting
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
+from projects.services import ports
 from projects.web.workloads import steps_for
 from scheduler.web import story
 
@@ -29,6 +32,7 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
     return {
         "workload": workload,
         "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
+        "ports": _ports(acting, workload),
         "waiting": story.waiting(acting, workload),
         "pods": now,
         "earlier": earlier,
@@ -38,6 +42,13 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
         "spec": story.written(workload),
         "holds_back": _holds_back(workload, timezone.now()),
     }
+
+
+def _ports(acting: Acting, workload: Workload) -> list[str]:
+    """Names of those that the reader can open now."""
+    names = [each["name"] for each in ports.declared(workload)]
+    can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
+    return names if can and may(acting, Action.OPERATE, workload) else []
 
 
 def _holds_back(workload: Workload, now: datetime) -> datetime | None:

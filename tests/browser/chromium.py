@@ -43,14 +43,15 @@ def chromium() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def reader(
-    browser: Browser, address: str, user: User | None, **options: Any
+    browser: Browser, address: str, user: User | None, *, beyond: tuple[str, ...] = (), **options: Any
 ) -> Iterator[tuple[Page, Faults]]:
-    """A page of somebody who is signed in, and the faults that show while it is used."""
+    """A page of somebody who is signed in, and the faults that show while it is used. `beyond`: how hosts
+    end that may be asked besides."""
     options = {"viewport": WIDE, "timezone_id": "Europe/Berlin", "locale": "en-GB"} | options
     context = browser.new_context(base_url=address, **options)
     faults = Faults()
     try:
-        _fence(context, address, faults)
+        _fence(context, address, faults, beyond)
         if user is not None:
             context.add_cookies(
                 [{"name": settings.SESSION_COOKIE_NAME, "value": session_of(user), "url": address}]
@@ -75,11 +76,12 @@ def session_of(user: User) -> str:
     return session.session_key
 
 
-def _fence(context: BrowserContext, address: str, faults: Faults) -> None:
+def _fence(context: BrowserContext, address: str, faults: Faults, beyond: tuple[str, ...]) -> None:
     host = urlsplit(address).netloc
 
     def judge(route: Route) -> None:
-        if urlsplit(route.request.url).netloc == host:
+        asked = urlsplit(route.request.url)
+        if asked.netloc == host or (asked.hostname or "").endswith(beyond):
             route.continue_()
         else:
             faults.append(f"request to elsewhere: {route.request.url}")

@@ -44,6 +44,7 @@ def _commands() -> list[Any]:
         machines,
         nodes,
         notify,
+        opening,
         places,
         pools,
         quota,
@@ -59,6 +60,6 @@ def _commands() -> list[Any]:
     )
 
     return [
-        budget, cycles, drafts, history, line, logs, machines, nodes, notify, places, pools, quota, service,
-        shares, signing, steering, submit, token, usage, why, workloads,
+        budget, cycles, drafts, history, line, logs, machines, nodes, notify, opening, places, pools, quota,
+        service, shares, signing, steering, submit, token, usage, why, workloads,
     ]  # fmt: skip

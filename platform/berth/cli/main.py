@@ -13,6 +13,7 @@ from berth.cli.commands import (
     machines,
     nodes,
     notify,
+    opening,
     places,
     pools,
     quota,
@@ -48,6 +49,7 @@ app.command()(why.why)
 app.command()(line.queue)
 app.command()(shares.share)
 app.command()(logs.logs)
+app.command("open")(opening.open_port)
 app.command()(top.top)
 app.command()(steering.cancel)
 app.command()(steering.suspend)

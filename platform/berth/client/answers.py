@@ -37,6 +37,13 @@ class PodCount(Answer):
     wanted: int = 0
 
 
+class PortLink(Answer):
+    """Opens a port in a browser, once, until it expires."""
+
+    url: str
+    expires_at: datetime
+
+
 class Workload(Answer):
     id: str
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from berth.client.answers import Answer, DryRun, Event, Eviction, Explanation, Pod, Workload
+from berth.client.answers import Answer, DryRun, Event, Eviction, Explanation, Pod, PortLink, Workload
 from berth.client.errors import Ambiguous, NotFound
 from berth.client.transport import Transport
 
@@ -98,6 +98,10 @@ class Workloads:
 
     def pods(self, workload_id: str) -> Sequence[Pod]:
         return [Pod.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/pods")]
+
+    def link_to_port(self, workload_id: str, port: str) -> PortLink:
+        """A one-time link by which a browser opens this port of a running workload."""
+        return PortLink.model_validate(self._transport.post(f"workloads/{workload_id}/ports/{port}/link"))
 
     def events(self, workload_id: str) -> Sequence[Event]:
         return [

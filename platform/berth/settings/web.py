@@ -63,3 +63,6 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
     SECURE_SSL_REDIRECT = True
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# Ports of interactive workloads, each on a host of its own: https://*.apps.example.org.
+BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")

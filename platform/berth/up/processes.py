@@ -2,6 +2,7 @@
 import os
 import signal
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
@@ -33,7 +34,13 @@ def database(home: Path, cluster: Embedded) -> Child:
 def web(home: Path, listening: socket, starts: int) -> Child:
     """`starts`: a pipe's end that reads as ended once it may answer."""
     number = listening.fileno()
-    return _python(home, "web", ["berth.up.web", str(number), str(starts)], passes=(number, starts))
+    host, port = listening.getsockname()[:2]
+    more = {"BERTH_OWN_PORTS": _own_ports(port)}
+    if ip_address(host).is_loopback:
+        # Browsers find every name under localhost on their own machine.
+        more["BERTH_APPS_ORIGIN"] = os.environ.get("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
+    command = ["berth.up.web", str(number), str(starts)]
+    return _python(home, "web", command, passes=(number, starts), **more)
 
 
 def scheduler(home: Path) -> Child:
@@ -47,8 +54,11 @@ def tasks(home: Path) -> Child:
 
 def services(home: Path, port: int) -> Child:
     """It calls engines and routers that people name: never at the port where Berth itself answers."""
-    own = ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")]))
-    return _python(home, "services", ["django", "run_services"], BERTH_OWN_PORTS=own)
+    return _python(home, "services", ["django", "run_services"], BERTH_OWN_PORTS=_own_ports(port))
+
+
+def _own_ports(port: int) -> str:
+    return ",".join(filter(None, [str(port), os.environ.get("BERTH_OWN_PORTS", "")]))
 
 
 def _python(home: Path, name: str, module: list[str], passes: tuple[int, ...] = (), **more: str) -> Child:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from berth.core.problems import Problem, shown
 from berth.core.spec.addresses import ALLOWED, channel_of
+from berth.core.spec.ports import port_rules
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.service_rules import service_rules
 from berth.core.spec.texts import COMMAND_MAX, ENV_MAX
@@ -32,6 +33,7 @@ def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
             path = f"notifications[{number}].to"
             yield Problem(path, "is no address", shown(notification.to), ALLOWED)
     yield from service_rules(spec)
+    yield from port_rules(spec.ports, spec.kind)
     if spec.name in spec.waits_for:
         yield Problem("waits_for", "waits for itself", shown(spec.name), "names of other workloads")
 

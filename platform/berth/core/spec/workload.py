@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from berth.core.priorities import DEFAULT, preemptible_by_default
+from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
 from berth.core.spec.roles import Command, Document, Environment, Labels, RoleSpec, Seconds, Topology
 from berth.core.spec.service import ServiceSpec
@@ -74,6 +75,7 @@ class WorkloadSpec(Document):
     labels: Labels = Field(default_factory=dict)
     notifications: Annotated[tuple[Notification, ...], Field(max_length=32, strict=False)] = ()
     service: ServiceSpec | None = None
+    ports: Ports = ()
 
     @property
     def is_preemptible(self) -> bool:

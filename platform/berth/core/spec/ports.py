@@ -1,0 +1,51 @@
+"""Here we say which ports of its first pod an interactive workload opens to people, through Berth."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from berth.core.problems import Problem, shown
+from berth.core.spec.roles import Document
+
+PORTS_MAX = 8
+LOWEST_PORT, HIGHEST_PORT = 1024, 65_535
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,13}[a-z0-9])?", re.ASCII)
+NAME_ALLOWED = "1 to 15 lower-case letters, digits and dashes; a letter first, no dash last"
+
+
+def _port_name(text: str) -> str:
+    """It becomes a part of a host's name, and of a variable's."""
+    if not NAME.fullmatch(text):
+        raise PydanticCustomError("name", "is not a name of a port", {"allowed": NAME_ALLOWED})
+    return text
+
+
+class PortSpec(Document):
+    """Where the pod answers HTTP; without a number Berth chooses one and tells the pod."""
+
+    name: Annotated[str, AfterValidator(_port_name)]
+    port: Annotated[int, Field(ge=LOWEST_PORT, le=HIGHEST_PORT)] | None = None
+
+
+Ports = Annotated[tuple[PortSpec, ...], Field(max_length=PORTS_MAX, strict=False)]
+
+
+def port_rules(ports: tuple[PortSpec, ...], kind: str) -> Iterator[Problem]:
+    if ports and kind != "interactive":
+        yield Problem("ports", "given for another kind of workload", kind, "kind: interactive")
+    names = Counter(port.name for port in ports)
+    numbers = Counter(port.port for port in ports if port.port is not None)
+    for at, port in enumerate(ports):
+        if names[port.name] > 1:
+            yield Problem(f"ports[{at}].name", "names a second port", shown(port.name), "one of each name")
+        if port.port is not None and numbers[port.port] > 1:
+            yield Problem(f"ports[{at}].port", "given twice", str(port.port), "one of each number")
+
+
+def port_variable(name: str) -> str:
+    """What the pod finds its number in."""
+    return "BERTH_PORT_" + name.upper().replace("-", "_")

@@ -1,0 +1,31 @@
+"""Here a port of a workload is opened: by a link that works once, within a minute, in a browser."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import NoBody, body_of
+from berth.api.door import Door
+from berth.api.queries import no_query
+from berth.api.schema import described
+from projects import selectors
+from projects.visits.links import link_to
+
+
+class PortLinkAnswer(Answer):
+    url: str
+    expires_at: datetime
+
+
+class LinkToPort(Door):
+    @described("A link that opens a port of a running workload, once", answer=PortLinkAnswer, status=201)
+    def post(self, request: Request, workload_id: UUID, port: str) -> Response:
+        no_query(request)
+        body_of(request, NoBody)
+        workload = selectors.find_workload(self.acting, workload_id)
+        url, expires_at = link_to(acting=self.acting, workload=workload, port=port, at=timezone.now())
+        return Response(PortLinkAnswer(url=url, expires_at=expires_at), 201)

@@ -1,0 +1,42 @@
+"""Here we keep the one-time links that open a port of a workload, and the visits that came of them."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from projects.models.workloads import Workload
+
+
+class PortLink(models.Model):
+    """One way in, for one person. Of its secret, and of the cookie it was exchanged for, only digests."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")
+    port = models.CharField(max_length=15)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="port_links")
+    session_hash = models.CharField(max_length=64, help_text="Another one once the password was changed.")
+    issued_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(help_text="Until when it can be used.")
+    used_at = models.DateTimeField(null=True, blank=True)
+    cookie_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
+    visit_until = models.DateTimeField(help_text="When the visit ends at the latest.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the visitor asked last.")
+
+    class Meta:
+        ordering = ["-issued_at", "-id"]
+        indexes = [
+            models.Index(
+                fields=["workload", "-seen_at"], name="port_visit_seen", condition=Q(seen_at__isnull=False)
+            )
+        ]
+        constraints = [
+            models.CheckConstraint(
+                name="port_link_is_used_for_a_visit",
+                condition=Q(used_at__isnull=True, cookie_digest__isnull=True)
+                | Q(used_at__isnull=False, cookie_digest__isnull=False),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.port} of {self.workload}"

@@ -1,0 +1,15 @@
+"""Here whoever signs out leaves no visit to a port open."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_out
+from django.dispatch import receiver
+
+from projects.services.ports import end_visits
+
+
+@receiver(user_logged_out, dispatch_uid="projects.signing_out")
+def leave_ports(sender: object, user: User | None = None, **more: Any) -> None:
+    if user is not None:
+        end_visits(user)

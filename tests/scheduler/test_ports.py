@@ -1,0 +1,87 @@
+"""Claims about ports of interactive workloads: who gets numbers, who is told, and what counts as use."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pools.joining.secrets import for_port
+from projects.models import Phase, Pod, PortLink, Workload
+from projects.services import ports
+from tests.scheduler.stage import Stage
+
+DESK = {
+    "kind": "interactive",
+    "ports": [{"name": "lab"}, {"name": "board", "port": 6006}],
+    "roles": [{"name": "desk", "replicas": 2, "gpu": 1}],
+}
+
+
+def told(stage: Stage, pod: Pod) -> Mapping[str, str]:
+    """What the pod found in its environment."""
+    order = stage.runtime.order(str(pod.pk))
+    assert order is not None
+    return order.env
+
+
+def desk(stage: Stage, **changes: object) -> Workload:
+    workload = stage.submit("desk", **{**DESK, **changes})
+    stage.tick(2)
+    assert stage.phase(workload) == Phase.RUNNING
+    return workload
+
+
+def test_the_first_pod_is_told_its_ports_and_the_secret_that_requests_carry(stage: Stage) -> None:
+    first, second = stage.pods(desk(stage))
+    env = told(stage, first)
+    assert first.ports is not None
+    assert env["BERTH_PORT_LAB"] == env["BERTH_PORT"] == str(first.ports["lab"]["port"])
+    assert env["BERTH_PORT_BOARD"] == "6006"
+    assert env["BERTH_PORT_SECRET"] == for_port(str(first.pk))
+    assert "BERTH_PORT" not in told(stage, second)
+    assert second.ports is None
+
+
+def test_an_attempt_keeps_its_ports_and_another_one_gets_its_own(stage: Stage) -> None:
+    workload = desk(stage, restart_policy={"kind": "on_failure"})
+    first = stage.pods(workload)[0]
+    stage.tick(3)
+    assert stage.pods(workload)[0].ports == first.ports
+    stage.finish(workload, exit_code=1)
+    stage.tick(4, seconds=120)
+    again = stage.pods(workload, "running", "starting")[0]
+    assert again.pk != first.pk
+    assert again.ports is not None
+    assert again.ports["lab"] != first.ports["lab"]  # type: ignore[index]
+
+
+def test_without_a_free_port_it_waits_and_others_start(stage: Stage, monkeypatch) -> None:
+    workload = stage.submit("desk", **{**DESK, "roles": [{"name": "desk", "gpu": 1}]})
+    other = stage.submit("other", roles=[{"name": "worker", "gpu": 1}])
+    monkeypatch.setattr("scheduler.dispatch.machines.give_ports", lambda pods, post: None)
+    stage.tick(2)
+    assert (stage.phase(workload), stage.phase(other)) == (Phase.STARTING, Phase.RUNNING)
+    monkeypatch.undo()
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.RUNNING
+
+
+def test_who_visits_a_port_keeps_the_session_from_being_idle(stage: Stage) -> None:
+    workload = desk(stage, idle_timeout=60)
+    _, secret = ports.issue_link(
+        acting=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now()
+    )
+    ports.use_link(secret, workload.pk, "lab", stage.clock.now())
+    for _ in range(8):
+        PortLink.objects.update(seen_at=stage.clock.now())
+        stage.tick(seconds=10)
+    assert stage.phase(workload) == Phase.RUNNING
+    stage.tick(9, seconds=10)
+    assert stage.phase(workload) == Phase.COMPLETED
+    assert "nobody visited its ports" in workload.message
+
+
+def test_links_of_visits_that_are_over_go(stage: Stage) -> None:
+    workload = desk(stage)
+    now = stage.clock.now()
+    ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=now)
+    assert ports.forget_links(before=now + timedelta(hours=11)) == 0
+    assert ports.forget_links(before=now + timedelta(hours=13)) == 1

@@ -1,0 +1,103 @@
+"""Here a workload runs whose pod is a small web server of this machine, behind the door of ports."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import httpx
+import pytest
+from django.utils import timezone
+
+from projects.acting import Acting
+from projects.models import Phase, Workload
+from projects.models import Pod as PodRow
+from projects.services import ports
+from projects.visits.door import OPEN, Door
+from projects.visits.origins import Origins
+from projects.visits.passes import Passes
+from tests import factories as make
+from tests.cast import Cast, make_cast
+from tests.visits.pod import Pod, served
+
+
+@dataclass
+class Desk:
+    """`address` leads to the door, whatever host a request names."""
+
+    cast: Cast
+    workload: Workload
+    pod: PodRow
+    server: Pod
+    origins: Origins
+    port: int
+    passes: Passes
+
+    @property
+    def origin(self) -> str:
+        return self.origins.of(self.workload.pk, "lab")
+
+    @property
+    def host(self) -> str:
+        return self.origin.removeprefix("http://")
+
+    def link(self, acting: Acting | None = None, port: str = "lab", at: datetime | None = None) -> str:
+        return ports.issue_link(
+            acting=acting or self.cast.dave, workload=self.workload, port=port, at=at or timezone.now()
+        )[1]
+
+    def ask(self, path: str, method: str = "GET", cookie: str = "", **options: Any) -> httpx.Response:
+        headers = {"Host": self.host, **({"Cookie": cookie} if cookie else {}), **options.pop("headers", {})}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return httpx.request(method, url, headers=headers, timeout=20, trust_env=False, **options)
+
+    def enter(self, acting: Acting | None = None) -> str:
+        """The cookie's value, of somebody who came in by themselves."""
+        return ports.use_link(self.link(acting), self.workload.pk, "lab", timezone.now())
+
+    def visit(self, acting: Acting | None = None) -> str:
+        """The cookie of somebody who has just come in."""
+        answer = self.ask(OPEN + self.link(acting))
+        assert answer.status_code == 303, answer.text
+        return answer.headers["set-cookie"].partition(";")[0]
+
+
+@pytest.fixture
+def desk(transactional_db: None) -> Iterator[Desk]:
+    cast, server, passes = make_cast(), Pod(), Passes()
+    workload, pod = running(cast)
+    with served(server) as inner:
+        pod.ports = {"lab": {"address": "127.0.0.1", "port": inner}, "other": {"address": "", "port": inner}}
+        pod.save()
+        hosts = Origins("http", ".localhost", 80)
+        door = Door(_berth, hosts, berths_cookies=("sessionid", "csrftoken"), passes=passes)
+        with served(door) as outer:
+            door.origins = hosts = Origins("http", ".localhost", outer)
+            yield Desk(cast, workload, pod, server, hosts, outer, passes)
+
+
+@pytest.fixture
+def quiet_desk(db: None) -> Desk:
+    """Rows alone: nothing answers."""
+    cast = make_cast()
+    workload, pod = running(cast)
+    pod.ports = {"lab": {"address": "127.0.0.1", "port": 20_000}, "other": {"address": "", "port": 20_001}}
+    pod.save()
+    return Desk(cast, workload, pod, Pod(), Origins("http", ".localhost", 80), 0, Passes())
+
+
+def running(cast: Cast) -> tuple[Workload, PodRow]:
+    workload = make.workload(
+        cast.vision, "desk", by=cast.dave.user, kind="interactive", phase=Phase.RUNNING, run=1,
+        started_at=make.ago(minutes=5),
+    )  # fmt: skip
+    workload.spec = {**workload.spec, "kind": "interactive", "ports": [{"name": "lab"}, {"name": "other"}]}
+    workload.save()
+    node = make.node(cast.pool, address="127.0.0.1")
+    return workload, make.place(workload, node, [0])
+
+
+async def _berth(scope: Any, receive: Any, send: Any) -> None:
+    """What answers on every other host."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"berth"})

@@ -1,0 +1,239 @@
+"""Claims about what goes through the door of ports, what does not, and that it streams both ways."""
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from pools.joining.secrets import for_port
+from projects.models import Membership, PodState
+from projects.services.ports import Place
+from projects.visits import door
+from projects.visits.door import OPEN, may_be_called
+from projects.visits.passes import AT_ONCE
+from tests.visits.conftest import Desk
+from tests.visits.pod import served
+
+
+def socket_of(desk: Desk, path: str = "/socket", cookie: str = "", **options: Any) -> ClientConnection:
+    headers = {"Cookie": cookie or desk.visit()}
+    return connect(
+        f"ws://{desk.host}{path}", sock=socket.create_connection(("127.0.0.1", desk.port)), proxy=None,
+        additional_headers=headers, compression=None, open_timeout=20, **({"origin": desk.origin} | options),
+    )  # fmt: skip
+
+
+def fetched(site: str, mode: str, dest: str) -> dict[str, str]:
+    """What a browser says of how it came to ask."""
+    return {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+
+
+def test_the_link_leaves_the_address_and_a_cookie_for_this_host_alone_stays(desk: Desk) -> None:
+    answer = desk.ask(OPEN + desk.link())
+    assert answer.headers["location"] == "/"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    assert "domain" not in cookie
+
+
+def test_without_a_visit_nothing_is_asked_of_the_pod(desk: Desk) -> None:
+    for cookie in ("", "berth_port=guessed", "sessionid=whatever"):
+        assert desk.ask("/", cookie=cookie).status_code == 403
+    assert desk.server.heard == []
+
+
+def test_berths_cookies_and_the_visits_own_never_reach_the_pod(desk: Desk) -> None:
+    cookie = f"sessionid=secret; {desk.visit()}; theirs=1; csrftoken=token; more=2"
+    heard = dict(desk.ask("/tell", cookie=cookie).json()["headers"])
+    assert heard["cookie"] == "theirs=1; more=2"
+
+
+def test_the_pod_hears_the_name_that_was_called_and_a_secret_that_its_neighbours_do_not_know(
+    desk: Desk,
+) -> None:
+    told = {"X-Forwarded-For": "8.8.8.8", "X-Forwarded-Proto": "x", "Connection": "x-mine", "X-Mine": "1"}
+    heard = dict(desk.ask("/tell?a=%20b", cookie=desk.visit(), headers=told).json()["headers"])
+    assert heard["host"] == desk.host
+    assert heard["authorization"] == f"Bearer {for_port(str(desk.pod.pk))}"
+    assert heard["x-forwarded-proto"] == "http"
+    assert "x-forwarded-for" not in heard
+    assert "x-mine" not in heard
+    assert desk.server.heard[-1]["query"] == "a=%20b"
+
+
+def test_a_pages_own_authorization_goes_through(desk: Desk) -> None:
+    own = {"Authorization": "token of-the-page"}
+    heard = dict(desk.ask("/tell", cookie=desk.visit(), headers=own).json()["headers"])
+    assert heard["authorization"] == "token of-the-page"
+
+
+def test_no_pod_sets_or_clears_a_cookie_beyond_its_host(desk: Desk) -> None:
+    answer = desk.ask("/cookies", cookie=desk.visit())
+    assert answer.headers.get_list("set-cookie") == ["own=1; Path=/; HttpOnly"]
+    for name in ("clear-site-data", "strict-transport-security", "x-inner"):
+        assert name not in answer.headers
+    assert answer.headers["content-security-policy"] == "frame-ancestors 'self'"
+
+
+@pytest.mark.parametrize(("headers", "method", "status"), [
+    ({"Origin": "https://elsewhere.example.org"}, "POST", 403),
+    ({"Origin": "null"}, "GET", 403),
+    (fetched("same-site", "no-cors", "script"), "GET", 403),
+    (fetched("cross-site", "navigate", "iframe"), "GET", 403),
+    (fetched("same-site", "navigate", "document"), "POST", 403),
+    (fetched("cross-site", "navigate", "document"), "GET", 200),
+    (fetched("same-origin", "cors", "empty"), "POST", 200),
+])  # fmt: skip
+def test_pages_of_other_hosts_ask_for_nothing_in_the_visitors_name(
+    desk: Desk, headers: dict[str, str], method: str, status: int
+) -> None:
+    assert desk.ask("/tell", method, cookie=desk.visit(), headers=headers).status_code == status
+
+
+def test_the_ports_own_pages_may_ask(desk: Desk) -> None:
+    answer = desk.ask("/tell", "PUT", cookie=desk.visit(), headers={"Origin": desk.origin}, content=b"x")
+    assert answer.json()["method"] == "PUT"
+
+
+def test_statuses_and_places_to_go_on_to_come_back_as_they_are(desk: Desk) -> None:
+    cookie = desk.visit()
+    moved = desk.ask("/moved", cookie=cookie)
+    assert (moved.status_code, moved.headers["location"]) == (302, "/elsewhere?a=1")
+    assert desk.ask("/unchanged", cookie=cookie).status_code == 304
+    head = desk.ask("/page.js", "HEAD", cookie=cookie)
+    assert int(head.headers["content-length"]) > 0
+    assert head.content == b""
+
+
+def test_a_long_body_streams_to_the_pod_with_a_length_or_without(desk: Desk) -> None:
+    cookie = desk.visit()
+    known = desk.ask("/take", "POST", cookie=cookie, content=b"x" * 5_000_000).json()
+    assert known["size"] == 5_000_000
+    assert known["parts"] > 1
+    assert dict(desk.server.heard[-1]["headers"])["content-length"] == "5000000"
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"y" * 10_000
+
+    assert desk.ask("/take", "POST", cookie=cookie, content=parts()).json()["size"] == 1_000_000
+    assert dict(desk.server.heard[-1]["headers"])["transfer-encoding"] == "chunked"
+
+
+def test_an_endless_answer_arrives_as_it_is_written_and_stops_when_the_visitor_goes(desk: Desk) -> None:
+    headers = {"Host": desk.host, "Cookie": desk.visit()}
+    with httpx.stream("GET", f"http://127.0.0.1:{desk.port}/endless", headers=headers, timeout=20) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "data: tick"
+    assert desk.server.left.wait(20)
+
+
+def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(desk: Desk) -> None:
+    with pytest.raises(httpx.TransportError):
+        desk.ask("/broken", cookie=desk.visit())
+
+
+def test_where_nothing_listens_the_page_says_so(desk: Desk) -> None:
+    cookie = desk.visit()
+    with served(desk.server) as free:
+        pass
+    desk.pod.ports = {"lab": {"address": "127.0.0.1", "port": free}}
+    desk.pod.save()
+    answer = desk.ask("/", cookie=cookie)
+    assert answer.status_code == 502
+    assert "Nothing answers here now" in answer.text
+
+
+def test_sockets_go_both_ways_and_keep_their_words_and_codes(desk: Desk) -> None:
+    with socket_of(desk, subprotocols=["a", "b"]) as line:  # type: ignore[list-item]
+        assert line.subprotocol == "b"
+        line.send("hello")
+        assert line.recv(20) == "you said hello"
+        line.send(b"\x00\x01" * 500_000)
+        assert line.recv(20) == b"\x01\x00" * 500_000
+        line.send("enough")
+        with pytest.raises(ConnectionClosed) as closed:
+            line.recv(20)
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as you wish")
+    heard = dict(desk.server.heard[-1]["headers"])
+    assert heard["host"] == desk.host
+    assert heard["origin"] == desk.origin
+    assert "berth_port" not in heard.get("cookie", "")
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example.org", "http://other.localhost"])
+def test_no_other_page_opens_a_socket(desk: Desk, origin: str) -> None:
+    cookie = desk.visit()
+    with pytest.raises(InvalidStatus) as refused:
+        socket_of(desk, cookie=cookie, origin=origin)
+    assert refused.value.response.status_code == 403
+    assert desk.server.heard == []
+
+
+def test_a_pod_that_refuses_a_socket_refuses_it_here_too(desk: Desk) -> None:
+    with pytest.raises(InvalidStatus):
+        socket_of(desk, "/closed")
+
+
+def test_who_lost_the_right_is_cut_off_in_the_middle(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "LOOK_AGAIN_SECONDS", 0.1)
+    desk.passes.monotonic = lambda: time.monotonic() * 100  # what was seen is soon forgotten
+    cookie = desk.visit()
+    headers = {"Host": desk.host, "Cookie": cookie}
+    with socket_of(desk, cookie=cookie) as line:
+        url = f"http://127.0.0.1:{desk.port}/endless"
+        with httpx.stream("GET", url, headers=headers, timeout=20) as answer:
+            lines = answer.iter_lines()
+            assert next(lines)
+            Membership.objects.filter(user=desk.cast.dave.user).delete()
+            with pytest.raises(httpx.TransportError):
+                list(lines)
+        with pytest.raises(ConnectionClosed):
+            line.recv(20)
+    assert desk.server.left.wait(20)
+
+
+def test_a_pod_that_stops_is_visited_no_longer(desk: Desk) -> None:
+    cookie = desk.visit()
+    desk.pod.state = PodState.STOPPING
+    desk.pod.save()
+    assert desk.ask("/", cookie=cookie).status_code == 502
+
+
+def test_one_port_cannot_take_all_that_there_is(desk: Desk) -> None:
+    cookie = desk.visit()
+    port = (desk.workload.pk, "lab")
+    assert all(desk.passes.enter(port) for _ in range(AT_ONCE))
+    assert desk.ask("/", cookie=cookie).status_code == 503
+    desk.passes.leave(port)
+    assert desk.ask("/", cookie=cookie).status_code == 200
+
+
+def test_neither_berth_itself_nor_the_clouds_metadata_is_ever_called() -> None:
+    assert not may_be_called(Place("127.0.0.1", 8000, ""), {8000})
+    assert not may_be_called(Place("169.254.169.254", 80, ""), ())
+    assert not may_be_called(Place("::ffff:169.254.169.254", 80, ""), ())
+    assert may_be_called(Place("127.0.0.1", 8001, ""), {8000})
+    assert may_be_called(Place("10.1.2.3", 8000, ""), {8000})
+
+
+def test_other_hosts_are_berths(desk: Desk) -> None:
+    for host in ("127.0.0.1", f"localhost:{desk.port}", f"x.localhost:{desk.port}", "berth.example.org"):
+        assert desk.ask("/", headers={"Host": host}).text == "berth"
+
+
+def test_what_is_not_a_page_is_not_handed_on(desk: Desk) -> None:
+    cookie = desk.visit()
+    assert desk.ask("/.berth/anything", cookie=cookie).status_code == 404
+    assert desk.ask(OPEN + "wrong").status_code == 403
+    assert desk.ask(OPEN + desk.link(), "HEAD").status_code == 404, "a preview does not use the link up"
+    assert desk.ask("/", "TRACE", cookie=cookie).status_code == 404
+    assert desk.server.heard == []
