@@ -26,6 +26,8 @@ from projects.services.quotas import Columns, columns_of, faults_of, place_of, r
 
 NONE_YET = "0.0"
 
+PlaceKey = tuple[int | None, int | None, int]  # department, project, pool
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -92,8 +94,8 @@ def apply_draft(
 
     `expected` is the tag that the writer has seen. Raises PreconditionFailed, Invalid, NotFound, Forbidden.
     """
-    for change in draft.changes:
-        require_to_set(acting, change.owner)
+    for owner in dict.fromkeys(change.owner for change in draft.changes):
+        require_to_set(acting, owner)
     try:
         with with_living_references("One of its owners or pools"):
             drafted = compared(draft, lock=True)
@@ -157,20 +159,27 @@ def _write(acting: Acting, news: Sequence[Drafted], draft: Draft, undoes: int | 
 
 
 def _stored(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
-    wanted = Q(pk__in=())
-    for change in draft.changes:
-        wanted |= Q(**change.place)
-    rows = Quota.objects.filter(wanted).select_related("department", "project__department", "pool")
+    by_place = stored_of([(change.owner, change.pool) for change in draft.changes], lock=lock)
+    return [(change, by_place.get(place_key(change.owner, change.pool))) for change in draft.changes]
+
+
+def stored_of(
+    places: Sequence[tuple[Department | Project, NodePool]], *, lock: bool = False
+) -> dict[PlaceKey, Quota]:
+    """What is stored in these places, by place; locked in one order, and nothing beside it."""
+    wanted = {place_key(owner, pool) for owner, pool in places}
+    tops, inner, pools = ({key[part] for key in wanted} for part in range(3))
+    near = Quota.objects.filter(pool__in=pools).filter(Q(department__in=tops) | Q(project__in=inner))
+    keys = near.order_by().values_list("pk", "department_id", "project_id", "pool_id")
+    rows = Quota.objects.filter(pk__in=[pk for pk, *key in keys if tuple(key) in wanted])
+    rows = rows.select_related("department", "project__department", "pool")
     if lock:
         rows = rows.select_for_update(of=("self",))
-    by_place = {(row.department_id, row.project_id, row.pool_id): row for row in rows.order_by("pk")}
-    return [(change, by_place.get(_key(change))) for change in draft.changes]
+    return {(row.department_id, row.project_id, row.pool_id): row for row in rows.order_by("pk")}
 
 
-def _key(change: Change) -> tuple[int | None, int | None, int]:
-    if isinstance(change.owner, Department):
-        return change.owner.pk, None, change.pool.pk
-    return None, change.owner.pk, change.pool.pk
+def place_key(owner: Department | Project, pool: NodePool) -> PlaceKey:
+    return (owner.pk, None, pool.pk) if isinstance(owner, Department) else (None, owner.pk, pool.pk)
 
 
 def _after(change: Change, before: Quota | None) -> Quota | None:

@@ -71,7 +71,7 @@ def edit(request: Request) -> HttpResponse:
 def _answer(request: Request, pool: NodePool, rows: list[Row], news: list[Row]) -> HttpResponse:
     try:
         note = request.POST.get("note", "").replace("\x00", "")[:500].strip()
-        until = _until(request)
+        until = until_of(request)
         draft = Draft(tuple(_changes(pool, news)), note, until)
         if request.POST.get("do") != "apply":
             return _page(request, pool, rows, impact=preview(acting=request.acting, draft=draft))
@@ -89,7 +89,7 @@ def _answer(request: Request, pool: NodePool, rows: list[Row], news: list[Row]) 
     return done(request, told, to=f"{reverse('quotas')}?pool={pool.name}", leave=True)
 
 
-def _until(request: Request) -> datetime | None:
+def until_of(request: Request) -> datetime | None:
     """In the reader's zone. Raises Invalid."""
     text = request.POST.get("until", "").strip()
     if not text:

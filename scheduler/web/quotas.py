@@ -1,6 +1,6 @@
-"""Here one sees the tree of departments and projects, pool by pool, with what each was given and holds."""
+"""Here one sees quotas: all pools in one grid, or one pool's tree with what each was given and holds."""
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.web.pages import Request, page, signed_in
@@ -8,6 +8,7 @@ from pools.models import NodePool
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Department
+from scheduler.web import quota_grid
 from scheduler.web.capacity import total_gpus
 from scheduler.web.lines import Line, lines
 
@@ -16,7 +17,9 @@ MOST_UNFOLDED = 150  # projects: beyond it departments are folded, and one at a 
 
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    if not request.GET.get("pool"):
+        return quota_grid.index(request)
     pools = list(NodePool.objects.order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     tree = lines(request.acting, [pool] if pool else [])

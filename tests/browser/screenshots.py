@@ -126,6 +126,15 @@ def _edit_quota(page: object) -> None:
     page.wait_for_selector(".error")
 
 
+def _grid_of_quotas(page: object) -> None:
+    for name, keys in (("vision", "12"), ("speech", "14")):
+        page.locator(f"#quota-grid tr[data-name={name}] td").nth(4).click()
+        page.keyboard.type(keys)
+        page.keyboard.press("Enter")
+    page.get_by_role("button", name="Preview impact").click()
+    page.wait_for_selector("#impact-title")
+
+
 def _draft_of_quotas(page: object) -> None:
     page.get_by_label("GPUs of vision").fill("12")
     page.get_by_label("GPU limit of speech").fill("16")
@@ -163,6 +172,7 @@ STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-edit": (_edit_quota,),
     "quota-share": (_why_this_share,),
     "quota-draft": (_draft_of_quotas,),
+    "quota-grid-preview": (_grid_of_quotas,),
     "quota-undo": (_take_back,),
     "submit-faults": (_faulty_document,),
     "service-in": (_scale_in,),
@@ -175,6 +185,8 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "workload-evicted": lambda ids: f"/workloads/{ids['detr-long']}",
     "submit": lambda _: "/submit",
     "submit-faults": lambda _: "/submit",
+    "quota-grid": lambda _: "/quotas",
+    "quota-grid-preview": lambda _: "/quotas",
     "quotas": lambda _: "/quotas?pool=train",
     "quota-edit": lambda _: "/quotas?pool=train",
     "quota-share": lambda _: "/quotas?pool=train",

@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 
+from berth.core.amounts import MILLI
 from berth.web import numbers
 from berth.web.bars import WIDTH, Bar
 from berth.web.navigation import GROUPS
@@ -120,18 +121,38 @@ def current(place: Any, path: str) -> bool:
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)
-def sort_head(context: Context, key: str, title: str, classes: str = "") -> dict[str, Any]:
+def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan: int = 1) -> dict[str, Any]:
     """A column's head that sorts by it; sorting again turns the order round."""
     now = context["sort"]
     down = now == f"-{key}"
     query = context["request"].GET.copy()
-    query.pop("cursor", None)
+    for name in ("cursor", "rows"):
+        query.pop(name, None)
     query["sort"] = key if down else f"-{key}"
     return {
         "title": title,
         "query": query.urlencode(),
         "classes": classes,
+        "rowspan": rowspan,
         "order": ("descending" if down else "ascending") if now.removeprefix("-") == key else "",
+    }
+
+
+@register.inclusion_tag("web/parts/sort.html", takes_context=True)
+def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
+    """Of the grid of quotas: a value in a pool."""
+    scale = MILLI if field.kind == "amount" else 1
+    told = {
+        "pool": pool,
+        "field": name,
+        "kind": field.kind,
+        "scale": scale,
+        "adds": "1" if field.adds_up else "",
+    }
+    return {
+        **sort_head(context, f"{name}.{pool}", field.title, "num"),
+        "unit": field.unit,
+        "data": told,
     }
 
 

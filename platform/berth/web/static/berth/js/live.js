@@ -34,6 +34,7 @@
   function flush() {
     timer = 0;
     if (document.hidden) return; // what is due stays due until the page is looked at
+    document.dispatchEvent(new CustomEvent("berth:changed", { detail: [...due.keys()] }));
     for (const part of parts()) if (concerned(part)) fetchAnew(part);
     due.clear();
   }

@@ -1,0 +1,74 @@
+// What is told of a draft of quotas: what a cell may hold, what is to be decided, what is at fault.
+(() => {
+  "use strict";
+  const OPEN = ["", "∞", "unlimited", "none", "null"], MOST = { amount: 1e9, whole: 1e12, weight: 1e6, rank: 1000 };
+  const YES = ["yes", "true", "1"], NO = ["no", "false", "0"];
+  const make = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
+
+  /** As it is written when it is kept, or {fault}. */
+  function read(column, raw) {
+    const word = raw.trim().toLowerCase(), { kind } = column;
+    if (kind === "flag") return YES.includes(word) ? "yes" : NO.includes(word) ? "no" : { fault: "Neither yes nor no; allowed: yes, no." };
+    if (kind === "rank" && (OPEN.includes(word) || word === "own")) return "own";
+    if (kind !== "weight" && kind !== "rank" && OPEN.includes(word)) return "∞";
+    const plain = word.replace(/[\s\u00a0]/g, ""), number = Number(/^\d{1,3}(,\d{3})+(\.\d+)?$/.test(plain) ? plain.replaceAll(",", "") : plain);
+    const least = kind === "rank" ? -1000 : 0, whole = kind === "rank" || kind === "whole";
+    const step = kind === "amount" ? Math.abs(number * 1000 - Math.round(number * 1000)) < 1e-6 : !whole || Number.isInteger(number);
+    if (plain === "" || !Number.isFinite(number) || number < least || number > MOST[kind] || !step) {
+      const steps = kind === "amount" ? " in steps of 0.001" : whole ? ", whole" : "";
+      const open = kind === "rank" ? ", or own" : kind === "weight" ? "" : ", or ∞";
+      return { fault: `${raw.trim().slice(0, 40) || "Nothing"} is not allowed here; allowed: ${least} to ${MOST[kind].toLocaleString("en")}${steps}${open}.` };
+    }
+    return String(number);
+  }
+
+  function button(text, label, press) {
+    const made = make("button", text, "button small");
+    made.type = "button";
+    if (label) made.setAttribute("aria-label", label);
+    made.addEventListener("click", press);
+    return made;
+  }
+
+  function box(tone, ...inner) {
+    const outer = make("div", "", `notice ${tone}`), within = make("div", "");
+    outer.setAttribute("role", "alert");
+    within.append(...inner);
+    outer.append(within);
+    return outer;
+  }
+
+  /** Each with its title; `decide(cells, mine)` is called with those that are decided. */
+  function conflictBox(open, decide) {
+    const list = make("ul", "", "problems");
+    for (const each of open) {
+      const line = make("li", `${each.title}: ${each.entry.theirs.by} set ${each.entry.seen}, yours is ${each.entry.typed}. `);
+      for (const [word, mine] of [["Keep mine", true], ["Take theirs", false]]) {
+        line.append(button(word, `${word}: ${each.title}`, () => decide([each], mine)), " ");
+      }
+      list.append(line);
+    }
+    const all = open.length < 2 ? [] : [["Keep all of mine", true], ["Take all of theirs", false]].map(([word, mine]) => button(word, "", () => decide(open, mine)));
+    return box(
+      "warn", make("strong", "Somebody changed what you change, too."),
+      make("p", "What you typed is still here. Decide cell by cell; what you did not touch has taken its new value."), list, ...all,
+    );
+  }
+
+  function faultBox(found, cellOf, go) {
+    const list = make("ul", "", "problems");
+    for (const fault of found) {
+      const line = make("li", fault.until ? `Only until: ${fault.until}` : fault.cell ? `${fault.cell}: ${fault.message}` : fault.message);
+      const td = fault.cell ? cellOf(fault) : null;
+      if (td) {
+        td.setAttribute("aria-invalid", "true");
+        td.append(make("span", fault.message, "error"));
+        line.append(" ", button("Go there", `Go to ${fault.cell}`, () => go(td)));
+      }
+      list.append(line);
+    }
+    return box("bad", list);
+  }
+
+  window.berthQuotas = { read, make, conflictBox, faultBox };
+})();

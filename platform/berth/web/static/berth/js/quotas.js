@@ -1,0 +1,399 @@
+// The draft of the grid of quotas: what was typed, beside what is stored and what others store meanwhile.
+(() => {
+  "use strict";
+  const form = document.getElementById("quota-draft");
+  const { read, make, conflictBox, faultBox } = window.berthQuotas;
+  const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
+  const versions = new Map(); // of what was learnt since the rows were drawn
+  let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
+
+  const part = (name) => form.querySelector(`[data-${name}]`);
+  const say = (text) => { document.getElementById("grid-said").textContent = text; };
+
+  // -- what cells hold
+
+  const columnOf = (td) => columns[td.cellIndex - 1];
+  const rowOf = (td) => td.parentElement;
+  const placeOf = (td) => `${rowOf(td).dataset.owner}/${columnOf(td).pool}`;
+  const entryOf = (td) => draft.get(placeOf(td))?.cells.get(columnOf(td).field);
+  const stored = (td) => td.dataset.stored ?? (td.dataset.stored = (td.firstChild?.data ?? "").trim());
+  const textOf = (td) => entryOf(td)?.typed ?? stored(td);
+  const label = (td) => `${columnOf(td).head} of ${rowOf(td).dataset.name} on ${columnOf(td).pool}`;
+  const rowNamed = (owner) => table?.querySelector(`tr[data-owner="${owner}"]`) ?? null;
+
+  function cellNamed(place, field) {
+    const [owner, pool] = place.split("/");
+    const at = columns.findIndex((column) => column.pool === pool && column.field === field);
+    return at < 0 ? null : rowNamed(owner)?.cells[at + 1] ?? null;
+  }
+
+  function versionOf(place) {
+    if (versions.has(place)) return versions.get(place);
+    const [owner, pool] = place.split("/"), pools = [...new Set(columns.map((column) => column.pool))];
+    return rowNamed(owner)?.dataset.v.split(" ")[pools.indexOf(pool)] ?? draft.get(place)?.version ?? "";
+  }
+
+  // -- changes, and taking them back
+
+  function set(place, field, typed, about) {
+    const told = draft.get(place) ?? { ...about, cells: new Map() };
+    if (typed === null) told.cells.delete(field);
+    else told.cells.set(field, { typed, seen: told.cells.get(field)?.seen ?? about.seen, theirs: null });
+    if (told.cells.size) draft.set(place, told);
+    else draft.delete(place);
+    const td = cellNamed(place, field);
+    if (td) paint(td);
+  }
+
+  function write(cells) {
+    const step = [];
+    for (const [td, raw] of cells) {
+      const text = read(columnOf(td), raw), before = entryOf(td)?.typed ?? null;
+      if (text.fault) continue;
+      const after = text === stored(td) && !entryOf(td)?.theirs ? null : text;
+      if (after === before && !entryOf(td)?.theirs) continue;
+      const { top, name } = rowOf(td).dataset;
+      step.push({ place: placeOf(td), field: columnOf(td).field, before, after, about: { top, name, seen: stored(td), version: versionOf(placeOf(td)) } });
+    }
+    if (!step.length) return;
+    past.push(step);
+    future = [];
+    take(step, "after");
+  }
+
+  function take(step, side) {
+    for (const { place, field, about, ...sides } of step) set(place, field, sides[side], about);
+    settle(step.map(({ place, field, about }) => [about.top, place, field]));
+  }
+
+  function back(from, to, side, said) {
+    const step = from.pop();
+    if (!step) return say(`Nothing to ${said}.`);
+    to.push(step);
+    take(step, side);
+    const td = cellNamed(step[0].place, step[0].field);
+    if (td) { grid.go(td); say(`${label(td)} is ${textOf(td)} again.`); }
+  }
+
+  const undo = () => back(past, future, "before", "undo");
+  const redo = () => back(future, past, "after", "do again");
+
+  // -- sums of departments and pools
+
+  const amountOf = (text, column) => (text === "∞" ? null : Math.round(Number(text) * column.scale));
+
+  function promised(base, open, column, counts) {
+    let finite = base, without = open;
+    for (const [place, told] of draft) {
+      const entry = place.endsWith(`/${column.pool}`) && counts(place, told) && told.cells.get(column.field);
+      if (!entry) continue;
+      for (const [text, sign] of [[entry.seen, -1], [entry.typed, 1]]) {
+        const amount = amountOf(text, column);
+        if (amount === null) without += sign;
+        else finite += sign * amount;
+      }
+    }
+    return { finite, without, text: without > 0 ? "∞" : String(finite / column.scale) };
+  }
+
+  function sumOf(td) {
+    const column = columnOf(td), top = rowOf(td).dataset.owner;
+    const inner = promised(Number(td.dataset.sum), Number(td.dataset.open), column, (place, told) => told.top === top && !place.startsWith(`${top}/`));
+    const own = amountOf(textOf(td), column);
+    const oversold = own !== null && (inner.without > 0 || inner.finite > own);
+    return [make("span", `projects: ${inner.text}`, oversold ? "sub warn" : "sub"), oversold];
+  }
+
+  function paintHead(pool) {
+    const told = table.querySelector(`th[data-pool-head="${pool}"] [data-has]`), column = columns.find((each) => each.pool === pool && each.field === "gpu");
+    if (!told || !column) return;
+    const given = promised(Number(told.dataset.promised), Number(told.dataset.open), column, (place) => place.startsWith("department-"));
+    const has = Number(told.dataset.has);
+    told.textContent = `departments: ${given.text} of ${has / 1000} GPUs`;
+    told.classList.toggle("warn", given.without > 0 || given.finite > has);
+  }
+
+  function settle(touched) {
+    for (const [top, place, field] of touched) {
+      const [owner, pool] = place.split("/"), td = cellNamed(`${top}/${pool}`, field);
+      if (td?.dataset.sum !== undefined && owner !== top) {
+        const was = td.querySelector(".warn") !== null;
+        paint(td);
+        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversold on ${pool}: ${td.querySelector(".sub").textContent}, of its own ${textOf(td)}.`);
+      }
+    }
+    for (const pool of new Set(touched.map(([, place]) => place.split("/")[1]))) paintHead(pool);
+    document.getElementById("grid-answer").replaceChildren();
+    part("faults").replaceChildren();
+    for (const td of table.querySelectorAll("td[aria-invalid]")) td.removeAttribute("aria-invalid");
+    summary();
+  }
+
+  // -- what one sees
+
+  function paint(td) {
+    const was = stored(td), entry = entryOf(td);
+    td.classList.toggle("changed", Boolean(entry));
+    td.classList.toggle("conflict", Boolean(entry?.theirs));
+    if (entry) {
+      const old = make("del", "");
+      old.append(make("span", entry.theirs ? `${entry.theirs.by} set ` : "stored ", entry.theirs ? "" : "visually-hidden"), was);
+      td.replaceChildren(make("ins", entry.typed), " ", old);
+    } else td.replaceChildren(was);
+    if (td.dataset.sum !== undefined) td.append(sumOf(td)[0]);
+  }
+
+  const undecided = () => [...draft].flatMap(([place, told]) => [...told.cells].filter(([, entry]) => entry.theirs).map(([field, entry]) => ({ place, field, entry, told })));
+  const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+  function summary() {
+    const cells = [...draft.values()].reduce((sum, told) => sum + told.cells.size, 0), open = undecided();
+    form.hidden = !cells && !past.length && !future.length;
+    part("summary").textContent = `${many(cells, "cell")} of ${many(draft.size, "quota")} changed${open.length ? `, ${open.length} to decide` : ""}`;
+    for (const [name, off] of [["undo", !past.length], ["redo", !future.length], ["discard", !cells], ["preview", !cells || open.length], ["apply", !cells || open.length]]) {
+      form.querySelector(`[data-do=${name}]`).disabled = Boolean(off) || applying;
+    }
+    form.elements.draft.value = cells ? payload() : "";
+    conflicts(open);
+  }
+
+  function conflicts(open) {
+    const titled = open.map((each) => {
+      const pool = each.place.split("/")[1], column = columns.find((one) => one.field === each.field);
+      return { ...each, title: `${column?.head ?? each.field} of ${each.told.name} on ${pool}` };
+    });
+    part("conflicts").replaceChildren(...(open.length ? [conflictBox(titled, decide)] : []));
+  }
+
+  function decide(cells, mine) {
+    for (const { place, field, entry, told } of cells) {
+      entry.theirs = null;
+      set(place, field, mine ? entry.typed : null, { ...told, seen: entry.seen });
+    }
+    settle(cells.map(({ place, field, told }) => [told.top, place, field]));
+    (part("conflicts").querySelector("button") ?? form.querySelector("[data-do=preview]")).focus();
+  }
+
+  // -- what others store
+
+  function learn(rows) {
+    const touched = [];
+    for (const { owner, pool, version, values, by } of rows) {
+      const place = `${owner}/${pool}`;
+      if (version === versionOf(place)) continue;
+      versions.set(place, version);
+      for (const [field, now] of Object.entries(values)) {
+        const td = cellNamed(place, field), entry = draft.get(place)?.cells.get(field);
+        const top = td ? rowOf(td).dataset.top : draft.get(place)?.top;
+        if (td && stored(td) !== now) {
+          const above = cellNamed(`${top}/${pool}`, field);
+          if (above?.dataset.sum !== undefined && top !== owner) shift(above, stored(td), now);
+          if (owner === top) shiftHead(pool, field, stored(td), now);
+          td.dataset.stored = now;
+          td.classList.add("news");
+          td.title = by ? `${by} changed this` : "";
+        }
+        if (td) td.classList.remove("none");
+        if (entry && entry.typed === now) set(place, field, null, draft.get(place));
+        else if (entry && entry.seen !== now) Object.assign(entry, { seen: now, theirs: { by: by ?? "somebody" } });
+        if (td) paint(td);
+        if (top) touched.push([top, place, field]);
+      }
+    }
+    if (touched.length) {
+      past = []; future = []; // steps were made upon values that are no more
+      settle(touched);
+    }
+  }
+
+  function shift(td, before, after) {
+    const column = columnOf(td);
+    for (const [text, sign] of [[before, -1], [after, 1]]) {
+      const amount = amountOf(text, column), which = amount === null ? "open" : "sum";
+      td.dataset[which] = Number(td.dataset[which]) + sign * (amount ?? 1);
+    }
+  }
+
+  function shiftHead(pool, field, before, after) {
+    const told = table.querySelector(`th[data-pool-head="${pool}"] [data-has]`), column = columns.find((each) => each.pool === pool && each.field === field);
+    if (!told || field !== "gpu") return;
+    for (const [text, sign] of [[before, -1], [after, 1]]) {
+      const amount = amountOf(text, column), which = amount === null ? "open" : "promised";
+      told.dataset[which] = Number(told.dataset[which]) + sign * (amount ?? 1);
+    }
+  }
+
+  async function news() {
+    if (!table) return;
+    const answer = await fetch(`${form.dataset.news}?after=${latest}`, { headers: { "HX-Request": "true" } });
+    if (!answer.ok) return;
+    const told = await answer.json();
+    latest = told.latest;
+    learn(told.theirs);
+    if (!grid.isEditing() && (told.reload || String(told.tenants) !== table.dataset.tenants)) {
+      htmx.ajax("GET", location.pathname + location.search, "#rows");
+    }
+  }
+
+  // -- the server's answers
+
+  function payload() {
+    const cells = [], told = {};
+    for (const [place, { cells: typed }] of draft) {
+      const [owner, pool] = place.split("/");
+      told[place] = versionOf(place);
+      for (const [field, entry] of typed) cells.push([owner, pool, field, entry.typed]);
+    }
+    return JSON.stringify({ cells, versions: told });
+  }
+
+  async function send(what) {
+    const place = document.getElementById("grid-answer"), body = new FormData(form);
+    body.set("do", what);
+    body.set("draft", payload());
+    applying = true;
+    summary();
+    let answer, told;
+    try {
+      answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true", ...JSON.parse(document.body.getAttribute("hx-headers")) } });
+      told = answer.headers.get("Content-Type").startsWith("application/json") ? await answer.json() : await answer.text();
+    } catch {
+      told = "The server cannot be reached. What you typed is still here; try again in a moment.";
+    }
+    applying = false;
+    if (told.applied) applied(told);
+    else if (told.theirs) { latest = told.latest; learn(told.theirs); say("Somebody was faster: decide what is to stay."); }
+    else if (told.faults) faults(told.faults);
+    else if (answer?.ok) { place.innerHTML = told; place.querySelector("#impact-title").focus(); }
+    else { place.replaceChildren(make("p", told, "notice bad")); place.firstChild.setAttribute("role", "alert"); }
+    summary();
+  }
+
+  function applied(told) {
+    past = []; future = [];
+    latest = told.latest;
+    for (const { owner, pool, values } of told.theirs) {
+      for (const entry of draft.get(`${owner}/${pool}`)?.cells ?? []) entry[1].typed = values[entry[0]];
+    }
+    learn(told.theirs);
+    draft.clear();
+    past = []; future = [];
+    form.elements.note.value = form.elements.until.value = "";
+    document.getElementById("grid-answer").replaceChildren();
+    for (const td of table.querySelectorAll("td.changed")) paint(td);
+    document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: told.applied } }));
+    table.querySelector("td[tabindex='0']")?.focus();
+  }
+
+  function faults(found) {
+    part("faults").replaceChildren(faultBox(found, (fault) => cellNamed(`${fault.owner}/${fault.pool}`, fault.field), (td) => grid.go(td)));
+  }
+
+  // -- rows that come
+
+  async function more() {
+    const from = table.dataset.next;
+    if (!from || loading) return loading ?? false;
+    const query = new URLSearchParams(location.search);
+    query.set("rows", from);
+    loading = fetch(`${location.pathname}?${query}`, { headers: { "HX-Request": "true" } }).then(async (answer) => {
+      if (!answer.ok) return false;
+      const before = table.tBodies[0].rows.length;
+      table.tBodies[0].insertAdjacentHTML("beforeend", await answer.text());
+      table.dataset.next = answer.headers.get("X-Next-Rows") ?? "";
+      drawn([...table.tBodies[0].rows].slice(before));
+      return table.dataset.next !== "";
+    }).catch(() => false).finally(() => { loading = null; });
+    return loading;
+  }
+
+  function drawn(rows) {
+    for (const row of rows) {
+      for (const td of row.cells) {
+        if (td.tagName !== "TD") continue;
+        if (!td.hasAttribute("tabindex")) td.tabIndex = -1;
+        if (entryOf(td) || (td.dataset.sum !== undefined && draft.size)) paint(td);
+      }
+    }
+    const link = document.querySelector("[data-more]"), shown = document.querySelector("[data-shown]");
+    if (shown) shown.textContent = table.tBodies[0].rows.length;
+    if (link && !table.dataset.next) link.remove();
+  }
+
+  function begin() {
+    const found = document.getElementById("quota-grid");
+    if (!found || found === table) return;
+    table = found;
+    latest = Math.max(latest, Number(table.dataset.latest));
+    versions.clear();
+    columns = [...table.querySelectorAll("thead [data-field]")].map((th) => ({ ...th.dataset, scale: Number(th.dataset.scale), head: th.textContent.replace(/[↑↓]/g, "").trim().replace(/\s+/g, ", ") }));
+    if (!form) return;
+    grid = window.berthGrid(table, {
+      text: textOf, label, say, paint, write, undo, redo, more,
+      refusal: (td) => (rowOf(td).dataset.edit === undefined ? `${label(td)} is not yours to set.` : ""),
+      fault: (td, raw) => read(columnOf(td), raw).fault ?? "",
+      putBack: (cells) => write(cells.filter((td) => entryOf(td)).map((td) => [td, stored(td)])),
+      pasted(cells) {
+        const fine = cells.filter(([td, raw]) => td?.tagName === "TD" && rowOf(td).dataset.edit !== undefined && !read(columnOf(td), raw).fault);
+        write(fine);
+        const left = cells.length - fine.length;
+        say(`${fine.length} pasted${left ? `, ${left} left as they were: not yours to set, outside the grid, or not a value` : ""}.`);
+        if (left) part("faults").replaceChildren(make("p", `${many(left, "pasted cell")} left out: not yours to set, outside the grid, or not a value.`, "notice warn"));
+      },
+    });
+    stale();
+    drawn([...table.tBodies[0].rows]);
+    for (const pool of new Set(columns.map((column) => column.pool))) paintHead(pool);
+    summary();
+    const wrap = table.parentElement;
+    wrap.addEventListener("scroll", () => { if (wrap.scrollTop + wrap.clientHeight > wrap.scrollHeight - 600) more(); }, { passive: true });
+  }
+
+  /** Rows were drawn anew under a draft: what is stored now may be others' news. */
+  function stale() {
+    for (const [place, told] of draft) {
+      for (const [field, entry] of told.cells) {
+        const td = cellNamed(place, field);
+        if (!td) continue;
+        if (stored(td) === entry.typed) set(place, field, null, told);
+        else if (stored(td) !== entry.seen) Object.assign(entry, { seen: stored(td), theirs: { by: "somebody" } });
+      }
+    }
+  }
+
+  /** What was kept of an earlier look at this page (by the browser, or over a sign-in) is typed once more. */
+  function restore() {
+    let kept;
+    try { kept = JSON.parse(form.elements.draft.value || "null"); } catch { return; }
+    const cells = (kept?.cells ?? []).map(([owner, pool, field, typed]) => [cellNamed(`${owner}/${pool}`, field), typed]);
+    if (cells.length && !draft.size) write(cells.filter(([td]) => td && rowOf(td).dataset.edit !== undefined));
+  }
+
+  begin();
+  document.addEventListener("htmx:load", begin);
+  if (!form || !table) return;
+  restore();
+  form.elements.draft.addEventListener("input", restore);
+  document.addEventListener("copy", (event) => grid.copy(event));
+  document.addEventListener("paste", (event) => grid.paste(event));
+  document.addEventListener("berth:changed", (event) => {
+    if (event.detail.some((kind) => kind === "tenants" || kind === "everything")) news();
+  });
+  addEventListener("beforeunload", (event) => { if (draft.size) event.preventDefault(); });
+  document.querySelector("#rows").addEventListener("click", (event) => {
+    if (event.target.closest("[data-more]")) { event.preventDefault(); more(); }
+  });
+  form.addEventListener("submit", (event) => { event.preventDefault(); send("preview"); });
+  form.addEventListener("click", (event) => {
+    const what = event.target.closest("[data-do]")?.dataset.do;
+    if (what === "undo") undo();
+    else if (what === "redo") redo();
+    else if (what === "apply") send("apply");
+    else if (what === "discard") {
+      const all = [...draft].flatMap(([place, told]) => [...told.cells].map(([field, entry]) => ({ place, field, before: entry.typed, after: null, about: { ...told, seen: entry.seen } })));
+      past.push(all);
+      take(all, "after");
+      say("The draft is empty; Undo brings it back.");
+    }
+  });
+})();

@@ -1,0 +1,106 @@
+"""Here one cell of the grid of quotas becomes text and back: an amount, a limit, a weight, a rank."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from berth.core.amounts import MILLI
+
+UNLIMITED, OWNERS = "∞", "own"
+OPEN_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
+YES, NO = ("yes", "true", "1"), ("no", "false", "0")
+THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`kind`: amount | whole | weight | rank | flag. `path`: the service's word for it.
+
+    `adds_up`: what projects are promised of it is told beside what their department has.
+    """
+
+    title: str
+    unit: str
+    column: str
+    kind: str
+    path: str
+    default: Any = None
+    adds_up: bool = False
+    usual: bool = False
+
+    @property
+    def head(self) -> str:
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+FIELDS: Mapping[str, Field] = {
+    "gpu": Field("Quota", "GPUs", "gpu_milli", "amount", "gpu", 0, adds_up=True, usual=True),
+    "limit_gpu": Field("Limit", "GPUs", "limit_gpu_milli", "amount", "limit.gpu", usual=True),
+    "weight": Field("Weight", "", "weight_gpu", "weight", "weight", 1.0, usual=True),
+    "rank": Field("Rank", "", "rank", "rank", "rank", usual=True),
+    "cpu": Field("Quota", "cores", "cpu_milli", "amount", "cpu", adds_up=True),
+    "limit_cpu": Field("Limit", "cores", "limit_cpu_milli", "amount", "limit.cpu"),
+    "memory_mib": Field("Quota", "MiB", "memory_mib", "whole", "memory_mib", adds_up=True),
+    "limit_memory_mib": Field("Limit", "MiB", "limit_memory_mib", "whole", "limit.memory_mib"),
+    "over_quota": Field("Beyond quota", "", "over_quota", "flag", "over_quota", True),
+}
+COLUMNS = tuple(field.column for field in FIELDS.values())
+WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
+
+
+def said(field: Field, value: Any) -> str:
+    """As it stands in the cell, and as it is copied into a spreadsheet."""
+    if field.kind == "flag":
+        return "yes" if value else "no"
+    if value is None:
+        return OWNERS if field.kind == "rank" else UNLIMITED
+    if field.kind == "amount":
+        return f"{value / MILLI:.3f}".rstrip("0").rstrip(".")
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def read(field: Field, text: str) -> Any:
+    """In the service's words and units; what cannot be read stays text, of which the service complains."""
+    word = text.strip().lower()
+    if field.kind == "flag":
+        return True if word in YES else False if word in NO else text
+    if word in (*OPEN_WORDS, OWNERS, "owner's") and field.kind != "weight":
+        return None
+    number = _number(word)
+    if number is None:
+        return text
+    return int(number) if field.kind in ("rank", "whole") and number.is_integer() else number
+
+
+def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:
+    """What was typed into cells of one quota, in the words that the service takes.
+
+    `alike`: it has one weight for all resources; otherwise CPU and memory keep weights of their own.
+    """
+    found: dict[str, Any] = {}
+    for name, text in typed.items():
+        value, (head, _, inner) = read(FIELDS[name], text), FIELDS[name].path.partition(".")
+        if inner:
+            found.setdefault(head, {})[inner] = value
+        elif name == "weight" and not alike:
+            found[head] = {"gpu": value}
+        else:
+            found[head] = value
+    return found
+
+
+def field_at(path: str, typed: Iterable[str]) -> str:
+    """The field that a complaint of the service is about; of those that were typed where it names none."""
+    names = {field.path: name for name, field in FIELDS.items()} | {"weight.gpu": "weight"}
+    return names.get(path) or next(iter(typed), "gpu")
+
+
+def _number(word: str) -> float | None:
+    """Also as a spreadsheet writes it: 1,500 or 1 500."""
+    plain = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
+    plain = plain.replace(",", "") if THOUSANDS.fullmatch(plain) else plain
+    try:
+        return float(plain)
+    except ValueError:
+        return None

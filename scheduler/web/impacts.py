@@ -1,0 +1,44 @@
+"""Here what a draft of quotas would change is put in order of pools, for whoever edits several at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.quota_preview import Impact
+
+Entry = Mapping[str, Any]
+PARTS = ("warnings", "shares", "starts", "no_longer_start", "evictions", "reasons")
+
+
+@dataclass(slots=True)
+class InPool:
+    """`name` empty: what belongs to no single pool."""
+
+    name: str
+    warnings: list[Entry] = field(default_factory=list)
+    shares: list[Entry] = field(default_factory=list)
+    starts: list[Entry] = field(default_factory=list)
+    no_longer_start: list[Entry] = field(default_factory=list)
+    evictions: list[Entry] = field(default_factory=list)
+    reasons: list[Entry] = field(default_factory=list)
+
+    @property
+    def in_short(self) -> str:
+        """How many of what, for those who read only that."""
+        counts = (
+            (len(self.starts), "would start"),
+            (len(self.no_longer_start), "would no longer start"),
+            (len(self.evictions), "would give way"),
+            (len(self.shares), "fair shares change" if len(self.shares) != 1 else "fair share changes"),
+        )
+        return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def by_pool(impact: Impact) -> list[InPool]:
+    """Pools in order of name; what belongs to none comes last."""
+    found: dict[str, InPool] = {}
+    for part in PARTS:
+        for entry in getattr(impact, part):
+            name = entry.get("pool") or ""
+            getattr(found.setdefault(name, InPool(name)), part).append(entry)
+    return [found[name] for name in sorted(found, key=lambda name: (not name, name))]

@@ -1,0 +1,210 @@
+"""Claims about the grid of quotas in a real browser: edited like a spreadsheet, and by two at once."""
+
+import json
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from projects.models import Project, Quota, QuotaChange
+from tests import factories as make
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+from tests.browser.test_accessibility import faults_of
+
+
+def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
+    """A cell as one finds it: by its row and its column."""
+    heads = page.locator("#quota-grid thead [data-field]")
+    told = heads.evaluate_all("all => all.map(th => [th.dataset.pool, th.dataset.field])")
+    row = page.locator(f"#quota-grid tbody tr[data-name='{owner}']")
+    return row.locator("td").nth(told.index([pool, field]))
+
+
+def typed(page: Page) -> dict[tuple[str, str], str]:
+    """What the draft would send, by field and owner."""
+    draft: dict[str, Any] = json.loads(page.locator("input[name=draft]").input_value() or '{"cells": []}')
+    return {(owner, field): text for owner, _, field, text in draft["cells"]}
+
+
+def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        vision = cell(page, "vision")
+        vision.focus()
+        page.keyboard.type("12")
+        page.keyboard.press("Enter")
+        expect(vision).to_contain_text("12")
+        expect(vision.locator("del")).to_contain_text("8")
+        page.keyboard.press("Control+z")
+        expect(vision).to_have_text("8")
+        page.keyboard.press("Control+y")
+        expect(vision.locator("ins")).to_have_text("12")
+        page.keyboard.press("F2")
+        page.keyboard.type("99")
+        page.keyboard.press("Escape")
+        expect(vision.locator("ins")).to_have_text("12")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.keyboard.type("none of your business")
+        page.keyboard.press("Enter")
+        expect(page.locator("#cell-error")).to_contain_text(
+            "allowed: 0 to 1,000,000,000 in steps of 0.001, or ∞"
+        )
+        page.keyboard.press("Control+a")
+        page.keyboard.type("20")
+        page.keyboard.press("Tab")
+        expect(page.locator("td:focus")).to_have_text("2", use_inner_text=True)
+        page.keyboard.press("Delete")
+        expect(page.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
+        page.get_by_role("button", name="Preview impact").click()
+        expect(page.locator("#impact-title")).to_be_focused()
+        expect(page.get_by_role("region", name="On train")).to_contain_text("vision")
+        page.evaluate("window.stillTheSame = true")
+        page.get_by_role("button", name="Apply").click()
+        expect(page.get_by_text("1 quota is set.")).to_be_visible()
+        expect(vision).to_have_text("12")
+        expect(page.locator("#quota-draft")).to_be_hidden()
+        assert page.evaluate("window.stillTheSame")
+        assert faults == []
+    quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
+    assert (quota.gpu_milli, quota.limit_gpu_milli) == (12_000, 20_000)
+    assert QuotaChange.objects.first() is not None
+
+
+def test_a_department_that_promises_too_much_is_told_while_one_types(opened: Open, scene: Scene) -> None:
+    with opened("bert") as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        sums = cell(page, "research").locator(".sub")
+        assert "warn" not in (sums.get_attribute("class") or "")
+        cell(page, "vision").focus()
+        page.keyboard.type("40")
+        page.keyboard.press("Enter")
+        expect(sums).to_have_class("sub warn")
+        expect(page.locator("#grid-said")).to_contain_text("research is oversold on train")
+        page.keyboard.press("Control+z")
+        expect(sums).to_have_class("sub")
+        cell(page, "research").focus()
+        page.keyboard.type("5")
+        expect(page.locator("#grid-said")).to_contain_text("not yours to set")
+        assert typed(page) == {}
+        assert faults == []
+
+
+def test_a_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scene: Scene) -> None:
+    with opened("ada", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        names = page.locator("#quota-grid tbody th").all_inner_texts()
+        first, second = "speech", "vision"
+        assert names.index(second) == names.index(first) + 1
+        page.evaluate("navigator.clipboard.writeText('6\\t1,500\\t3\\n\\t30\\tfoo\\n')")
+        cell(page, first).focus()
+        page.keyboard.press("Control+v")
+        expect(page.locator("#grid-said")).to_contain_text("4 pasted, 1 left as they were")
+        keys = {name: f"project-{scene.projects[name].pk}" for name in (first, second)}
+        assert typed(page) == {
+            (keys[first], "gpu"): "6", (keys[first], "limit_gpu"): "1500", (keys[first], "weight"): "3",
+            (keys[second], "limit_gpu"): "30",
+        }  # fmt: skip
+        page.keyboard.press("Shift+ArrowRight")
+        page.keyboard.press("Shift+ArrowDown")
+        expect(page.locator("td[aria-selected=true]")).to_have_count(4)
+        page.keyboard.press("Control+c")
+        assert page.evaluate("navigator.clipboard.readText()") == "6\t1500\n8\t30"
+        page.keyboard.press("Control+z")
+        assert typed(page) == {}, "a block is one step"
+        assert faults == []
+
+
+def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, scene: Scene) -> None:
+    """Both begin on the same values; who comes second sees the first's beside the own, and loses neither."""
+    with opened("ada") as (ada, _), opened("bert") as (bert, faults):
+        for page in (ada, bert):
+            page.goto("/quotas", wait_until="networkidle")
+            expect(page.locator(".live")).to_have_text("Live")
+        for field, text in (("gpu", "7"), ("weight", "5"), ("limit_gpu", "14")):
+            cell(bert, "vision", field=field).focus()
+            bert.keyboard.type(text)
+            bert.keyboard.press("Enter")
+        for field, text in (("gpu", "6"), ("rank", "4"), ("limit_gpu", "15")):
+            cell(ada, "vision", field=field).focus()
+            ada.keyboard.type(text)
+            ada.keyboard.press("Enter")
+        ada.get_by_role("button", name="Apply").click()
+        expect(ada.get_by_text("1 quota is set.")).to_be_visible()
+
+        alert = bert.get_by_role("alert")
+        expect(alert).to_contain_text("Quota, GPUs of vision on train: ada set 6, yours is 7")
+        expect(cell(bert, "vision", field="rank")).to_have_text("4")  # not touched here: theirs, at once
+        expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
+        expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
+        bert.get_by_role("button", name="Keep mine: Quota, GPUs of vision on train").click()
+        bert.get_by_role("button", name="Take theirs: Limit, GPUs of vision on train").click()
+        expect(alert).to_have_count(0)
+        expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
+        bert.get_by_role("button", name="Apply").click()
+        expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+        expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # and the first sees the second's, live
+        assert faults == []
+    quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
+    assert (quota.gpu_milli, quota.limit_gpu_milli, quota.weight_gpu, quota.rank) == (7000, 15_000, 5.0, 4)
+
+
+def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (ada, _), opened("bert") as (bert, _):
+        bert.route_web_socket("**/ws/live", lambda socket: None)  # connected, and silent
+        for page, text in ((bert, "7"), (ada, "6")):
+            page.goto("/quotas", wait_until="networkidle")
+            cell(page, "vision").focus()
+            page.keyboard.type(text)
+            page.keyboard.press("Enter")
+        ada.get_by_role("button", name="Apply").click()
+        expect(ada.get_by_text("1 quota is set.")).to_be_visible()
+        bert.get_by_role("button", name="Apply").click()
+        expect(bert.get_by_role("alert")).to_contain_text("ada set 6, yours is 7")
+        assert (
+            Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"]).gpu_milli == 6000
+        )
+        bert.get_by_role("button", name="Keep mine").click()
+        bert.get_by_role("button", name="Apply").click()
+        expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+
+
+def test_more_rows_come_as_one_moves_down_and_a_filter_keeps_the_draft(opened: Open, scene: Scene) -> None:
+    Project.objects.bulk_create(
+        Project(name=f"many-{n:03}", department=scene.departments["product"]) for n in range(150)
+    )
+    with opened("ada") as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        expect(page.locator("#quota-grid tbody tr")).to_have_count(60)
+        cell(page, "ads").focus()
+        page.keyboard.type("5")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Control+End")
+        expect(page.locator("#quota-grid tbody tr")).to_have_count(157)
+        expect(page.locator("td:focus")).to_have_count(1)
+        assert page.locator("tr:has(td:focus)").get_attribute("aria-rowindex") == "159"
+        page.get_by_role("searchbox").fill("many-1")
+        expect(page.locator("#quota-grid tbody tr")).to_have_count(51)
+        expect(page.locator("[data-summary]")).to_have_text("1 cell of 1 quota changed")
+        page.get_by_role("searchbox").fill("ads")
+        expect(cell(page, "ads").locator("ins")).to_have_text("5")
+        assert faults == []
+
+
+def test_the_grid_is_one_tab_stop_and_readable(opened: Open, scene: Scene) -> None:
+    make.quota(scene.projects["ads"], scene.pools["local"], 1)
+    for scheme in ("light", "dark"):
+        with opened("ada", color_scheme=scheme) as (page, _):
+            page.goto("/quotas", wait_until="networkidle")
+            assert page.locator("#quota-grid [tabindex='0']").count() == 1
+            cell(page, "ads").focus()
+            page.keyboard.type("5")
+            page.keyboard.press("Enter")
+            cell(page, "ads", "local").focus()
+            page.keyboard.press("Enter")
+            assert page.locator(".cell-editor").get_attribute("aria-label") == "Quota, GPUs of ads on local"
+            assert faults_of(page) == []
+            page.keyboard.press("Escape")
+            assert faults_of(page) == []
+            snapshot = page.locator("#quota-grid").aria_snapshot()
+            assert "grid" in snapshot and "gridcell" in snapshot and "rowheader" in snapshot

@@ -1,0 +1,265 @@
+"""Here we show the grid of quotas: all pools at once, drafts over them, and who was faster."""
+
+import csv
+import io
+import json
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from pools.models import NodePool
+from projects.models import Department, Lapse, Project, Quota, QuotaChange
+from projects.services import quotas
+from tests import factories as make
+from tests.cast import Cast
+
+ANSWER = "/quotas/answer"
+
+
+@pytest.fixture
+def spot(cast: Cast) -> NodePool:
+    """Research has 4 GPUs of local, of which vision has 2; vision has 1 of spot."""
+    make.quota(cast.research, cast.pool, 4)
+    make.quota(cast.vision, cast.pool, 2)
+    pool = make.pool("spot")
+    make.quota(cast.vision, pool, 1, rank=3)
+    make.node(cast.pool)
+    return pool
+
+
+def key(owner: Department | Project) -> str:
+    return f"{owner._meta.model_name}-{owner.pk}"
+
+
+def sent(cells: list[tuple[Any, str, str, str]], versions: dict[str, str] | None = None) -> dict[str, str]:
+    """What the page sends: on top of what is stored now, unless versions are given."""
+    named = [[key(owner), pool, field, text] for owner, pool, field, text in cells]
+    if versions is None:
+        held = {
+            f"{key(row.owner)}/{row.pool.name}": f"{row.pk}.{row.version}"
+            for row in Quota.objects.select_related("project", "department", "pool")
+        }
+        versions = {f"{owner}/{pool}": held.get(f"{owner}/{pool}", "0.0") for owner, pool, _, _ in named}
+    return {"draft": json.dumps({"cells": named, "versions": versions})}
+
+
+def gpus() -> dict[tuple[str, str], int | None]:
+    return {(row.owner.name, row.pool.name): row.gpu_milli for row in Quota.objects.all()}
+
+
+def table(client: Any, address: str) -> list[list[str]]:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
+
+
+def test_departments_and_projects_stand_beside_all_pools(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+    page = sign_in("alice").get("/quotas")
+    rows = {row.name: row for row in page.context["rows"]}
+    assert list(rows) == ["product", "ads", "search", "research", "speech", "vision"]
+    assert [cell.text for cell in rows["vision"].cells] == ["2", "∞", "1", "own", "1", "∞", "1", "3"]
+    assert [head.pool.name for head in page.context["heads"]] == ["local", "spot"]
+    text = page.content.decode()
+    assert 'role="grid"' in text and 'aria-rowcount="8"' in text
+    assert "departments: 4 of 2 GPUs" in text, "what departments are promised, beside what the pool has"
+    research = rows["research"].cells[0]
+    assert (research.promised, research.oversold) == ("2", False)
+
+
+def test_a_department_that_promised_too_much_is_marked(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
+    text = sign_in("bob").get("/quotas").content.decode()
+    assert '<span class="sub warn">projects: 5</span>' in text
+    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": None})
+    assert '<span class="sub warn">projects: ∞</span>' in sign_in("bob").get("/quotas").content.decode()
+
+
+def test_pools_values_names_and_order_are_chosen(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+    client = sign_in("alice")
+    assert table(client, "/quotas?pools=spot&values=gpu&values=memory_mib&format=csv")[0] == [
+        "Department", "Project", "spot: Quota, GPUs", "spot: Quota, MiB",
+    ]  # fmt: skip
+    found = table(client, "/quotas?search=vis&values=gpu&format=csv")
+    assert found[1:] == [["research", "", "4", "0"], ["research", "vision", "2", "1"]]
+    within = table(client, "/quotas?department=product&values=gpu&format=csv")
+    assert [row[:2] for row in within[1:]] == [["product", ""], ["product", "ads"], ["product", "search"]]
+    by_size = table(client, "/quotas?department=research&sort=-gpu.local&values=gpu&format=csv")
+    assert [row[1] for row in by_size[1:]] == ["", "vision", "speech"]
+    for odd in (
+        "?pools=none&values=none",
+        "?sort=odd",
+        "?sort=gpu.none",
+        "?rows=x",
+        "?rows=99",
+        "?search=%00",
+    ):
+        assert client.get(f"/quotas{odd}").status_code == 200
+
+
+def test_a_draft_over_two_pools_is_previewed_and_applied_whole(
+    cast: Cast, spot: NodePool, sign_in: Any
+) -> None:
+    bob = sign_in("bob")
+    cells = [
+        (cast.vision, "local", "gpu", "3"), (cast.vision, "spot", "limit_gpu", "4"),
+        (cast.speech, "spot", "gpu", "1.5"), (cast.speech, "spot", "rank", "7"),
+    ]  # fmt: skip
+    told = bob.post(ANSWER, {**sent(cells), "do": "preview"})
+    text = told.content.decode()
+    assert told.status_code == 200
+    assert "What the next cycle would do differently" in text
+    assert 'aria-label="On spot"' in text
+    assert gpus()["vision", "local"] == 2000, "looking changes nothing"
+    applied = bob.post(ANSWER, {**sent(cells), "do": "apply", "note": "both grow"}).json()
+    assert applied["applied"] == "3 quotas are set."
+    assert gpus() == {
+        ("research", "local"): 4000, ("vision", "local"): 3000, ("vision", "spot"): 1000,
+        ("speech", "spot"): 1500,
+    }  # fmt: skip
+    (change,) = QuotaChange.objects.all()
+    assert (change.actor, change.note, len(change.written)) == ("bob", "both grow", 3)
+    assert Quota.objects.get(project=cast.speech).rank == 7
+    assert Quota.objects.get(project=cast.vision, pool=spot).limit_gpu_milli == 4000
+    learnt = {(row["owner"], row["pool"]): row["values"]["gpu"] for row in applied["theirs"]}
+    assert learnt[key(cast.speech), "spot"] == "1.5"
+
+
+def test_a_draft_may_lapse(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+    bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
+    past = bob.post(ANSWER, {**sent(cells), "do": "apply", "until": "2020-01-01T09:00"})
+    assert past.status_code == 422
+    assert "is not a time to come" in past.json()["faults"][0]["until"]
+    tomorrow = (timezone.now() + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M")
+    assert "applied" in bob.post(ANSWER, {**sent(cells), "do": "apply", "until": tomorrow}).json()
+    assert Lapse.objects.get().change.written[0]["name"] == "vision"
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("gpu", "lots", "0 to 1000000000 in steps of 0.001"),
+        ("gpu", "-1", "0 to"),
+        ("gpu", "0.0001", "finer than can be counted"),
+        ("limit_gpu", "1", "at most 1"),
+        ("weight", "", "0 to 1000000"),
+        ("rank", "5000", "-1000 to 1000"),
+        ("rank", "1.5", "Is not a rank"),
+        ("over_quota", "maybe", "true, false"),
+        ("memory_mib", "1.5", "finer than can be counted"),
+    ],
+)
+def test_every_fault_names_its_cell_and_what_is_allowed(
+    cast: Cast, spot: NodePool, sign_in: Any, field: str, text: str, words: str
+) -> None:
+    cells = [(cast.vision, "local", field, text), (cast.speech, "spot", "gpu", "1")]
+    for do in ("preview", "apply"):
+        answer = sign_in("bob").post(ANSWER, {**sent(cells), "do": do})
+        assert answer.status_code == 422
+        (fault,) = answer.json()["faults"]
+        assert (fault["owner"], fault["pool"]) == (key(cast.vision), "local")
+        assert words in fault["message"]
+        assert "vision on local" in fault["cell"]
+    assert ("speech", "spot") not in gpus(), "all or nothing"
+
+
+def test_who_was_faster_is_told_with_every_value_and_nothing_is_stored(
+    cast: Cast, spot: NodePool, sign_in: Any
+) -> None:
+    cells = [(cast.vision, "local", "gpu", "3"), (cast.speech, "spot", "gpu", "1")]
+    mine = sent(cells)
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 5, "rank": 7})
+    for do in ("preview", "apply"):
+        answer = sign_in("bob").post(ANSWER, {**mine, "do": do})
+        assert answer.status_code == 412
+        (theirs,) = answer.json()["theirs"]
+        assert (theirs["by"], theirs["values"]["gpu"], theirs["values"]["rank"]) == ("alice", "5", "7")
+    assert gpus()["vision", "local"] == 5000
+    again = sent(cells)
+    assert json.loads(again["draft"])["versions"][f"{key(cast.vision)}/local"] == theirs["version"]
+    assert "applied" in sign_in("bob").post(ANSWER, {**again, "do": "apply"}).json()
+    assert (gpus()["vision", "local"], Quota.objects.get(project=cast.vision, pool=cast.pool).rank) == (
+        3000,
+        7,
+    )
+
+
+def test_news_tell_what_others_set_since_and_only_what_one_sees(
+    cast: Cast, spot: NodePool, sign_in: Any
+) -> None:
+    client = sign_in("dave")
+    latest = client.get("/quotas").context["latest"]
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=spot, values={"gpu": 9})
+    quotas.set_quota(acting=cast.alice, owner=cast.ads, pool=spot, values={"gpu": 8})
+    quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.vision, pool=cast.pool))
+    told = client.get(f"/quotas/news?after={latest}").json()
+    assert {(row["owner"], row["pool"], row["values"]["gpu"], row["by"]) for row in told["theirs"]} == {
+        (key(cast.vision), "spot", "9", "alice"), (key(cast.vision), "local", "0", "alice"),
+    }  # fmt: skip
+    assert client.get(f"/quotas/news?after={told['latest']}").json()["theirs"] == []
+    assert client.get("/quotas/news?after=x").status_code == 200
+
+
+def test_nobody_sends_what_is_not_theirs_to_set(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+    own, others = [(cast.research, "local", "gpu", "9")], [(cast.ads, "local", "gpu", "9")]
+    bob = sign_in("bob")
+    assert bob.post(ANSWER, {**sent(own), "do": "apply"}).status_code == 403
+    assert bob.post(ANSWER, {**sent(others), "do": "apply"}).status_code == 422, "it is not there for him"
+    mine = [(cast.vision, "local", "gpu", "9")]
+    for name in ("carol", "dave", "erin"):
+        assert sign_in(name).post(ANSWER, {**sent(mine), "do": "apply"}).status_code == 403
+    for name in ("grace", "frank"):
+        assert sign_in(name).post(ANSWER, {**sent(mine), "do": "apply"}).status_code == 422
+    assert gpus()["vision", "local"] == 2000
+    assert "data-edit" not in sign_in("dave").get("/quotas").content.decode()
+    names = {row.name for row in sign_in("dave").get("/quotas").context["rows"]}
+    assert names == {"research", "vision"}
+    hidden = next(row for row in sign_in("dave").get("/quotas").context["rows"] if row.name == "research")
+    assert not hidden.known
+    exported = table(sign_in("dave"), "/quotas?values=gpu&format=csv")
+    assert [row[1] for row in exported[1:]] == ["", "vision"]
+    assert exported[1][2:] == ["", ""], "a department of which one sees single projects tells nothing"
+
+
+@pytest.mark.parametrize(
+    "draft", ["", "x", "[]", "{}", '{"cells": [[1]], "versions": {}}', '{"cells": [], "versions": {}}',
+              '{"cells": [["project-1", "local", "odd", "1"]], "versions": {}}',
+              '{"cells": [["x-9", "local", "gpu", "1"]], "versions": {}}',
+              '{"cells": [["project-99999999999999999999", "local", "gpu", "1"]], "versions": {}}'],
+)  # fmt: skip
+def test_what_is_garbled_is_refused(cast: Cast, spot: NodePool, sign_in: Any, draft: str) -> None:
+    answer = sign_in("alice").post(ANSWER, {"draft": draft, "do": "apply"})
+    assert answer.status_code == 422
+    assert answer.json()["faults"]
+
+
+def test_a_thousand_projects_in_five_pools_come_some_at_a_time_and_quickly(cast: Cast, sign_in: Any) -> None:
+    pools = [cast.pool, *(make.pool(f"pool-{n}") for n in range(4))]
+    tops = Department.objects.bulk_create(Department(name=f"top-{n:02}") for n in range(20))
+    inner = Project.objects.bulk_create(
+        Project(name=f"many-{n:04}", department=tops[n % 20]) for n in range(1000)
+    )
+    Quota.objects.bulk_create(
+        Quota(project=project, pool=pool, gpu_milli=1000) for project in inner for pool in pools
+    )
+    client = sign_in("alice")
+    client.get("/quotas")
+    with CaptureQueriesContext(connection) as queries:
+        began = time.process_time()
+        page = client.get("/quotas")
+        spent = time.process_time() - began
+    assert len(queries) < 25
+    print(f"{spent:.3f} s of CPU, {len(queries)} queries, {len(page.content)} bytes")
+    assert spent < 0.3, f"{spent:.3f} s of CPU"
+    assert len(page.context["rows"]) == 60
+    assert page["X-Next-Rows"] == "60"
+    rest = client.get("/quotas?rows=60", HTTP_HX_REQUEST="true")
+    assert rest.content.decode().count("<tr ") == 60
+    assert 'aria-rowindex="63"' in rest.content.decode()
+    last = client.get("/quotas?rows=1020", HTTP_HX_REQUEST="true")
+    assert last["X-Next-Rows"] == ""
+    assert len(page.content) < 150_000
