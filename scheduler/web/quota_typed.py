@@ -44,15 +44,15 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
     """
     cells, versions = _opened(text)
     found: dict[str, dict[str, str]] = {}
-    for key, pool, name, typed in cells:
-        found.setdefault(f"{key}/{pool}", {})[name] = typed
+    for key, pool, name, text_of_cell in cells:
+        found.setdefault(f"{key}/{pool}", {})[name] = text_of_cell
     if not found:
         raise Invalid([Problem("draft", "Nothing is changed yet", "", "at least one cell")])
     if len(found) > MOST_QUOTAS:
         allowed = f"{MOST_QUOTAS} at a time"
         raise Invalid([Problem("draft", "changes too many quotas", shown(len(found)), allowed)])
     owners, pools = _owners(acting, found), {each.name: each for each in NodePool.objects.all()}
-    typed = []
+    typed: list[Typed] = []
     for place, values in sorted(found.items()):
         key, _, pool = place.partition("/")
         if key not in owners or pool not in pools:
