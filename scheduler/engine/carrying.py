@@ -4,19 +4,18 @@ What is carried is how things stand, never what was decided: a cycle finds board
 for it. So a plan is the same with a lay-out to carry or without.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 from operator import is_not
 
 from scheduler.engine.board import Board
+from scheduler.engine.difference import different
 from scheduler.engine.layout import Layout, is_finished, promises_of
 from scheduler.engine.ledger import NO_CLAIM
 from scheduler.engine.lineup import begin
 from scheduler.engine.model import Queue, Snapshot, Usage, Workload
 from scheduler.engine.soundness import oversold, unkept
-
-ByName = Mapping[str, Workload]
 
 
 def laid_out(snapshot: Snapshot, carried: Layout | None) -> Layout:
@@ -48,7 +47,7 @@ def _unused(queue: Queue) -> Queue:
 
 def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     before = layout.snapshot
-    was, now = _different(before.workloads, snapshot.workloads)
+    was, now = different(before.workloads, snapshot.workloads)
     stirred = {name for board in layout.boards.values() for name in board.undo()}
     promised = promises_of(snapshot)
     stirred |= layout.promised.keys() | promised.keys()
@@ -63,8 +62,10 @@ def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     for name in (*stirred, *was):
         layout.lift(name)
     layout.snapshot, layout.now, layout.promised = snapshot, snapshot.now, promised
-    layout.known = layout.known - was.keys() | now.keys()
-    layout.finished = layout.finished - was.keys() | finished
+    layout.known.difference_update(was)  # in place: there are many
+    layout.known.update(now)
+    layout.finished.difference_update(was)
+    layout.finished.update(finished)
     for workload in again.values():
         layout.lay(workload)
     layout.notes += unkept(snapshot.reservations, layout.known)
@@ -73,18 +74,6 @@ def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
         _take_over_usage(board, before.queues, snapshot.queues)
         layout.notes += oversold(board.nodes, board.nodes.touched)  # the others were not before
         begin(board, snapshot.now)
-
-
-def _different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
-    """Those of the one and of the other that are not in both; most are told by their identity."""
-    was = {w.name: w for w in (*compress(before, map(is_not, before, now)), *before[len(now) :])}
-    are = {w.name: w for w in (*compress(now, map(is_not, before, now)), *now[len(before) :])}
-    # Identity first: where one went, all behind it have moved up.
-    same = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
-    return (
-        {name: workload for name, workload in was.items() if name not in same},
-        {name: workload for name, workload in are.items() if name not in same},
-    )
 
 
 def _as_they_stand(layout: Layout, names: set[str]) -> dict[str, Workload]:

@@ -1,14 +1,17 @@
 """Here we count what waits for capacity that limits allow: what an autoscaler should know."""
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 
 from berth.core.amounts import Amounts
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import pending
 from scheduler.engine.fresh import could_add, fresh_nodes
-from scheduler.engine.gang import Gang, Want, ways
+from scheduler.engine.gang import Gang, Peers, Want, ways
 from scheduler.engine.ledger import KINDS, NO_BOUND, Account
-from scheduler.engine.order import Line
+from scheduler.engine.order import Line, in_project
 from scheduler.engine.placement import place
 from scheduler.engine.plan import Demand, Reason, UnmetShape
 from scheduler.engine.spots import Horizon
@@ -16,34 +19,52 @@ from scheduler.engine.spots import Horizon
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 
-def unmet(board: Board, waiting: Sequence[Sequence[Gang]]) -> tuple[Demand, list[Gang]]:
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The first so many of peers who wait for capacity, but for those who are counted elsewhere."""
+
+    peers: Peers
+    gone: Collection[str]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Gang]:
+        waiting = islice(self.peers.gangs, self.peers.at, None)
+        return islice((gang for gang in waiting if gang.name not in self.gone), self.count)
+
+    @property
+    def first(self) -> Gang:
+        return next(iter(self))
+
+
+def unmet(board: Board, waiting: Sequence[Alike]) -> tuple[Demand, list[Gang]]:
     """The pool's unmet demand, and those that so many more nodes would serve."""
     shapes = tuple(
-        UnmetShape(same[0].name, want.part.role.name, len(same), want.count, Amounts(*want.part.amounts),
+        UnmetShape(first.name, want.part.role.name, len(same), want.count, Amounts(*want.part.amounts),
                    want.part.request.devices, gang=True)
-        for same in waiting for want in next(ways(same[0]))
+        for same in waiting for first in (same.first,) for want in next(ways(first))
     )  # fmt: skip
-    wanted, served = _nodes_wanted(board, waiting)
+    wanted, served = _nodes_wanted(board, waiting, sum(shape.replicas * shape.workloads for shape in shapes))
     queued = sum(shape.amounts.gpu * shape.replicas * shape.workloads for shape in shapes)
     return Demand(board.pool.name, queued, wanted, shapes), served
 
 
-def allowed(board: Board, passed_on: Collection[str]) -> list[Sequence[Gang]]:
+def allowed(board: Board, passed_on: Collection[str]) -> list[Alike]:
     """Those who wait for capacity and that bounds allow all at once; those alike together, in order.
 
     `passed_on` names workloads that another pool, which they prefer, counts already.
     """
     held: dict[Account, list[int]] = {}
     firm: dict[Account, list[int]] = {}
-    found: list[Sequence[Gang]] = []
+    found: list[Alike] = []
     gone = board.served | board.evicted | set(passed_on)
     line = Line(board, [peers for peers in pending(board) if ABOUT_CAPACITY & peers.found.keys()])
+    fewer = _fewer(board, gone)
     for peers, first in line:
         line.leave(peers)
-        gangs = peers.gangs[peers.at :]
-        if gone:
-            gangs = [gang for gang in gangs if gang.name not in gone]
-        fits = len(gangs)
+        fits = len(peers.gangs) - peers.at - fewer[peers]
         for account in first.account.path:
             now = held.setdefault(account, list(account.allocated))
             fits = min(fits, _times(now, account.cap, first.asked))
@@ -55,8 +76,22 @@ def allowed(board: Board, passed_on: Collection[str]) -> list[Sequence[Gang]]:
                 for kind in KINDS:
                     sums[account][kind] += first.asked[kind] * fits
         if fits:
-            found.append(gangs[:fits])
+            found.append(Alike(peers, gone, fits))
     return found
+
+
+def _fewer(board: Board, gone: Collection[str]) -> Counter[Peers]:
+    """How many of peers, from the one who speaks for them on, are gone."""
+    found: Counter[Peers] = Counter()
+    for name in gone:
+        gang = board.gangs.get(name)
+        if gang is not None and gang.peers is not None and _is_ahead(gang, gang.peers):
+            found[gang.peers] += 1
+    return found
+
+
+def _is_ahead(gang: Gang, peers: Peers) -> bool:
+    return peers.at < len(peers.gangs) and in_project(peers.gangs[peers.at]) <= in_project(gang)
 
 
 def _times(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int:
@@ -64,10 +99,9 @@ def _times(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> i
     return max(0, min([(bound[k] - held[k]) // asked[k] for k in KINDS if asked[k]], default=NO_BOUND))
 
 
-def _nodes_wanted(board: Board, waiting: Sequence[Sequence[Gang]]) -> tuple[int, list[Gang]]:
+def _nodes_wanted(board: Board, waiting: Sequence[Alike], replicas: int) -> tuple[int, list[Gang]]:
     """Fill what is free, then fresh nodes one after the other; a gang that does not fit asks for none."""
     more = could_add(board)
-    replicas = sum(want.count * len(same) for same in waiting for want in next(ways(same[0])))
     if not more or not replicas:
         return 0, []
     fresh = Board(board.pool, board.now, fresh_nodes(board, min(more, replicas)), board.queues, set())

@@ -1,0 +1,64 @@
+"""Here we find which workloads of a snapshot are not those of the one before."""
+
+from collections.abc import Mapping, Sequence
+from itertools import compress, count
+from operator import is_not
+
+from scheduler.engine.model import Workload
+
+ByName = Mapping[str, Workload]
+RUN = 512  # compared at a time, while nothing differs
+LOOK = 4096  # so far ahead we look for where both go on alike
+
+
+def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
+    """Those of the one and of the other that are not in both; most are told by their identity."""
+    gone: list[Workload] = []
+    come: list[Workload] = []
+    i = j = 0
+    while i < len(before) and j < len(now):
+        same = _alike(before, i, now, j)
+        i, j = i + same, j + same
+        left, new = _apart(before, i, now, j)
+        gone += before[i : i + left]
+        come += now[j : j + new]
+        i, j = i + left, j + new
+    was = {workload.name: workload for workload in (*gone, *before[i:])}
+    are = {workload.name: workload for workload in (*come, *now[j:])}
+    same_value = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
+    for name in same_value:
+        del was[name], are[name]
+    return was, are
+
+
+def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> int:
+    """How many from here on are the very same."""
+    start = i
+    while True:
+        ours, theirs = before[i : i + RUN], now[j : j + RUN]
+        first = next(compress(count(), map(is_not, ours, theirs)), None)
+        if first is not None:
+            return i - start + first
+        shorter = min(len(ours), len(theirs))
+        i, j = i + shorter, j + shorter
+        if shorter < RUN:
+            return i - start
+
+
+def _apart(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
+    """How many of each to pass over until both go on alike; all that are left, where that is not near."""
+    left, new = len(before) - i, len(now) - j
+    if not left or not new:
+        return left, new
+    mine, theirs = before[i], now[j]
+    for ahead in range(1, LOOK):
+        in_before, in_now = ahead < left, ahead < new
+        if in_before and in_now and before[i + ahead] is now[j + ahead]:
+            return ahead, ahead
+        if in_before and before[i + ahead] is theirs:
+            return ahead, 0
+        if in_now and now[j + ahead] is mine:
+            return 0, ahead
+        if not (in_before or in_now):
+            break
+    return left, new
