@@ -1,6 +1,7 @@
 """Here we ask, before anything is tried: if everything that may be taken went, would it do? Sums only."""
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -30,6 +31,7 @@ def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
     return _short(_sums(taker), taker.law.asked)
 
 
+@lru_cache(maxsize=256)
 def nothing_but(free: tuple[int, int, int], asked: Asked) -> tuple[Reason, Numbers] | None:
     """The same where there is nobody to take from."""
     return _short(_Sums(free), asked)

@@ -18,6 +18,8 @@ from scheduler.engine.spots import Horizon
 
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
+Sums = dict[Account, list[int]]
+
 
 @dataclass(frozen=True, slots=True)
 class Alike:
@@ -56,28 +58,33 @@ def allowed(board: Board, passed_on: Collection[str]) -> list[Alike]:
 
     `passed_on` names workloads that another pool, which they prefer, counts already.
     """
-    held: dict[Account, list[int]] = {}
-    firm: dict[Account, list[int]] = {}
+    held: Sums = {}
+    firm: Sums = {}
     found: list[Alike] = []
     gone = board.served | board.evicted | set(passed_on)
     line = Line(board, [peers for peers in pending(board) if ABOUT_CAPACITY & peers.found.keys()])
     fewer = _fewer(board, gone)
     for peers, first in line:
         line.leave(peers)
+        sums = list(_bounded(first, held, firm))
         fits = len(peers.gangs) - peers.at - fewer[peers]
-        for account in first.account.path:
-            now = held.setdefault(account, list(account.allocated))
-            fits = min(fits, _times(now, account.cap, first.asked))
-            if first.firm:
-                now = firm.setdefault(account, list(account.firm))
-                fits = min(fits, _times(now, account.quota, first.asked))
-        for sums in (held, firm) if first.firm else (held,):
-            for account in first.account.path:
-                for kind in KINDS:
-                    sums[account][kind] += first.asked[kind] * fits
+        for now, bound in sums:
+            fits = min(fits, _times(now, bound, first.asked))
+        for now, _ in sums:
+            for kind in KINDS:
+                now[kind] += first.asked[kind] * fits
         if fits:
             found.append(Alike(peers, gone, fits))
     return found
+
+
+def _bounded(gang: Gang, held: Sums, firm: Sums) -> Iterator[tuple[list[int], Sequence[int]]]:
+    """What its queues would hold by now, where that is bounded, with the bound."""
+    for account in gang.account.path:
+        if account.capped:
+            yield held.setdefault(account, list(account.allocated)), account.cap
+        if gang.firm:
+            yield firm.setdefault(account, list(account.firm)), account.quota
 
 
 def _fewer(board: Board, gone: Collection[str]) -> Counter[Peers]:

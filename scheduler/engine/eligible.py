@@ -50,7 +50,7 @@ def still_pending(board: Board, gang: Gang) -> bool:
 def over_bounds(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """The first limit or quota, project first, that the workload would pass."""
     for account in gang.account.path:
-        kind = over(account.allocated, account.cap, asked)
+        kind = over(account.allocated, account.cap, asked) if account.capped else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
             return reason, _numbers(account, account.allocated, account.cap, kind, asked)

@@ -84,10 +84,11 @@ Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
 class Peers:
     """Gangs of one project that ask for the very same, in order. The first who still waits speaks for all."""
 
-    __slots__ = ("account", "at", "choice", "found", "gangs", "kind", "shared")
+    __slots__ = ("account", "asks", "at", "choice", "found", "gangs", "kind", "shared")
 
     def __init__(self, kind: Hashable, account: Account, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
+        self.asks: Hashable = None  # the same for those of other projects who are refused in the same words
         self.gangs: list[Gang] = []
         self.at = 0  # those before it do not wait any more
         self.found: dict[Reason, Numbers] = {}  # why they wait, in this cycle

@@ -44,6 +44,7 @@ class Account:
         "allocated",
         "asked_for",
         "cap",
+        "capped",
         "children",
         "created",
         "entitled",
@@ -75,6 +76,7 @@ class Account:
         self.quota, self.limit = _plain(entitlement.quota), _plain(entitlement.limit)
         # Nothing may pass the cap; without leave to go beyond quota, the quota is a cap too.
         self.cap = self.limit if entitlement.over_quota else tuple(map(min, self.limit, self.quota))
+        self.capped = min(self.cap) < NO_BOUND
         self.allocated, self.firm = [0, 0, 0], [0, 0, 0]  # firm: what may not be taken back
         self.leaving = [0, 0, 0]  # held by pods that have not stopped yet, on top of what is allocated
         self.asked_for, self.share = [0, 0, 0], [0, 0, 0]  # asked for: by pending work, beyond what it has

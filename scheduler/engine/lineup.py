@@ -8,6 +8,7 @@ from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Peers
 from scheduler.engine.ledger import KINDS
 from scheduler.engine.order import in_project
+from scheduler.engine.shapes import asks
 from scheduler.engine.shares import settle_shares
 from scheduler.engine.strategy import settled
 
@@ -19,6 +20,7 @@ def line_up(board: Board, kind: Hashable, gang: Gang) -> None:
     peers = board.waiting.get(kind)
     if peers is None:
         peers = board.waiting[kind] = Peers(kind, gang.account, gang.choice)
+        peers.asks = asks(board, gang)
         board.lines.setdefault(gang.account, []).append(peers)
     gangs = _own_list(peers)
     if gangs and in_project(gangs[-1]) > in_project(gang):

@@ -57,9 +57,9 @@ def _all_refused(board: Board, hopeful: Iterable[Peers], make_law: type[Law]) ->
     """
     obstacles = []
     for peers in hopeful:
-        gang = speaker(board, peers)
-        obstacle = None if gang is None else no_use(board, gang, make_law)
-        if gang is None or obstacle is None:
+        gang = peers.gangs[peers.at]  # nothing has happened since they were found pending
+        obstacle = no_use(board, gang, make_law)
+        if obstacle is None:
             return False
         obstacles.append((gang, obstacle))
     for gang, (reason, numbers) in obstacles:

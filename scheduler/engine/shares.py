@@ -79,7 +79,9 @@ def _divide_among(
 ) -> None:
     shares = {account.name: [0, 0, 0] for account in accounts}
     for kind in KINDS:
-        if story is None and not any(account.wanted[kind] for account in accounts):
+        if story is None and sum([account.wanted[kind] for account in accounts]) <= total[kind]:
+            for account in accounts:
+                shares[account.name][kind] = _unhindered(account, kind, pool)
             continue
         notes = None if story is None else Notes()
         claims = divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool), notes)
@@ -89,6 +91,13 @@ def _divide_among(
             shares[claim.account.name][kind] = claim.given
     for account in accounts:
         account.settle(shares[account.name])
+
+
+def _unhindered(account: Account, kind: int, pool: Pool) -> int:
+    """Where there is enough for everybody: whose weight is nothing still keeps to its quota."""
+    quota, wanted = account.quota[kind], account.wanted[kind]
+    weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
+    return wanted if weight > 0 else min(quota, wanted)
 
 
 def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes: Notes) -> Division:
@@ -201,6 +210,8 @@ def _fill(
     left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], weigh: Weigh, notes: Notes | None
 ) -> int:
     """Rounds of offers in proportion to weight, until nothing is left or nobody wants more."""
+    if left <= 0 and notes is None:
+        return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
 
     def need(claim: Claim) -> int:

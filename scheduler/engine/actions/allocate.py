@@ -1,18 +1,22 @@
 """Start what fits, disturbing no one. Only then does what runs grow."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from scheduler.engine.backfill import keep_nodes
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_bounds, pending
-from scheduler.engine.gang import Gang, amounts_of, ways
+from scheduler.engine.gang import Gang, Peers, amounts_of, ways
 from scheduler.engine.order import Line
 from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Numbers, Reason
 from scheduler.engine.promises import keep_promises
-from scheduler.engine.shapes import shape
 from scheduler.engine.shortage import why_no_room
 from scheduler.engine.spots import Horizon
+
+MOST_KINDS = 64  # of requests that are looked at twice where somebody can start after all
+
+Refusal = tuple[Reason, Numbers]
+Refused = dict[Hashable, Refusal]  # one answer for all who ask for the same
 
 
 def start(board: Board, choice: int) -> None:
@@ -23,36 +27,63 @@ def start(board: Board, choice: int) -> None:
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # what is kept stays kept while others come to their second pool
         board.kept = None
-    refused: dict[Hashable, tuple[Reason, Numbers]] = {}  # one answer for all who ask for the same
-    line = Line(board, pending(board, choice))
+    waiting, refused = pending(board, choice), Refused()
+    if board.pool.reservation_after is None and _all_refused(board, waiting):
+        return
+    line = Line(board, waiting)
     for peers, gang in line:
-        asked = gang.asked
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
-            bound = over_bounds(gang, asked)
-            kind = _alike(board, gang)
-            if bound is not None and gang.simple:
-                trial.refuse(*bound)
-            elif kind in refused:
-                trial.refuse(*refused[kind])
-            elif _start(board, gang):
+            refusal = _started_or(board, peers, gang, refused)
+            if refusal is None:
                 trial.keep(Kind.START)
-            elif bound is not None:
-                trial.refuse(*bound)
             else:
-                refused[kind] = _why(board, gang)
-                trial.refuse(*refused[kind])
+                trial.refuse(*refusal)
         if trial.kind is None:
             line.leave(peers)
-            keep_nodes(board, gang, asked)
+            keep_nodes(board, gang, gang.asked)
 
 
-def _alike(board: Board, gang: Gang) -> Hashable:
+def _all_refused(board: Board, waiting: Sequence[Peers]) -> bool:
+    """Whether nobody can start; then everybody has been told why.
+
+    As long as nobody starts the board is the same for all, and their order does not matter.
+    """
+    start, refused, refusals = board.mark(), Refused(), []
+    for peers in waiting:
+        gang = peers.gangs[peers.at]
+        refusal = _started_or(board, peers, gang, refused)
+        if refusal is None or len(refused) > MOST_KINDS:
+            board.rewind(start)
+            return False
+        refusals.append((gang, refusal))
+    for gang, refusal in refusals:
+        board.trials += 1
+        board.refuse(gang, *refusal)
+    return True
+
+
+def _started_or(board: Board, peers: Peers, gang: Gang, refused: Refused) -> Refusal | None:
+    """Why it cannot start; None: what it needs stands on the board."""
+    bound = over_bounds(gang, gang.asked)
+    if bound is not None and gang.simple:
+        return bound
+    kind = _alike(board, peers, gang)
+    if kind not in refused:
+        if _start(board, gang):
+            return None
+        if bound is not None:
+            return bound
+        refused[kind] = _why(board, gang)
+    return refused[kind]
+
+
+def _alike(board: Board, peers: Peers, gang: Gang) -> Hashable:
     """Where there are several ways to start, one of them may fail by the bounds of its own queues."""
     bounds = None if gang.simple else (gang.account, gang.firm)
-    return shape(gang), may_use_kept(board, gang), bounds
+    return peers.asks, may_use_kept(board, gang), bounds
 
 
-def _why(board: Board, gang: Gang) -> tuple[Reason, Numbers]:
+def _why(board: Board, gang: Gang) -> Refusal:
     kept = board.kept
     if kept is not None and not may_use_kept(board, gang):
         board.kept = None
