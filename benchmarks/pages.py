@@ -6,13 +6,12 @@ time and the time until the answer, without a network: the least of five.
 """
 
 import json
-import os
 import random
-import tempfile
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
+
+from benchmarks.own_database import own_database
 
 DEPARTMENTS, PROJECTS, NODES = 20, 1_000, 300
 WORKLOADS, WAITING, HOURS, EVICTIONS, BUDGETS = 10_000, 6_000, 24 * 30, 3_000, 300
@@ -25,23 +24,8 @@ PAGES = (
 
 
 def main() -> None:
-    from berth.db.embedded import Embedded
-    from berth.db.embedded import serving as database
-
-    with tempfile.TemporaryDirectory(prefix="berth-pages-") as place:
-        cluster = Embedded(Path(place) / "postgres")
-        with database(cluster, log=Path(place) / "postgres.log"):
-            os.environ |= {
-                "DATABASE_URL": cluster.url(), "BERTH_HOME": place,
-                "DJANGO_SETTINGS_MODULE": "berth.settings",
-            }  # fmt: skip
-            import django
-
-            django.setup()
-            from django.core.management import call_command
-
-            call_command("migrate", verbosity=0)
-            rows = _measured()
+    with own_database("pages"):
+        rows = _measured()
     from benchmarks.decide import RESULTS, commit, machine
 
     answer = {"machine": machine(), "commit": commit(), "rows": rows}

@@ -7,16 +7,15 @@ Gangs are placed first come, first served, on whole nodes; the scheduler itself 
 """
 
 import json
-import os
 import random
 import sys
-import tempfile
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
+
+from benchmarks.own_database import own_database
 
 SIZES = (100, 1000, 4000)
 GPUS, STEP, SEED = 8, 15, 42
@@ -53,26 +52,11 @@ class Figures:
 
 
 def main(sizes: list[int]) -> None:
-    from berth.db.embedded import Embedded
-    from berth.db.embedded import serving as database
-
     rows = []
-    with tempfile.TemporaryDirectory(prefix="berth-pools-") as place:
-        cluster = Embedded(Path(place) / "postgres")
-        with database(cluster, log=Path(place) / "postgres.log"):
-            os.environ |= {
-                "DATABASE_URL": cluster.url(), "BERTH_HOME": place,
-                "DJANGO_SETTINGS_MODULE": "berth.settings",
-            }  # fmt: skip
-            import django
-
-            django.setup()
-            from django.core.management import call_command
-
-            call_command("migrate", verbosity=0)
-            for size in sizes or SIZES:
-                rows.append(vars(measured(size)))
-                print("  ".join(f"{key} {_plain(value)}" for key, value in rows[-1].items()), flush=True)
+    with own_database("pools"):
+        for size in sizes or SIZES:
+            rows.append(vars(measured(size)))
+            print("  ".join(f"{key} {_plain(value)}" for key, value in rows[-1].items()), flush=True)
     from benchmarks.decide import RESULTS, commit, machine
 
     if not sizes:

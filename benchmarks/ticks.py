@@ -5,17 +5,16 @@ Counted is the scheduler's own CPU time, not the database's, by step. Every eigh
 """
 
 import json
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
+
+from benchmarks.own_database import own_database
 
 LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -28,23 +27,8 @@ PARTS = {"observe": "observe", "decide_what_can_be": "decide", "commit": "commit
 
 
 def main(live: int) -> None:
-    from berth.db.embedded import Embedded
-    from berth.db.embedded import serving as database
-
-    with tempfile.TemporaryDirectory(prefix="berth-ticks-") as place:
-        cluster = Embedded(Path(place) / "postgres")
-        with database(cluster, log=Path(place) / "postgres.log"):
-            os.environ |= {
-                "DATABASE_URL": cluster.url(), "BERTH_HOME": place,
-                "DJANGO_SETTINGS_MODULE": "berth.settings",
-            }  # fmt: skip
-            import django
-
-            django.setup()
-            from django.core.management import call_command
-
-            call_command("migrate", verbosity=0)
-            rows = _measured(live)
+    with own_database("ticks"):
+        rows = _measured(live)
     from benchmarks.decide import RESULTS, commit, machine
 
     if live == LIVE:

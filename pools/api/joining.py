@@ -12,18 +12,16 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.answers import Answer
 from berth.api.bodies import Body, body_of
-from berth.api.door import Door
+from berth.api.door import DoorBySecret
 from berth.api.idempotency import once
-from berth.api.limits import Spent
 from berth.api.queries import no_query
 from berth.api.schema import described
-from berth.core.errors import Invalid, Malformed, Unauthenticated
+from berth.core.errors import Unauthenticated
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.texts import Name, Script, Text
 from berth.wiring import wired
@@ -104,20 +102,8 @@ class CallAnswer(Answer):
     stop: str = Field(description="One to run when it is this node no longer.")
 
 
-class MachineDoor(Door):
-    authentication_classes = []
-    permission_classes = [AllowAny]
-
-    def check_throttles(self, request: Request) -> None:
-        """Who it is that calls is known further in."""
-
-    def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, Unauthenticated | Invalid | Malformed):
-            try:
-                self.spend("bad_token", f"machine at {self.request.META.get('REMOTE_ADDR', '')}")
-            except Spent as refusal:
-                exc = refusal
-        return super().handle_exception(exc)
+class MachineDoor(DoorBySecret):
+    caller = "machine"
 
     def known(self, headers: Mapping[str, Any]) -> str:
         """The machine's secret, if it is one that we gave."""

@@ -6,20 +6,18 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from pydantic import Field
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.answers import Answer
 from berth.api.bodies import Body, body_of, checked
-from berth.api.door import Door, done
+from berth.api.door import DoorBySecret, done
 from berth.api.idempotency import once
-from berth.api.limits import Spent
 from berth.api.parsers import FramesParser
 from berth.api.queries import Query, no_query, query_of
 from berth.api.schema import described
 from berth.api.waiting import WAIT_MAX, held_back
-from berth.core.errors import Invalid, Malformed, Unauthenticated
+from berth.core.errors import Invalid, Unauthenticated
 from berth.core.frames import CONTENT_TYPE, Frame, packed
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
@@ -69,22 +67,10 @@ class DoneWords(Body):
     told: dict[str, str] = Field(default_factory=dict)
 
 
-class WorkerDoor(Door):
+class WorkerDoor(DoorBySecret):
     """Knows no people: the secret of a live pod is all there is."""
 
-    authentication_classes = []
-    permission_classes = [AllowAny]
-
-    def check_throttles(self, request: Request) -> None:
-        """Who it is that calls is known further in."""
-
-    def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, Unauthenticated | Invalid | Malformed):
-            try:
-                self.spend("bad_token", f"worker at {self.request.META.get('REMOTE_ADDR', '')}")
-            except Spent as refusal:
-                exc = refusal
-        return super().handle_exception(exc)
+    caller = "worker"
 
     def pod(self, request: Request) -> Pod:
         scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.utils.module_loading import import_string
 from rest_framework.negotiation import BaseContentNegotiation
-from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.permissions import SAFE_METHODS, AllowAny, BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +15,7 @@ from berth.api import limits
 from berth.api.parsers import TOO_LARGE, body_max
 from berth.api.render import AnswerRenderer
 from berth.api.schema import DoorSchema
-from berth.core.errors import Forbidden, Malformed, NotFound, TooLarge
+from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
 
 
 class OneAnswer(BaseContentNegotiation):
@@ -95,6 +95,25 @@ class Door(APIView):
             for name, value in self.budget.headers().items():
                 final.headers[name] = value
         return final
+
+
+class DoorBySecret(Door):
+    """Knows no people: the secret in the request is all there is, and guessing it is slowed by address."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+    caller: ClassVar[str]  # in words
+
+    def check_throttles(self, request: Request) -> None:
+        """Who it is that calls is known further in."""
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Unauthenticated | Invalid | Malformed):
+            try:
+                self.spend("bad_token", f"{self.caller} at {self.request.META.get('REMOTE_ADDR', '')}")
+            except limits.Spent as refusal:
+                exc = refusal
+        return super().handle_exception(exc)
 
 
 def created(answer: Any, location: str, **headers: str) -> Response:

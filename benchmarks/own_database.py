@@ -1,0 +1,30 @@
+"""Here a benchmark gets a database of its own, migrated and empty, with Django set up on it."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def own_database(name: str) -> Iterator[None]:
+    """Ends with the block, and everything in it."""
+    from berth.db.embedded import Embedded
+    from berth.db.embedded import serving as database
+
+    with tempfile.TemporaryDirectory(prefix=f"berth-{name}-") as place:
+        cluster = Embedded(Path(place) / "postgres")
+        with database(cluster, log=Path(place) / "postgres.log"):
+            os.environ |= {
+                "DATABASE_URL": cluster.url(),
+                "BERTH_HOME": place,
+                "DJANGO_SETTINGS_MODULE": "berth.settings",
+            }
+            import django
+
+            django.setup()
+            from django.core.management import call_command
+
+            call_command("migrate", verbosity=0)
+            yield
