@@ -12,10 +12,12 @@ from scheduler.engine.law import Law
 from scheduler.engine.ledger import Account
 from scheduler.engine.obstacles import no_use, obstacle
 from scheduler.engine.order import Line
+from scheduler.engine.placement import find_room
 from scheduler.engine.plan import Kind, Numbers, Reason
-from scheduler.engine.proposals import by_nodes, by_prefix
+from scheduler.engine.proposals import by_domains, by_nodes, by_prefix
 from scheduler.engine.reasons import NEVER
 from scheduler.engine.resettle import Outcome, resettle
+from scheduler.engine.spots import Horizon
 from scheduler.engine.taking import Taker
 
 MOST_PROPOSALS = 24  # for one newcomer by one law; counted, so that every machine gives up at the same place
@@ -170,6 +172,16 @@ def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Ta
             if not cleared - banned:
                 break
             banned.add(min(cleared - banned))
+    else:
+        for domain, lumps in by_domains(board, law, way):
+            if not budget.spend():
+                break
+            board.trials += 1
+            taker = Taker(board, law)
+            taken = all(taker.take(lump) for lump in lumps)
+            if taken and find_room(board, law.gang, way, Horizon.LEAVING, domain):
+                yield taker
+            board.rewind(start)
     taker = Taker(board, law)
     for _ in by_prefix(taker, way):
         if not budget.spend():

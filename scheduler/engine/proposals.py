@@ -1,17 +1,29 @@
 """Here we propose whom to take from: node by node, the cheapest first, then more and more of everybody."""
 
 from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
-from scheduler.engine.clearing import Costs, Known
+from berth.core.amounts import MILLI
+from scheduler.engine.board import Board
+from scheduler.engine.clearing import Costs, Known, full_cost
 from scheduler.engine.gang import Way, amounts_of
+from scheduler.engine.law import Law
 from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.lumps import Lump
 from scheduler.engine.placement import find_room, hardest_first, open_to
 from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
+MOST_DOMAINS = 8  # of which it is found out what clearing them costs
 
-def by_nodes(taker: Taker, way: Way, banned: Collection[int], known: Known) -> bool:
+
+def by_nodes(
+    taker: Taker,
+    way: Way,
+    banned: Collection[int],
+    known: Known,
+    inside: AbstractSet[int] | None = None,
+) -> bool:
     """Put the way on the board, clearing for each replica the node that costs least.
 
     Until a node is cleared, every proposal for this way finds the board as the first did: what that one found
@@ -20,7 +32,7 @@ def by_nodes(taker: Taker, way: Way, banned: Collection[int], known: Known) -> b
     board, gang = taker.board, taker.law.gang
     if not relieve(taker, way):
         return False
-    within = open_to(board, gang)
+    within = open_to(board, gang, inside)
     closed = banned if within is None or board.kept is None else board.kept.nodes.union(banned)
     untouched = True
     for want in sorted(way, key=hardest_first):
@@ -35,6 +47,41 @@ def by_nodes(taker: Taker, way: Way, banned: Collection[int], known: Known) -> b
                 return False
             board.put(gang, want.part, index, spot)
     return True
+
+
+def by_domains(board: Board, law: Law, way: Way) -> list[tuple[AbstractSet[int], list[Lump]]]:
+    """Domains in which all of it could stand together, and who would go there, the cheapest first."""
+    taker, priced = Taker(board, law), []
+    for number, domain in enumerate(_domains(board, law, way)):
+        lumps = _to_clear(board, law, way, domain)
+        if lumps:
+            priced.append((full_cost(taker, lumps), number, domain, lumps))
+    priced.sort(key=lambda entry: entry[:2])
+    return [(domain, lumps) for _, _, domain, lumps in priced]
+
+
+def _domains(board: Board, law: Law, way: Way) -> list[AbstractSet[int]]:
+    """Those in which the least is missing."""
+    scope = next(iter(way[0].scopes), None)
+    if scope is None or scope.constraint.required is None or any(want.scopes[:1] != (scope,) for want in way):
+        return []
+    standing = {board.nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
+    asked, nodes = amounts_of(way), board.nodes
+    found: list[tuple[int, int, AbstractSet[int]]] = []
+    for domain in board.topology.domains(scope.constraint.required).values():
+        inside = open_to(board, law.gang, domain)
+        if inside and standing <= domain and MILLI * sum(nodes.nodes[i].gpus for i in inside) >= asked[0]:
+            found.append((asked[0] - sum(nodes.gpu[i] for i in inside), len(found), inside))
+    found.sort(key=lambda entry: entry[:2])
+    return [inside for _, _, inside in found[:MOST_DOMAINS]]
+
+
+def _to_clear(board: Board, law: Law, way: Way, domain: AbstractSet[int]) -> list[Lump]:
+    start, taker = board.mark(), Taker(board, law)
+    found = by_nodes(taker, way, board.topology.everywhere - domain, Known(), domain)
+    lumps = list(taker.taken) if found else []
+    board.rewind(start)
+    return lumps
 
 
 def relieve(taker: Taker, way: Way) -> bool:
