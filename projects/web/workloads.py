@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from django.http import HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.web.pages import Request, done, page, signed_in
 from berth.web.paging import slice_of
 from pools.models import NodePool
 from projects.access import Action, require
+from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
@@ -68,6 +70,9 @@ def index(request: Request) -> HttpResponse:
         default="-submitted",
         cursor=request.GET.get("cursor", ""),
     )
+    idle = idle_since((row.pk for row in found.rows), timezone.now())
+    for row in found.rows:
+        row.idle_since = idle.get(row.pk)  # type: ignore[attr-defined]
     columns = chosen(request.GET)
     context = {
         "asked": asked,

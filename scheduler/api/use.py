@@ -22,8 +22,8 @@ from berth.core.problems import shown
 from pools import selectors as machines
 from pools.models import Node, NodePool
 from projects import selectors
+from projects.idle_gpus import RUNS, idle_since
 from projects.models import Pod, Workload
-from scheduler.allocation_course import allocation_course
 from scheduler.api.use_shapes import (
     DeviceUseAnswer,
     PointAnswer,
@@ -33,10 +33,10 @@ from scheduler.api.use_shapes import (
     use_answer,
 )
 from scheduler.use import told
-from scheduler.use.over_time import LONGEST, course, gpu_hours, step_for
-from scheduler.use.readings import RUNS
+from scheduler.use.over_time import LONGEST, course, step_for, used_course
 
 HOUR, HOURS = 3600, 24
+AMOUNTS = ("there", "held", "known", "busy")
 BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))
 MOST_HELD = Order("most held", ("gpu_milli_now", "id"), down=True)
 Span = Annotated[
@@ -129,7 +129,7 @@ class OfWorkload(Door):
         return Response(
             WorkloadUseAnswer(
                 workload=workload.handle,
-                idle_since=told.idle_since([workload.pk], now).get(workload.pk),
+                idle_since=idle_since([workload.pk], now).get(workload.pk),
                 now=use_answer(told.together(pod.use for pod in pods)),
                 pods=[
                     OfPodAnswer(
@@ -234,7 +234,7 @@ def _of_nodes(nodes: Sequence[Node], now: datetime) -> list[Any]:
 
 def _of_workloads(workloads: Sequence[Workload], now: datetime) -> list[Any]:
     pods = told.of_pods(told.running().filter(pod__workload__in=workloads), now)
-    idle = told.idle_since([workload.pk for workload in workloads], now)
+    idle = idle_since([workload.pk for workload in workloads], now)
     return [
         OfWorkloadAnswer(
             workload=workload.handle,
@@ -265,15 +265,7 @@ def _of_pools(pools: Sequence[NodePool], now: datetime) -> list[tuple[OfPoolAnsw
 
 
 def _hours(pools: Sequence[NodePool], now: datetime, hours: int) -> list[HourAnswer]:
-    allocated = allocation_course(pools, now, hours)
-    measured = gpu_hours([pool.name for pool in pools], allocated[0].at, now)
     return [
-        HourAnswer(
-            at=hour.at,
-            there=round(hour.there, 3),
-            held=round(hour.allocated, 3),
-            known=round(min(measured[hour.at].known, hour.allocated), 3) if hour.at in measured else 0,
-            busy=round(min(measured[hour.at].busy, hour.allocated), 3) if hour.at in measured else 0,
-        )
-        for hour in allocated
+        HourAnswer(at=each.at, **{name: round(getattr(each, name), 3) for name in AMOUNTS})
+        for each in used_course(pools, now, hours)
     ]

@@ -8,6 +8,8 @@ from django.conf import settings
 from django.db.models import F, Func, IntegerField, Q, Sum, Value
 from django.db.models.functions import NullIf
 
+from pools.models import NodePool
+from scheduler.allocation_course import allocation_course
 from scheduler.models import UsePoint
 from scheduler.use.writing import HOUR, MINUTE
 
@@ -35,9 +37,13 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuHours:
-    """Of one hour: how many GPU-hours were measured, and of these, how many the GPUs were busy."""
+class UsedHour:
+    """GPU-hours of one hour; of the present one, so far. `known` is for how many of those held it was
+    measured how busy they were, `busy` for how many of these they were."""
 
+    at: datetime
+    there: float
+    held: float
     known: float
     busy: float
 
@@ -80,13 +86,20 @@ def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
     ]
 
 
-def gpu_hours(pools: Iterable[str], since: datetime, until: datetime) -> dict[datetime, GpuHours]:
-    """By hour, of all pods that ran in these pools."""
+def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UsedHour]:
+    """The latest ones, oldest first. Of everybody's work: how full a pool is, is no secret."""
+    wanted = list(pools)
+    allocated = allocation_course(wanted, now, hours)
     rows = UsePoint.objects.filter(
-        step=HOUR, at__gte=_floor(since, HOUR), at__lt=until, pod__node__pool__name__in=list(pools)
-    )
-    sums = rows.order_by().values_list("at").annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))
-    return {at: GpuHours(known / GPU_HOURS, busy / GPU_HOURS) for at, known, busy in sums}
+        step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=wanted
+    ).order_by()
+    sums = rows.values_list("at").annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))
+    measured = {at: (known / GPU_HOURS, busy / GPU_HOURS) for at, known, busy in sums}
+    found = []
+    for hour in allocated:
+        known, busy = (min(each, hour.allocated) for each in measured.get(hour.at, (0.0, 0.0)))
+        found.append(UsedHour(hour.at, hour.there, hour.allocated, known, busy))
+    return found
 
 
 def _floor(at: datetime, step: int) -> datetime:

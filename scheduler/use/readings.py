@@ -14,7 +14,7 @@ from berth.core.amounts import MILLI
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from pools.runtimes.base import DeviceUse, Measured, PodUse, Runtime, RuntimeFailure
-from projects.models import PodState
+from projects.idle_gpus import RUNS
 from scheduler import models
 from scheduler.points import outside_transactions
 
@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 AWAY = timedelta(minutes=5)  # of what was not looked at for so long nobody knows whether it was idle
 LONGEST_SECONDS = 60.0  # one reading stands for no more
-RUNS = (PodState.RUNNING, PodState.STOPPING)
 OfDevice = tuple[int | None, int | None]  # busy thousandths, MiB
 UNKNOWN: OfDevice = (None, None)
 

@@ -3,20 +3,18 @@
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from django.conf import settings
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import QuerySet
 
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
+from projects.idle_gpus import FRESH, RUNS
 from scheduler.models import Allocation, NodeUse
-from scheduler.use.readings import RUNS, OfDevice
+from scheduler.use.readings import OfDevice
 
 MILLI = 1000
-FRESH = timedelta(minutes=2)  # what was read longer ago is not what is used now
-HAS_GPUS = Q(devices__len__gt=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +113,6 @@ def hosting(pools: Iterable[NodePool]) -> QuerySet[Node, tuple[int, int]]:
     """Pool and GPUs of each node that may have pods."""
     rows = Node.objects.filter(pool__in=list(pools), state__in=HOSTING).order_by("pk")
     return rows.values_list("pool_id", "gpus")
-
-
-def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Those that hold GPUs of which none was busy for as long as is worth a warning; since when."""
-    rows = (
-        running()
-        .filter(HAS_GPUS, pod__workload_id__in=list(workloads))
-        .order_by()
-        .values("pod__workload_id")
-        .annotate(
-            since=Max("pod__use__busy_at"),
-            unknown=Count("pk", filter=Q(pod__use__busy_at=None) | Q(pod__use__at__lt=now - FRESH)),
-        )
-    )
-    after = now - timedelta(minutes=settings.BERTH_IDLE_GPU_MINUTES)
-    idle = rows.filter(unknown=0, since__lte=after)
-    return dict(idle.values_list("pod__workload_id", "since"))
 
 
 def _of_pod(row: Sequence[Any], now: datetime) -> OfPod:

@@ -16,12 +16,15 @@ from scheduler.web import (
     shares,
     submit,
     usage,
+    use,
     workload,
 )
 
 urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
+    path("workloads/<uuid:workload_id>/use", use.of_workload, name="workload-use"),
+    path("nodes/<str:name>/use", use.of_node, name="node-use"),
     path("quotas", quotas.index, name="quotas"),
     path("quotas/draft", quota_draft.edit, name="quota-draft"),
     path("quotas/answer", quota_answers.answer, name="quota-answer"),

@@ -17,12 +17,14 @@ from projects.selectors import find_workload
 from projects.services import ports
 from projects.web.workloads import steps_for
 from scheduler.web import story
+from scheduler.web.use import used_by
 
 
 @signed_in
 @require_GET
 def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    context = told(request, find_workload(request.acting, workload_id))
+    workload = find_workload(request.acting, workload_id)
+    context = {**used_by(workload, request.GET.get("span", ""), timezone.now()), **told(request, workload)}
     return page(request, "scheduler/workload.html", context, inner="scheduler/workload_changes.html")
 
 

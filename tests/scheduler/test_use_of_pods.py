@@ -8,10 +8,11 @@ from django.db.models import Q
 from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.runtimes.base import DeviceUse, PodUse, RuntimeFailure
+from projects.idle_gpus import FRESH, idle_since
 from projects.models import Pod, Workload
 from scheduler import models, points
 from scheduler.use import told
-from scheduler.use.over_time import course, gpu_hours, step_for
+from scheduler.use.over_time import course, step_for, used_course
 from scheduler.use.readings import on_node
 from scheduler.use.watch import UseWatch
 from scheduler.use.writing import HOUR, MINUTE, forget_old
@@ -101,7 +102,7 @@ def test_what_was_not_measured_is_not_nothing(measuring: Measuring) -> None:
     use = measuring.now()
     assert (use.known_gpu_milli, use.gpu_milli, use.busy_percent) == (1000, 800, 80.0)
     assert use.gpu_memory_mib is None
-    measuring.stage.clock.advance(told.FRESH.total_seconds() + 1)
+    measuring.stage.clock.advance(FRESH.total_seconds() + 1)
     assert measuring.now().cpu_milli is None, "what was read long ago is not what is used now"
 
 
@@ -129,9 +130,9 @@ def test_a_reading_counts_in_its_minute_and_in_its_hour(measuring: Measuring) ->
     assert {(point.known_gpu_milli, point.gpu_milli) for point in minutes} == {(2000, 1000)}
     (hour,) = course(Q(pod__workload=measuring.workload), NOON, now, HOUR)
     assert (hour.cpu_milli, hour.memory_mib, hour.gpu_memory_mib) == (1000, 1000, 80_000)
-    measured = gpu_hours([measuring.stage.cast.pool.name], NOON, now)
-    assert measured[NOON].known == pytest.approx(2 * measuring.sums(HOUR)[0] / 2 / 3600)
-    assert measured[NOON].busy == pytest.approx(measured[NOON].known / 2)
+    (used,) = used_course([measuring.stage.cast.pool], now, 1)
+    assert (used.at, used.known) == (NOON, pytest.approx(measuring.sums(HOUR)[0] / 3600))
+    assert used.busy == pytest.approx(used.known / 2)
 
 
 @pytest.mark.parametrize("place", ["use.now", "use.over_time", "use.before_end"])
@@ -180,7 +181,7 @@ def test_a_gpu_that_is_held_and_idle_for_long_is_told(measuring: Measuring) -> N
     workload, clock = measuring.workload, measuring.stage.clock
 
     def idle() -> dict[object, object]:
-        return dict(told.idle_since([workload.pk], clock.now()))
+        return dict(idle_since([workload.pk], clock.now()))
 
     measuring.gpus(60, 2)
     measuring.pass_time()
@@ -200,11 +201,11 @@ def test_what_nobody_looked_at_was_not_idle(measuring: Measuring) -> None:
     measuring.gpus(0, 0)
     measuring.pass_time()
     measuring.pass_time(3 * 3600)
-    assert told.idle_since([measuring.workload.pk], measuring.stage.clock.now()) == {}
+    assert idle_since([measuring.workload.pk], measuring.stage.clock.now()) == {}
     measuring.runtime.devices.clear()
     for _ in range(70):
         measuring.pass_time(60)
-    assert told.idle_since([measuring.workload.pk], measuring.stage.clock.now()) == {}
+    assert idle_since([measuring.workload.pk], measuring.stage.clock.now()) == {}
 
 
 def test_points_are_kept_for_their_time_and_use_of_the_ended_goes(measuring: Measuring) -> None:

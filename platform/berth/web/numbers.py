@@ -66,6 +66,11 @@ def hours(value: float | None) -> str:
     return f"{value:,.1f}" if value >= 1 or value == 0 else f"{value:,.2g}"
 
 
+def tenths(value: int) -> str:
+    """485 is 48.5: thousandths as a percentage."""
+    return f"{value / 10:,.1f}".removesuffix(".0")
+
+
 def money(value: Decimal | float) -> str:
     """Without a currency: prices have none."""
     return f"{value:,.2f}"

@@ -21,12 +21,12 @@ from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Phase
 from projects.selectors import workloads
-from scheduler.allocation_course import Hour, allocation_course
 from scheduler.audit_told import to_open
 from scheduler.discretion import reader
 from scheduler.invariants import NAME as SCHEDULER
 from scheduler.selectors import evictions
 from scheduler.shortfalls import shortfalls
+from scheduler.use.over_time import UsedHour, used_course
 from scheduler.wait_times import wait_times
 from scheduler.web.capacity import total_gpus
 from scheduler.web.devices import legend, node_maps
@@ -57,7 +57,7 @@ def index(request: Request) -> HttpResponse:
     maps = [each for each in node_maps(acting, shown) if each.devices] if drawn else []
     small = sum(len(each.devices) for each in maps) <= MOST_DEVICES
     now = timezone.now()
-    course = allocation_course(shown, now, HOURS)
+    course = used_course(shown, now, HOURS)
     context = {
         "pools": pools,
         "pool": pool,
@@ -74,6 +74,7 @@ def index(request: Request) -> HttpResponse:
         "waits": wait_times(acting, shown, now - DAY),
         "shortfalls": shortfalls(acting, shown)[:MOST_SHORTFALLS],
         "course": list(reversed(course)),
+        "measured": any(hour.known for hour in course),
         "chart": chart_of(course, zone_of(request)),
         "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
         "failing": [each for each in shown if each.last_error],
@@ -82,14 +83,19 @@ def index(request: Request) -> HttpResponse:
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
 
 
-def chart_of(course: list[Hour], zone: ZoneInfo) -> Columns:
-    """What was allocated, and above it what lay idle."""
-    allocated, idle = [], []
+def chart_of(course: list[UsedHour], zone: ZoneInfo) -> Columns:
+    """What was allocated and busy, allocated and not, allocated and not measured; above it what was free."""
+    layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
     for hour in course:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
-        allocated.append((hour.allocated, f"{at}: {hour.allocated:,.1f} GPU-hours allocated"))
-        idle.append((hour.there - hour.allocated, f"{at}: {hour.there - hour.allocated:,.1f} GPU-hours idle"))
-    return columns([("used", allocated), ("wanted", idle)])
+        for kind, amount, said in (
+            ("busy", hour.busy, "allocated and busy"),
+            ("quiet", hour.known - hour.busy, "allocated and not busy"),
+            ("used", hour.held - hour.known, "allocated, not measured"),
+            ("wanted", hour.there - hour.held, "free"),
+        ):
+            layers[kind].append((amount, f"{at}: {amount:,.1f} GPU-hours {said}"))
+    return columns(list(layers.items()))
 
 
 def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:

@@ -26,6 +26,7 @@ register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
 register.filter("spoken", numbers.spoken)
+register.filter("tenths", numbers.tenths)
 
 TONES = {
     "pending": "warn",

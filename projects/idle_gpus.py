@@ -1,0 +1,30 @@
+"""Here we find work that holds GPUs and does not use them."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Count, Max, Q
+
+from projects.models import Pod, PodState
+
+FRESH = timedelta(minutes=2)  # what was read longer ago is not what is used now
+RUNS = (PodState.RUNNING, PodState.STOPPING)
+
+
+def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
+    """Those of which no GPU was busy for as long as is worth a warning; since when.
+
+    What was not measured is not idle. What was read are rows of a higher floor, reached from the pod by name.
+    """
+    holding = Pod.objects.filter(
+        workload__in=list(workloads), state__in=RUNS, allocation__released_at=None,
+        allocation__devices__len__gt=0,
+    ).order_by()  # fmt: skip
+    unknown = Q(use__busy_at=None) | Q(use__at__lt=now - FRESH)
+    rows = holding.values("workload_id").annotate(
+        since=Max("use__busy_at"), unknown=Count("pk", filter=unknown)
+    )
+    after = now - timedelta(minutes=settings.BERTH_IDLE_GPU_MINUTES)
+    return dict(rows.filter(unknown=0, since__lte=after).values_list("workload_id", "since"))

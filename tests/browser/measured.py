@@ -1,0 +1,43 @@
+"""Here what the scene's pods use was measured, over the last hours."""
+import math
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from pools.models import Node
+from projects.models import Pod
+from scheduler.models import NodeUse
+from tests import factories as make
+
+MINUTES, HOURS = 60, 24
+IDLE = ("embedding-refresh", "grasp-notebook")  # what holds a GPU and does nothing with it
+
+
+def measured() -> None:
+    """All that runs, but for what is on the small machines: nobody can tell there."""
+    now = timezone.now()
+    pods = Pod.objects.filter(state="running").select_related("workload", "allocation", "node__pool")
+    for number, pod in enumerate(pods.order_by("created_at")):
+        _measured(pod, number, now)
+    for node in Node.objects.filter(pool__name="train", state="ready"):
+        devices = [[(870 - 40 * n) % 1000, 61_000 - 900 * n] for n in range(node.gpus)]
+        NodeUse.objects.create(node=node, at=now, devices=devices)
+
+
+def _measured(pod: Pod, number: int, now: datetime) -> None:
+    gpus, seen = len(pod.allocation.devices), pod.node.pool.name == "train"
+    idle = pod.workload.name in IDLE
+    busy = 0 if idle else 60 + number % 5 * 7
+    make.used(
+        pod, *[busy if seen else None] * gpus, cpu=1100 + 100 * (number % 4), memory=2500,
+        gpu_memory=(61_000 - 900 * number) if seen else None,
+        busy_at=now - timedelta(hours=3) if idle and seen else None,
+    )  # fmt: skip
+    for step, count in ((60, MINUTES), (3600, HOURS if number < 8 else 1)):
+        for back in range(count):
+            wave = math.sin((back + number) / 5)
+            make.used_then(
+                pod, now - timedelta(seconds=step * back), step=step, cpu=round(1100 + 500 * wave),
+                memory=round(2500 + 300 * wave), gpus=gpus if seen else 0,
+                busy=0 if idle else round(busy + 20 * wave), gpu_memory=58_000 if seen else None,
+            )  # fmt: skip
