@@ -2,25 +2,19 @@
 
 import json
 import re
-from collections.abc import Hashable, Mapping
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from typing import IO, Any, NoReturn
 
-import yaml
 from django.conf import settings
 from rest_framework.parsers import BaseParser
 
 from berth.core.errors import Malformed, TooLarge
 from berth.core.frames import CONTENT_TYPE, unpacked
+from berth.documents.strict import TOO_DEEP, read_yaml
 
 BODY_MAX = 2**20
 CALLS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # functions and what they returned
-DEPTH_MAX = 64
-TOO_DEEP = "The body is nested too deeply."
 TOO_LARGE = f"A body may have at most {BODY_MAX} bytes."
-if TYPE_CHECKING:
-    from yaml import SafeLoader
-else:
-    SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def body_max(path: str) -> int:
@@ -40,23 +34,6 @@ def read_json(body: bytes) -> Any:
         raise Malformed("The body is not UTF-8 text.") from None
     except ValueError as error:
         raise Malformed(f"The body is not JSON: {error}.") from None
-
-
-def read_yaml(body: bytes) -> Any:
-    """Looked over event by event first: the reader itself recurses, in C, without a limit."""
-    try:
-        _look_over(body)
-        return yaml.load(body, Loader=PlainLoader)  # noqa: S506, it is a SafeLoader
-    except RecursionError:
-        raise Malformed(TOO_DEEP) from None
-    except (
-        yaml.YAMLError,
-        ValueError,
-        AttributeError,
-        KeyError,
-        TypeError,
-    ) as error:  # !!timestamp, !!bool of text
-        raise Malformed(f"The body is not YAML: {_first_line(error)}.") from None
 
 
 class JSONParser(BaseParser):
@@ -89,16 +66,6 @@ class OldYAMLParser(YAMLParser):
     media_type = "application/x-yaml"
 
 
-class PlainLoader(SafeLoader):
-    """YAML in which no key may stand twice."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
-        pairs = super().construct_mapping(node, deep)
-        if len(pairs) < len(node.value):
-            raise Malformed(f"A key stands twice, below line {node.start_mark.line + 1}.")
-        return pairs
-
-
 class FramesParser(BaseParser):
     """Words and opaque bytes, for the few addresses that take them."""
 
@@ -121,20 +88,6 @@ class FramesParser(BaseParser):
             raise Malformed(f"The body is not made of frames: {error}.") from None
 
 
-def _look_over(body: bytes) -> None:
-    """Refuses what is nested too deeply, and references, with which a few lines become gigabytes."""
-    depth = 0
-    for event in yaml.parse(body, Loader=SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise Malformed("References (& and *) are not read here: write the values out.")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEPTH_MAX:
-                raise Malformed(TOO_DEEP)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
 def _bounded(stream: IO[bytes]) -> bytes:
     body = stream.read(BODY_MAX + 1)
     if len(body) > BODY_MAX:
@@ -153,7 +106,3 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice[:80]!a} stands twice")
     return found
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200]

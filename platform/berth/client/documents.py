@@ -19,6 +19,8 @@ class _Strict(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:bool":
+                key.tag = "tag:yaml.org,2002:str"  # `on` is a key and not a yes
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key.value} is given twice", key.start_mark

@@ -1,0 +1,179 @@
+"""Here we cut and join the lines of a YAML text around the parts that its reader names."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from berth.documents.values import Location, Step, assigned, found, removed
+from berth.documents.written import below_key, inline, item, key
+
+Entry = tuple[yaml.Node, yaml.Node]  # of a list: the item, twice
+COMMENT = re.compile(r"(?:^|\s)(#.*)$")
+
+
+class Cuts:
+    """Of one text; each answers with another text."""
+
+    def __init__(self, text: str, order: Sequence[str]) -> None:
+        self.text, self.order = text, order
+
+    def put(self, top: yaml.Node | None, at: Location, value: object) -> str:
+        """On the way there, what is missing or empty is made."""
+        node = top
+        for depth, step in enumerate(at):
+            entry = None if node is None else _entry(node, step)
+            rest = at[depth + 1 :]
+            if node is None or entry is None:
+                return self._insert(node, step, assigned(None, rest, value))
+            if not rest or _is_nothing(entry[1]):
+                return self._replace(node, entry, assigned(None, rest, value))
+            node = entry[1]
+        raise KeyError(at)
+
+    def without(self, top: yaml.Node, data: Any, at: Location) -> str:
+        """Also without the keys that would then hold nothing."""
+        while len(at) > 1 and isinstance(at[-2], str) and found(removed(data, at), at[:-1]) is None:
+            at = at[:-1]
+        parent = top
+        for step in at[:-1]:
+            parent = _known(parent, step)[1]
+        entries = _entries(parent)
+        index = entries.index(_known(parent, at[-1]))
+        if len(entries) == 1:
+            nothing = "{}" if isinstance(parent, yaml.MappingNode) else "[]"
+            start = parent.start_mark.index
+            return self._cut(start, self._end(parent), nothing if len(at) > 1 else "")
+        return self._take_flow(entries, index) if _is_flow(parent) else self._take_block(entries, index)
+
+    def _take_flow(self, entries: list[Entry], index: int) -> str:
+        """With the comma on one side."""
+        if index + 1 < len(entries):
+            return self._cut(entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index, "")
+        return self._cut(self._end(entries[index - 1][1]), self._end(entries[index][1]), "")
+
+    def _take_block(self, entries: list[Entry], index: int) -> str:
+        name, value = entries[index]
+        start, end = name.start_mark.index, self._end_of(entries[index])
+        before = self.text[self._line_start(start) : start].strip()
+        if before == ("-" if name is value else ""):
+            return self._cut(self._line_start(start), self._line_end(end) + 1, "")
+        following = entries[index + 1][0].start_mark.index  # it was the first key behind a dash
+        return self._cut(start, end if "#" in self.text[end:following] else following, "")
+
+    def _insert(self, node: yaml.Node | None, step: Step, value: object) -> str:
+        if node is None:
+            return self._add_line(len(self.text.rstrip()), f"{key(step)}:{below_key(value, 0)}")
+        if isinstance(node, yaml.SequenceNode):
+            return self._append(node, value)
+        if not isinstance(node, yaml.MappingNode):
+            raise KeyError(step)
+        if node.flow_style:
+            as_json = bool(node.value) and node.value[0][0].style == '"'
+            said = f"{key(step, as_json=as_json)}: {inline(value, as_json=as_json)}"
+            return self._into_flow(node, [value for _, value in node.value], said)
+        first = node.value[0][0].start_mark
+        said = f"{' ' * first.column}{key(step)}:{below_key(value, first.column)}"
+        follows = self._follows(node, step)
+        start = self._line_start(first.index)
+        if follows is None and not self.text[start : first.index].strip():
+            return self._cut(start, start, f"{said}\n")
+        return self._add_line(self._end_of(follows or node.value[0]), said)
+
+    def _follows(self, node: yaml.MappingNode, step: Step) -> Entry | None:
+        """The entry that a new one follows: of those that usually stand before it, the nearest."""
+        usual = {key: place for place, key in enumerate(self.order)}
+        if step not in usual:
+            return _entries(node)[-1]
+        known = [(usual[name], entry) for entry in _entries(node) if (name := _name(entry[0])) in usual]
+        earlier = [(place, entry) for place, entry in known if place < usual[str(step)]]
+        return max(earlier, key=lambda found: found[0])[1] if earlier else None
+
+    def _append(self, node: yaml.SequenceNode, value: object) -> str:
+        if node.flow_style:
+            return self._into_flow(node, node.value, inline(value))
+        start = node.value[0].start_mark.index
+        column = self.text.rindex("-", 0, start) - self._line_start(start)
+        return self._add_line(self._end(node), item(value, column))
+
+    def _into_flow(self, node: yaml.Node, inside: list[yaml.Node], said: str) -> str:
+        if not inside:
+            return self._cut(node.start_mark.index + 1, node.end_mark.index - 1, said)
+        end = self._end(inside[-1])
+        return self._cut(end, end, f", {said}")
+
+    def _replace(self, parent: yaml.Node, entry: Entry, value: object) -> str:
+        name, node = entry
+        start, end = node.start_mark.index, self._end(node)
+        if _is_flow(parent) or name is node:
+            if not _is_flow(parent) and "\n" in self.text[start:end]:
+                raise KeyError("an item of several lines")
+            return self._cut(start, end, inline(value, as_json=getattr(name, "style", "") == '"'))
+        colon = self.text.index(":", name.end_mark.index) + 1
+        head = self.text[colon : self._line_end(colon)]
+        said = below_key(value, name.start_mark.column)
+        if "\n" not in self.text[colon:end] and "\n" not in said:
+            return self._cut(min(start, end), end, said[1:] if start > colon else said)
+        single = "\n" not in self.text[colon:end]
+        comment = COMMENT.search(self.text[end : self._line_end(end)] if single else head)
+        over = self._line_end(end) if single else end
+        return self._cut(colon, over, below_key(value, name.start_mark.column, comment[1] if comment else ""))
+
+    def _cut(self, start: int, end: int, instead: str) -> str:
+        return self.text[:start] + instead + self.text[end:]
+
+    def _add_line(self, after: int, said: str) -> str:
+        """A line of its own below the one that holds this place."""
+        end = self._line_end(after)
+        begun = self.text[:end]
+        return f"{begun}{chr(10) if begun else ''}{said}{self.text[end:] or chr(10)}"
+
+    def _end_of(self, entry: Entry) -> int:
+        return max(self._end(entry[0]), self._end(entry[1]))
+
+    def _end(self, node: yaml.Node) -> int:
+        """Behind its last character: the reader counts what follows a block as belonging to it."""
+        if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+            return self._end_of(_entries(node)[-1])
+        start, end = node.start_mark.index, node.end_mark.index
+        return int(start + len(self.text[start:end].rstrip()))
+
+    def _line_start(self, index: int) -> int:
+        return self.text.rfind("\n", 0, index) + 1
+
+    def _line_end(self, index: int) -> int:
+        end = self.text.find("\n", index)
+        return len(self.text) if end < 0 else end
+
+
+def _entries(node: yaml.Node) -> list[Entry]:
+    if isinstance(node, yaml.MappingNode):
+        return list(node.value)
+    return [(each, each) for each in node.value] if isinstance(node, yaml.SequenceNode) else []
+
+
+def _entry(node: yaml.Node, step: Step) -> Entry | None:
+    entries = _entries(node)
+    if isinstance(step, int):
+        return entries[step] if isinstance(node, yaml.SequenceNode) and step < len(entries) else None
+    return next((entry for entry in entries if _name(entry[0]) == step), None)
+
+
+def _known(node: yaml.Node, step: Step) -> Entry:
+    entry = _entry(node, step)
+    if entry is None:
+        raise KeyError(step)
+    return entry
+
+
+def _is_flow(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
+
+
+def _name(node: yaml.Node) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+
+def _is_nothing(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"

@@ -1,0 +1,57 @@
+"""Here we find where each part of a YAML text stands, so that a fault can be shown on its line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import yaml
+
+from berth.core.errors import Malformed
+from berth.core.problems import path_of
+from berth.documents.reading import SafeLoader
+from berth.documents.strict import look_over
+from berth.documents.values import Location, Step, location_of
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Lines of a text by the paths that problems name, counted from 1."""
+
+    lines: dict[str, int] = field(default_factory=dict)
+    scalars: dict[Location, str] = field(default_factory=dict)  # single values as they were written
+
+    @classmethod
+    def of(cls, text: str) -> "Places":
+        """Nothing is known of a text that cannot be read."""
+        places = cls()
+        try:
+            look_over(text.encode())
+            top = yaml.compose(text, Loader=SafeLoader)
+        except (Malformed, yaml.YAMLError, ValueError, RecursionError):
+            return places
+        for at, node, line in [] if top is None else _walk((), top, 1):
+            places.lines.setdefault(path_of(at), line)
+            if isinstance(node, yaml.ScalarNode):
+                places.scalars[at] = node.value
+        return places
+
+    def line_of(self, path: str) -> int | None:
+        """Of the part that a problem names, or, if it is missing, of what it is missing in."""
+        if path in self.lines:
+            return self.lines[path]
+        at = location_of(path)
+        for length in range(len(at) - 1, 0, -1):
+            if (line := self.lines.get(path_of(at[:length]))) is not None:
+                return line
+        return None
+
+
+def _walk(at: Location, node: yaml.Node, line: int) -> Iterator[tuple[Location, yaml.Node, int]]:
+    """Each part with the line of its key (in lists: of the item)."""
+    yield at, node, line
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            step: Step = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            yield from _walk((*at, step), value, key.start_mark.line + 1)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield from _walk((*at, number), item, item.start_mark.line + 1)

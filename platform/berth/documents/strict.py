@@ -1,0 +1,102 @@
+"""Here we read YAML from strangers: of bounded depth, without tricks that say two things at once."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from berth.core.errors import Invalid, Malformed
+from berth.core.problems import Problem, shown
+from berth.documents.reading import SafeLoader
+
+DEPTH_MAX = 64
+TOO_DEEP = "The body is nested too deeply."
+MOST_TEXT = 256 * 1024
+BOOLEAN, TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
+NO_REFERENCES = "References (& and *) are not read here: write the values out."
+
+
+class NotYaml(Malformed):
+    """`line` counts from 1; None where none is to blame."""
+
+    def __init__(self, detail: str, line: int | None = None) -> None:
+        super().__init__(detail)
+        self.line = line
+
+
+def read_yaml(body: bytes) -> Any:
+    """Looked over event by event first: the reader itself recurses, in C, without a limit."""
+    try:
+        look_over(body)
+        return yaml.load(body, Loader=PlainLoader)  # noqa: S506, it is a SafeLoader
+    except RecursionError:
+        raise NotYaml(TOO_DEEP) from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        AttributeError,
+        KeyError,
+        TypeError,
+    ) as error:  # !!timestamp, !!bool of text
+        raise NotYaml(f"The body is not YAML: {_first_line(error)}.", _line(error)) from None
+
+
+def read_text(text: str) -> Any:
+    return read_yaml(text.encode("utf-8", "surrogatepass"))
+
+
+def read_document(text: str) -> dict[str, Any]:
+    """YAML (so also JSON) that is keys and values. Raises Invalid; `line` of a fault that has one."""
+    if len(text) > MOST_TEXT:
+        raise Invalid(
+            [Problem("", "is too long", f"{len(text):,} characters", f"at most {MOST_TEXT:,} characters")]
+        )
+    try:
+        document = read_text(text)
+    except NotYaml as error:
+        detail = error.detail.removeprefix("The body ").removesuffix(".")
+        where = {} if error.line is None else {"line": error.line}
+        raise Invalid([Problem("", detail)], **where) from None
+    if not isinstance(document, dict):
+        raise Invalid([Problem("", "is not keys and values", shown(document), "key: value, one per line")])
+    return document
+
+
+def look_over(body: bytes) -> None:
+    """Refuses what is nested too deeply, and references, with which a few lines become gigabytes."""
+    depth = 0
+    for event in yaml.parse(body, Loader=SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise NotYaml(NO_REFERENCES, _line_at(event.start_mark))
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise NotYaml(TOO_DEEP, _line_at(event.start_mark))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+class PlainLoader(SafeLoader):
+    """YAML in which no key may stand twice, and a key such as `on` is text and not a yes."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        for key, _ in node.value:
+            if key.tag == BOOLEAN:
+                key.tag = TEXT
+        pairs: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        if len(pairs) < len(node.value):
+            line = node.start_mark.line + 1
+            raise NotYaml(f"A key stands twice, below line {line}.", line)
+        return pairs
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200]
+
+
+def _line(error: Exception) -> int | None:
+    return _line_at(getattr(error, "problem_mark", None))
+
+
+def _line_at(mark: Any) -> int | None:
+    return None if mark is None else int(mark.line) + 1

@@ -1,0 +1,89 @@
+"""Here we change one part of a document that was read: set it, or take it out."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+
+Step = str | int
+Location = tuple[Step, ...]
+
+ITEMS_MOST = 1000
+SETTING = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
+_STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
+
+
+def assigned(data: Any, at: Location, value: object) -> Any:
+    """A copy in which `value` stands there; parts on the way that are missing are made.
+
+    Raises KeyError where the way leads through something else, or past the end of a list.
+    """
+    if not at:
+        return value
+    step, *rest = at
+    if isinstance(step, int):
+        items = [] if data is None else data
+        if not isinstance(items, list) or step > min(len(items), ITEMS_MOST):
+            raise KeyError(step)
+        inner = items[step] if step < len(items) else None
+        return [*items[:step], assigned(inner, tuple(rest), value), *items[step + 1 :]]
+    keys = {} if data is None else data
+    if not isinstance(keys, dict):
+        raise KeyError(step)
+    return {**keys, step: assigned(keys.get(step), tuple(rest), value)}
+
+
+def removed(data: Any, at: Location) -> Any:
+    """A copy without that part, and without keys that then hold nothing. What is not there is no change."""
+    step, *rest = at
+    if isinstance(step, int):
+        if not isinstance(data, list) or step >= len(data):
+            return data
+        inside = [removed(data[step], tuple(rest))] if rest else []
+        return [*data[:step], *inside, *data[step + 1 :]]
+    if not isinstance(data, dict) or step not in data:
+        return data
+    if rest and (inner := removed(data[step], tuple(rest))) not in ({}, []):
+        return {**data, step: inner}
+    return {key: value for key, value in data.items() if key != step}
+
+
+def found(data: Any, at: Sequence[Step]) -> Any:
+    """What stands there; None for nothing."""
+    for step in at:
+        if isinstance(step, int):
+            data = data[step] if isinstance(data, list) and step < len(data) else None
+        else:
+            data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def setting(text: str) -> tuple[Location, object]:
+    """`roles[0].gpu=2` as a place and a value, which is read as YAML. Raises Invalid."""
+    where, sign, given = text.partition("=")
+    at = location_of(where.strip())
+    if not sign or not at or isinstance(at[0], int):
+        raise Invalid([Problem("set", "is not a setting", shown(text), SETTING)])
+    try:
+        return at, yaml.safe_load(given)
+    except (yaml.YAMLError, ValueError) as error:
+        cause = str(error).splitlines()[0]
+        message = f"has a value that is not YAML: {cause}"
+        raise Invalid([Problem("set", message, shown(text), SETTING)]) from None
+
+
+def location_of(path: str) -> Location:
+    """`roles[0].gpu` as its steps; nothing for what is no path."""
+    steps: list[Step] = []
+    end = 0
+    while end < len(path):
+        match = _STEP.match(path, end)
+        if match is None or (end == 0 and path.startswith(".")):
+            return ()
+        steps.append(int(match[2]) if match[2] is not None else match[1])
+        end = match.end()
+    return tuple(steps)

@@ -1,0 +1,63 @@
+"""Here we write values as YAML: on one line, or in lines below a key."""
+
+import json
+import re
+
+import yaml
+
+WIDE = 2**20
+WORD = re.compile(r"(?!(?:true|false|null|yes|no|off|y|n)$)[a-z][a-z0-9_]*", re.ASCII)
+
+
+def key(name: object, *, as_json: bool = False) -> str:
+    """Keys are text here, whatever older readers take `on` for."""
+    if not as_json and isinstance(name, str) and WORD.fullmatch(name):
+        return name
+    return inline(name, as_json=as_json)
+
+
+def inline(value: object, *, as_json: bool = False) -> str:
+    """On one line, also inside brackets. `as_json` where the neighbours are JSON."""
+    if as_json:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and ("\n" in value or "\t" in value):
+        return json.dumps(value, ensure_ascii=False)
+    text = yaml.safe_dump(value, default_flow_style=True, width=WIDE, allow_unicode=True, sort_keys=False)
+    return text.removesuffix("...\n").strip()
+
+
+def below_key(value: object, indent: int, comment: str = "") -> str:
+    """What follows `key:` at this indent, with the comment that stood on the key's line."""
+    tail = f"  {comment}" if comment else ""
+    if isinstance(value, str) and (mark := _block_mark(value)):
+        lines = value.removesuffix("\n").split("\n")
+        inside = "\n".join(" " * (indent + 2) + line if line else "" for line in lines)
+        return f" {mark}{tail}\n{inside}"
+    if isinstance(value, dict) and value:
+        return f"{tail}\n{block(value, indent + 2)}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return f"{tail}\n{block(value, indent + 2)}"
+    return f" {inline(value)}{tail}"
+
+
+def block(value: object, indent: int) -> str:
+    """A list or mapping in lines of its own, each so far in."""
+    text = yaml.safe_dump(value, default_flow_style=False, width=WIDE, allow_unicode=True, sort_keys=False)
+    return "\n".join(" " * indent + line if line else "" for line in text.rstrip("\n").split("\n"))
+
+
+def item(value: object, indent: int) -> str:
+    """An item of a list: a dash, and what follows it."""
+    if not isinstance(value, dict) or not value:
+        return " " * indent + "- " + inline(value)
+    text = block(value, indent + 2)
+    return " " * indent + "- " + text[indent + 2 :]
+
+
+def _block_mark(text: str) -> str:
+    """How lines below the key are begun; nothing where they would not come back as they are."""
+    lines = text.removesuffix("\n").split("\n")
+    odd = text.endswith("\n\n") or not lines[0] or lines[0].startswith((" ", "\t"))
+    if len(lines) < 2 or odd or not all(line.isprintable() for line in lines):
+        return ""
+    return "|" if text.endswith("\n") else "|-"

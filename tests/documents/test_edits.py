@@ -1,0 +1,173 @@
+"""Claims about documents as text: a part is changed, and what was written around it stays."""
+
+import contextlib
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from berth.core.errors import Invalid
+from berth.documents import CannotEdit, Places, assigned, edited, read_document, removed, setting
+
+TEXT = """\
+# trained every night
+name: night-run   # short
+project: vision
+roles:
+  - name: worker   # the ranks
+    gpu: 1
+    # measured, not guessed
+    cpu: 2
+
+  - {name: ps, gpu: 0}   # parameters
+command: |
+  prepare
+  train
+
+env:
+  EPOCHS: "3"   # text
+labels: {team: nlp}
+# the end
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "was", "now"),
+    [
+        (("name",), "other", "name: night-run   # short", "name: other   # short"),
+        (("roles", 0, "gpu"), 0.5, "    gpu: 1\n", "    gpu: 0.5\n"),
+        (("roles", 1, "gpu"), 2, "{name: ps, gpu: 0}   # p", "{name: ps, gpu: 2}   # p"),
+        (("roles", 1, "cpu"), "800m", "gpu: 0}   # p", "gpu: 0, cpu: 800m}   # p"),
+        (("roles", 0, "memory_mib"), "4Gi", "    cpu: 2\n", "    cpu: 2\n    memory_mib: 4Gi\n"),
+        (("env", "EPOCHS"), "4", '"3"   # text', "'4'   # text"),
+        (("env", "SEED"), "1", '"3"   # text\n', "\"3\"   # text\n  SEED: '1'\n"),
+        (("image",), "torch", "project: vision\n", "project: vision\nimage: torch\n"),
+        (("pools",), ["a", "b"], "project: vision\n", "project: vision\npools: [a, b]\n"),
+        (("command",), "train", "command: |\n  prepare\n  train\n", "command: train\n"),
+        (("command",), "a\nb", "command: |\n  prepare\n  train\n", "command: |-\n  a\n  b\n"),
+        (("name",), "a\nb", "name: night-run   # short", "name: |-  # short\n  a\n  b"),
+        (
+            ("topology", "required"),
+            "rack",
+            "project: vision\n",
+            "project: vision\ntopology:\n  required: rack\n",
+        ),
+    ],
+)
+def test_a_part_is_set_where_it_stands(at: Any, value: object, was: str, now: str) -> None:
+    order = ("name", "project", "pools", "image", "topology", "roles")
+    assert TEXT.count(was) == 1
+    assert edited(TEXT, at, value, order=order) == TEXT.replace(was, now)
+
+
+@pytest.mark.parametrize(
+    ("at", "was", "now"),
+    [
+        (("project",), "project: vision\n", ""),
+        (("roles", 0, "cpu"), "    cpu: 2\n", ""),
+        (("roles", 1, "gpu"), "{name: ps, gpu: 0}", "{name: ps}"),
+        (("roles", 1), "  - {name: ps, gpu: 0}   # parameters\n", ""),
+        (("roles", 0, "name"), "  - name: worker   # the ranks\n", "  -    # the ranks\n"),
+        (("env", "EPOCHS"), 'env:\n  EPOCHS: "3"   # text\n', ""),
+        (("labels",), "labels: {team: nlp}\n", ""),
+        (("absent", "part"), "", ""),
+    ],
+)
+def test_a_part_is_taken_out_and_its_neighbours_stay(at: Any, was: str, now: str) -> None:
+    assert edited(TEXT, at) == TEXT.replace(was, now)
+
+
+def test_a_list_keeps_the_comments_of_what_stays_in_it() -> None:
+    text = "pools:\n  - a   # near\n  - b\n  - c   # far\n"
+    assert edited(text, ("pools",), ["a", "c", "d"]) == "pools:\n  - a   # near\n  - c   # far\n  - d\n"
+    assert edited(text, ("pools",), ["c", "a"]) == "pools: [c, a]   # far\n"
+    assert edited("pools: [a, b]\n", ("pools",), ["b"]) == "pools: [b]\n"
+
+
+def test_a_role_is_added_below_the_others() -> None:
+    text = "name: x\nroles:\n- name: a\n  gpu: 1   # one\nlabels: {}\n"
+    assert edited(text, ("roles", 1), {"name": "b", "gpu": 0}) == text.replace(
+        "# one\n", "# one\n- name: b\n  gpu: 0\n"
+    )
+
+
+def test_json_stays_json() -> None:
+    import json
+
+    text = '{"name": "x", "roles": [{"gpu": 1}]}'
+    changed = edited(edited(text, ("roles", 0, "cpu"), "1"), ("name",), "y: z")
+    assert json.loads(changed) == {"name": "y: z", "roles": [{"gpu": 1, "cpu": "1"}]}
+
+
+def test_what_cannot_be_changed_safely_is_refused() -> None:
+    for text, at in (("- a\n- b\n", ("name",)), ("name: [", ("name",)), ("a: 1", ("a", "b"))):
+        with pytest.raises(CannotEdit):
+            edited(text, at, "x")
+
+
+keys = st.sampled_from(["name", "env", "roles", "odd key", "#", "1", "yes"])
+plain = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from([0.5, 1.25]),
+    st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=8),
+    st.sampled_from(["a\nb", "a\n", " a", "a: b", "# c", "- d", "0.", "null", "{"]),
+    st.sampled_from(["a\n\n b\n", "\u2028", "\t"]),
+)  # fmt: skip
+trees = st.recursive(
+    plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4), max_leaves=8
+)
+documents = st.dictionaries(keys, trees, min_size=1, max_size=4)
+places = st.lists(keys | st.integers(0, 2), min_size=1, max_size=3).map(tuple)
+
+
+@settings(max_examples=400, deadline=None)
+@given(documents, places, trees, st.booleans(), st.sampled_from([None, True, False]))
+def test_an_edit_does_what_was_meant_or_nothing(
+    document: dict, at: Any, value: object, take: bool, flow: bool | None
+) -> None:
+    text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)
+    text = "".join(f"{line}   # c{number}\n" if line.endswith(": 1") else f"{line}\n"
+                   for number, line in enumerate(text.split("\n")))  # fmt: skip
+    if yaml.safe_load(text) != document:
+        return  # the comment fell into a text
+    try:
+        changed = edited(text, at) if take else edited(text, at, value)
+    except CannotEdit:
+        return
+    meant = removed(document, at) if take else assigned(document, at, value)
+    assert yaml.safe_load(changed) == (meant or None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), places, plain)
+def test_no_text_breaks_the_editor(text: str, at: Any, value: object) -> None:
+    with contextlib.suppress(CannotEdit):
+        edited(text, at, value)
+    Places.of(text).line_of("roles[0].gpu")
+
+
+def test_a_fault_has_the_line_of_its_part_or_of_what_it_is_missing_in() -> None:
+    places = Places.of(TEXT)
+    assert [places.line_of(path) for path in ("name", "roles[0].cpu", "roles[1].gpu", "roles[1].min")] == [
+        2, 8, 10, 10,
+    ]  # fmt: skip
+    assert (places.line_of("image"), places.line_of("env.EPOCHS")) == (None, 16)
+    assert Places.of("name: [").line_of("name") is None
+    assert places.scalars[("env", "EPOCHS")] == "3"
+
+
+def test_a_setting_is_a_place_and_a_value() -> None:
+    assert setting("roles[0].gpu=2") == (("roles", 0, "gpu"), 2)
+    assert setting("env.A=b=c") == (("env", "A"), "b=c")
+    assert setting("pools=[a, b]") == (("pools",), ["a", "b"])
+    for wrong in ("gpu", "=1", "[0]=1", "a..b=1", ".a=1", "a[x]=1", "a=[", "a=!!python/none 1"):
+        with pytest.raises(Invalid):
+            setting(wrong)
+
+
+def test_on_is_a_key_and_not_a_yes() -> None:
+    text = "notifications:\n  - to: me@example.org\n"
+    changed = edited(text, ("notifications", 0, "on"), ["failed"])
+    assert changed == text + "    on: [failed]\n"
+    assert read_document(changed) == {"notifications": [{"to": "me@example.org", "on": ["failed"]}]}
