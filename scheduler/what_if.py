@@ -8,10 +8,9 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
-from berth.core.errors import Conflict
 from projects.acting import Acting
 from projects.models import Workload
-from projects.services.workloads import prepared
+from projects.services.workloads import name_taken, prepared
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import Told, told
 from scheduler.deciding import decide_what_can_be
@@ -53,7 +52,7 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
     workload, spec = prepared(acting=acting, document=document, now=at)
     seen = observe(at, SPECS)
     if workload.handle in seen.workloads or _is_live(workload):
-        raise Conflict(f"{workload.project.name} has a live workload named {workload.name} already.")
+        raise name_taken(workload)
     asked = workload_from_spec(
         spec,
         name=workload.handle,
@@ -70,6 +69,13 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
     expected = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
     at_last = None if expected.at is None else datetime.fromtimestamp(expected.at, UTC)
     return replace(found, expected_start=at_last, expected_because=expected.because)
+
+
+def would_be_taken(*, acting: Acting, document: Mapping[str, Any]) -> None:
+    """Raises what `submit` would raise, without asking the scheduler."""
+    workload, _ = prepared(acting=acting, document=document)
+    if _is_live(workload):
+        raise name_taken(workload)
 
 
 def _is_live(workload: Workload) -> bool:

@@ -56,11 +56,18 @@ def submit(
     except IntegrityError as error:
         if "workload_name_once_while_live" not in str(error):
             raise
-        raise Conflict(
-            f"{workload.project.name} has a live workload named {workload.name} already: "
-            "choose another name or wait for its end."
-        ) from None
+        raise name_taken(workload) from None
     return workload
+
+
+def name_taken(workload: Workload) -> Conflict:
+    """Two live workloads of a project never have one name."""
+    problem = Problem("name", "is taken", shown(workload.name), "a name that no live workload here has")
+    return Conflict(
+        f"{workload.project.name} has a live workload named {workload.name} already: "
+        "choose another name or wait for its end.",
+        errors=[problem.to_dict()],
+    )
 
 
 def prepared(

@@ -22,6 +22,7 @@ from scheduler.web import (
 
 urlpatterns = [
     path("submit", submit.index, name="submit"),
+    path("submit/foreseen", submit.foreseen, name="submit-foreseen"),
     path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
     path("workloads/<uuid:workload_id>/use", use.of_workload, name="workload-use"),
     path("nodes/<str:name>/use", use.of_node, name="node-use"),

@@ -160,6 +160,17 @@ def _take_back(page: object) -> None:
     page.wait_for_selector("dialog form")
 
 
+def _foreseen(page: object) -> None:
+    page.locator("#document").fill(
+        "# the night's run\nname: night-run\nproject: vision\npools: [train]\nkind: elastic\n"
+        "command: torchrun train.py\nenv:\n  EPOCHS: '3'\nroles:\n  - name: worker\n    min: 8"
+        "        # a gang: starts with these\n    max: 16\n    gpu: 1\n    cpu: 4\n    memory_mib: 16384\n"
+        "priority: high\nmax_runtime: 28800\nnotifications:\n  - {to: dave@example.org, on: [failed]}\n"
+    )
+    page.wait_for_selector("#fields >> text=Notification 1")
+    page.wait_for_selector("#foreseen-title")
+
+
 def _faulty_document(page: object) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
@@ -174,6 +185,7 @@ STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-draft": (_draft_of_quotas,),
     "quota-grid-preview": (_grid_of_quotas,),
     "quota-undo": (_take_back,),
+    "submit": (_foreseen,),
     "submit-faults": (_faulty_document,),
     "service-in": (_scale_in,),
 }

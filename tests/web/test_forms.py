@@ -7,9 +7,9 @@ from django.test import Client
 from django.urls import reverse
 
 from berth.core.errors import Invalid
+from berth.documents import read_document as read
 from pools.models import NodePool
 from projects.models import ApiToken, Audit, Membership, Project, Quota, Workload
-from scheduler.web.submit import read
 from tests import factories as make
 from tests.cast import Cast
 

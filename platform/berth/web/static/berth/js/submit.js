@@ -1,0 +1,105 @@
+// A form and a document side by side: what is typed in one is sent with the other, and both come back in step.
+(() => {
+  "use strict";
+  const PAUSE = 350;
+  const form = document.getElementById("submit-form"), look = document.getElementById("look");
+  const lines = document.querySelector(".editor-lines");
+  if (!form || !look) return;
+  const text = () => document.getElementById("document");
+  let edits = 0, timer = 0, sending = false;
+
+  function number() {
+    const box = text(), faulty = new Set(box.dataset.faults.split(" "));
+    const count = box.value.split("\n").length;
+    lines.replaceChildren(...Array.from({ length: count }, (_, index) => {
+      const line = document.createElement("span");
+      line.textContent = index + 1;
+      if (faulty.has(String(index + 1))) line.className = "fault";
+      return line;
+    }));
+    lines.scrollTop = box.scrollTop;
+  }
+
+  function showLine(wanted) {
+    const box = text(), all = box.value.split("\n");
+    const start = all.slice(0, wanted - 1).join("\n").length + (wanted > 1 ? 1 : 0);
+    box.focus();
+    box.setSelectionRange(start, start + (all[wanted - 1] ?? "").length);
+    box.scrollTop = Math.max(0, (wanted - 4) * parseFloat(getComputedStyle(box).lineHeight));
+  }
+
+  // Where one writes nothing moves: of the field that has the focus only the faults and hints are renewed.
+  function renew(old, fresh) {
+    if (!old.contains(document.activeElement)) return old.replaceWith(fresh);
+    const here = old.querySelector("input:not([type=hidden]), select, textarea");
+    const there = fresh.querySelector("input:not([type=hidden]), select, textarea");
+    for (const name of ["aria-invalid", "aria-describedby"]) {
+      if (there?.hasAttribute(name)) here.setAttribute(name, there.getAttribute(name));
+      else here.removeAttribute(name);
+    }
+    for (const each of old.querySelectorAll(":scope > .hint, :scope > .error")) each.remove();
+    old.append(...fresh.querySelectorAll(":scope > .hint, :scope > .error"));
+  }
+
+  function merge(target, fresh) {
+    const now = [...target.querySelectorAll("[data-field]")], then = [...fresh.querySelectorAll("[data-field]")];
+    const same = target.dataset.shape === fresh.dataset.shape && now.length === then.length
+      && now.every((each, index) => each.id === then[index].id);
+    if (!same) return false;
+    now.forEach((each, index) => renew(each, then[index]));
+    return true;
+  }
+
+  function take(box, fresh) {
+    box.dataset.faults = fresh.dataset.faults;
+    box.toggleAttribute("aria-invalid", fresh.hasAttribute("aria-invalid"));
+    if (fresh.hasAttribute("aria-invalid")) box.setAttribute("aria-invalid", "true");
+    if (box.value !== fresh.value) {
+      const [start, end, top] = [box.selectionStart, box.selectionEnd, box.scrollTop];
+      box.value = fresh.value;
+      if (document.activeElement === box) box.setSelectionRange(start, end);
+      box.scrollTop = top;
+    }
+    number();
+  }
+
+  form.addEventListener("input", () => {
+    edits += 1;
+    number();
+    clearTimeout(timer);
+    timer = setTimeout(() => htmx.trigger(look, "berth:look"), PAUSE);
+  });
+  form.addEventListener("submit", () => clearTimeout(timer));
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    event.detail.xhr.edits = edits;
+    if (event.detail.elt === form) sending = true;
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => { // what was typed meanwhile is asked for anew
+    const asked = event.detail.elt;
+    if (asked !== look && asked.id !== "foreseen") return;
+    if (!asked.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
+  });
+  document.addEventListener("htmx:oobBeforeSwap", (event) => {
+    const { target, fragment } = event.detail;
+    const fresh = fragment.id ? fragment : fragment.firstElementChild;
+    if (target.id === "document") {
+      take(target, fresh);
+      event.detail.shouldSwap = false;
+    } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
+  });
+  document.addEventListener("htmx:afterSettle", (event) => {
+    if (!sending || event.detail.elt.id !== "answer") return;
+    sending = false;
+    const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
+    first?.closest("details")?.setAttribute("open", "");
+    first?.focus();
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("[data-line]");
+    if (!link) return;
+    event.preventDefault();
+    showLine(Number(link.dataset.line));
+  });
+  text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
+  number();
+})();

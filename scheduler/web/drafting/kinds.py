@@ -1,0 +1,140 @@
+"""Here we say how a value of the document reads in a field, and what a field's text means there."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.documents.edits import ABSENT
+
+WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
+SPAN = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
+SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+
+
+class NotMeant(Exception):
+    """No value of the document: `given` is at fault, `allowed` would do."""
+
+    def __init__(self, message: str, given: str, allowed: str) -> None:
+        super().__init__(message)
+        self.message, self.given, self.allowed = message, given, allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`shown` answers None for what only the document can hold; `meant` gets what stands there now."""
+
+    widget: str
+    shown: Callable[[Any, str | None], str | None]
+    meant: Callable[[str, Any], Any]
+
+
+def _shown_scalar(value: Any, written: str | None) -> str | None:
+    if value is None:
+        return ""
+    if isinstance(value, dict | list):
+        return None
+    return written if written is not None else str(value)
+
+
+def _shown_command(value: Any, written: str | None) -> str | None:
+    if isinstance(value, list):
+        words = [each for each in value if isinstance(each, str) and "\n" not in each]
+        return "\n".join(words) if len(words) == len(value) else None
+    text = _shown_scalar(value, written)
+    return None if text is None else text.rstrip("\n")
+
+
+def _shown_pairs(value: Any, written: str | None) -> str | None:
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        return None
+    lines = []
+    for key, one in value.items():
+        text = "true" if one is True else "false" if one is False else str(one)
+        if isinstance(one, dict | list) or one is None or "\n" in text or "=" in str(key):
+            return None
+        lines.append(f"{key}={text}")
+    return "\n".join(lines)
+
+
+def _shown_names(value: Any, written: str | None) -> str | None:
+    if value is None:
+        return ""
+    if not isinstance(value, list) or any(not isinstance(one, str) or "," in one for one in value):
+        return None
+    return ", ".join(value)
+
+
+def _shown_seconds(value: Any, written: str | None) -> str | None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        return _shown_scalar(value, written)
+    for unit in ("d", "h", "m"):
+        if value % SECONDS[unit] == 0:
+            return f"{value // SECONDS[unit]}{unit}"
+    return f"{value}s"
+
+
+def _text(text: str, _: Any) -> Any:
+    return text.strip() or ABSENT
+
+
+def _amount(text: str, _: Any) -> Any:
+    """A number where it is one; else text with a unit, which the document's rules judge."""
+    text = text.strip()
+    if WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if DECIMAL.fullmatch(text) else text or ABSENT
+
+
+def _seconds(text: str, _: Any) -> Any:
+    match = SPAN.fullmatch(text.strip())
+    return int(match[1]) * SECONDS[match[2]] if match else _amount(text, _)
+
+
+def _command(text: str, now: Any) -> Any:
+    if not text.strip():
+        return ABSENT
+    return [line for line in text.split("\n") if line] if isinstance(now, list) else text
+
+
+def _pairs(text: str, _: Any) -> Any:
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        key, sign, value = line.partition("=")
+        key = key.strip()
+        if not line.strip():
+            continue
+        if not sign or not key:
+            raise NotMeant("is not a name and a value", line.strip()[:80], "NAME=VALUE, one on each line")
+        if key in found:
+            raise NotMeant("is given twice", key[:80], "each name once")
+        found[key] = value
+    return found or ABSENT
+
+
+def _names(text: str, _: Any) -> Any:
+    return [name.strip() for name in text.split(",") if name.strip()] or ABSENT
+
+
+def _flag(text: str, _: Any) -> Any:
+    return {"true": True, "false": False, "": ABSENT}.get(text, text)
+
+
+TEXT = Kind("input", _shown_scalar, _text)
+AMOUNT = Kind("number", _shown_scalar, _amount)
+SECONDS_KIND = Kind("number", _shown_seconds, _seconds)
+CHOICE = Kind("select", _shown_scalar, _text)
+FLAG = Kind("select", _shown_scalar, _flag)
+COMMAND = Kind("lines", _shown_command, _command)
+PAIRS = Kind("lines", _shown_pairs, _pairs)
+NAMES = Kind("input", _shown_names, _names)
+
+
+def in_order(chosen: Sequence[str], now: Any) -> Any:
+    """Of boxes: those that stay keep their order, those that are new come behind."""
+    before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
+    kept = [one for one in before if one in chosen]
+    return [*kept, *(one for one in chosen if one not in kept)] or ABSENT

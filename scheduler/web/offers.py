@@ -1,0 +1,36 @@
+"""Here we gather what a person may choose when describing a workload."""
+
+from django.db.models import Q
+
+from pools.models import Node, NodePool
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import Membership
+from projects.selectors import departments, projects
+from scheduler.web.drafting.fields import Offer
+
+
+def offer_to(acting: Acting) -> Offer:
+    pools = list(NodePool.objects.order_by("name"))
+    models = set(Node.objects.exclude(Q(gpu_model="") | Q(state="ended")).values_list("gpu_model", flat=True))
+    models |= {pool.gpu_model for pool in pools if pool.gpu_model}
+    labels = dict.fromkeys(str(key) for pool in pools for key in pool.topology or ())
+    return Offer(
+        projects=open_projects(acting),
+        pools=[pool.name for pool in pools],
+        models=sorted(models),
+        labels=list(labels),
+    )
+
+
+def open_projects(acting: Acting) -> list[str]:
+    """Names of the projects in which this person may submit; one question per department or own project."""
+    whole = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+    mine = set(
+        Membership.objects.filter(user=acting.user, project__isnull=False).values_list("project", flat=True)
+    )
+    return [
+        project.name
+        for project in projects(acting)
+        if project.department_id in whole or (project.pk in mine and may(acting, Action.SUBMIT, project))
+    ]

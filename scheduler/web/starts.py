@@ -1,0 +1,102 @@
+"""Here are the documents with which one may start: of each usual kind, of another workload, of a template."""
+
+import uuid
+from collections.abc import Mapping
+
+from projects.acting import Acting
+from projects.models import Workload
+from projects.selectors import workloads
+from scheduler.web.offers import open_projects
+from scheduler.web.story import written
+
+HEAD = """\
+name: {name}
+project: {project}
+priority: medium-low
+"""
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    "gang": ("Training in several pods", "my-training", """\
+command: python train.py --epochs 10
+roles:
+  - name: worker
+    replicas: 2        # a gang: all of them start together
+    gpu: 1
+    cpu: 2
+    memory_mib: 4096
+restart_policy:
+  kind: on_failure
+  max_restarts: 2
+"""),
+    "single": ("Training in one pod", "my-training", """\
+command: python train.py --epochs 10
+roles:
+  - name: worker
+    replicas: 1
+    gpu: 1             # or part of a device: 0.5
+    cpu: 2
+    memory_mib: 4096
+"""),
+    "roles": ("Several roles", "my-training", """\
+roles:                 # start together or not at all
+  - name: worker
+    replicas: 4
+    gpu: 1
+    cpu: 2
+    memory_mib: 4096
+    command: python train.py
+  - name: parameters
+    replicas: 2
+    cpu: 4
+    memory_mib: 8192
+    command: python serve_parameters.py
+"""),
+    "elastic": ("Elastic training", "my-training", """\
+kind: elastic
+# A rendezvous that counts its members: pods come and go while it runs.
+command: >-
+  torchrun --nnodes=$BERTH_WORLD_MIN:$BERTH_WORLD_MAX --rdzv-backend=c10d
+  --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py
+roles:
+  - name: worker
+    min: 2             # starts with so many
+    max: 8             # grows so far while there is room
+    gpu: 1
+    cpu: 2
+    memory_mib: 4096
+"""),
+    "interactive": ("Interactive session", "my-session", """\
+kind: interactive
+command: sleep 8h
+max_runtime: 28800     # seconds
+idle_timeout: 3600     # ends when its GPUs idle so long
+roles:
+  - name: session
+    replicas: 1
+    gpu: 1
+    cpu: 4
+    memory_mib: 16384
+"""),
+}  # fmt: skip
+
+
+def first_text(acting: Acting, query: Mapping[str, str]) -> str:
+    """Another workload's document without the name that is taken, or an example of a kind."""
+    if (like := _workload(acting, query.get("like", ""))) is not None:
+        return written(like, name=f"{like.name[:60]}-2")
+    mine = open_projects(acting)
+    chosen = query.get("project", "")
+    project = chosen if chosen in mine else mine[0] if mine else "my-project"
+    _, name, rest = KINDS.get(query.get("kind", ""), KINDS["gang"])
+    return HEAD.format(name=name, project=project) + rest
+
+
+def starts(acting: Acting) -> list[tuple[str, str]]:
+    """(title, what stands behind the page's address)"""
+    return [(title, f"kind={key}") for key, (title, _, _) in KINDS.items()]
+
+
+def _workload(acting: Acting, given: str) -> Workload | None:
+    try:
+        return workloads(acting).filter(pk=uuid.UUID(given)).first()
+    except ValueError:
+        return None

@@ -1,0 +1,157 @@
+"""Claims about describing a workload: form and document side by side, the answer while one types."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from projects.models import Workload
+from tests import factories as make
+from tests.browser.chromium import NARROW
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+from tests.browser.test_accessibility import faults_of
+from tests.browser.test_every_page import OVERFLOW
+
+PICKED = """(box => box.value.slice(box.selectionStart, box.selectionEnd))(document.activeElement)"""
+
+TEXT = """\
+# the night's run
+name: night-run
+project: vision
+pools: [train]
+command: sleep 1
+roles:
+  - name: worker     # the ranks
+    replicas: 8
+    gpu: 1
+    node_selector: {disk: fast}
+"""
+
+
+def document(page: Page) -> str:
+    return page.locator("#document").input_value()
+
+
+
+def test_a_person_sees_it_would_wait_and_why_changes_it_submits_and_watches(
+    opened: Open, scene: Scene
+) -> None:
+    others = Workload.objects.filter(project=scene.projects["vision"], phase="pending")
+    others.update(phase="cancelled", ended_at=make.ago(minutes=1))
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.get_by_label("Name", exact=True).fill("from-the-form")
+        page.get_by_label("Project", exact=True).select_option("vision")
+        page.get_by_label("train", exact=True).check()
+        page.get_by_label("Command", exact=True).fill("sleep 1")
+        page.get_by_label("Priority").fill("very-low")
+        page.get_by_label("Pods", exact=True).fill("12")
+        expect(page.get_by_role("heading", name="It would wait")).to_be_visible()
+        answer = page.locator("#answer")
+        expect(answer).to_contain_text("vision may hold 16 GPUs: it holds 12, 12 asked.")
+        expect(answer).to_contain_text("missing8 GPUs")
+        expect(page.get_by_role("status").filter(has_text="It would wait. vision may hold")).to_be_attached()
+        page.get_by_label("Pods", exact=True).fill("1")
+        page.get_by_label("GPUs per pod").fill("0.25")
+        expect(page.get_by_role("heading", name="It would start at once")).to_be_visible()
+        expect(answer).to_contain_text("worker-0 → train-")
+        assert "replicas: 1        # a gang" in document(page), "the comment is still there"
+        assert not Workload.objects.filter(name="from-the-form").exists()
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_role("heading", name="from-the-form")).to_be_visible()
+        made = Workload.objects.get(name="from-the-form")
+        assert (made.submitted_by, made.gpu_milli_min) == (scene.people["dave"], 250)
+        Workload.objects.filter(pk=made.pk).update(phase="running", message="2 pods run.")
+        page.reload()
+        expect(page.locator("h1")).to_contain_text("Running")
+        assert faults == []
+
+
+def test_each_side_follows_the_other_and_neither_loses_anything(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.locator("#document").fill(TEXT)
+        expect(page.get_by_label("Pods", exact=True)).to_have_value("8")
+        expect(page.get_by_label("Name of the role")).to_have_value("worker")
+        page.get_by_label("Pods at most").fill("12")
+        page.get_by_label("GPUs per pod").fill("0.5")
+        wanted = TEXT.replace("    replicas: 8\n", "    min: 8\n    max: 12\n").replace("gpu: 1", "gpu: 0.5")
+        expect(page.locator("#document")).to_have_value(wanted)
+        page.get_by_role("button", name="Add a role").click()
+        expect(page.get_by_role("heading", name="Role role-2")).to_be_visible()
+        page.get_by_role("button", name="Remove Role role-2").click()
+        expect(page.locator("#document")).to_have_value(wanted)
+        page.locator("#document").fill(wanted + "pools: [\n")
+        expect(page.get_by_text("The document cannot be read from line")).to_be_visible()
+        page.get_by_label("Name", exact=True).fill("renamed")
+        page.wait_for_timeout(600)
+        page.locator("#document").fill(wanted)
+        expect(page.locator("#document")).to_have_value(wanted.replace("name: night-run", "name: renamed"))
+        assert faults == []
+
+
+def test_typing_is_not_disturbed_by_answers_on_their_way(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        name = page.get_by_label("Name", exact=True)
+        name.fill("")
+        for letter in "typed-slowly-and-kept":
+            name.press(letter)
+            page.wait_for_timeout(45)
+        expect(page.locator("#document")).to_have_value(re.compile("name: typed-slowly-and-kept\n"))
+        expect(name).to_have_value("typed-slowly-and-kept")
+        expect(name).to_be_focused()
+        gpus = page.get_by_label("GPUs per pod")
+        gpus.fill("0.")
+        page.wait_for_timeout(700)
+        gpus.press("2")
+        gpus.press("5")
+        expect(gpus).to_have_value("0.25")
+        expect(page.locator("#document")).to_have_value(re.compile(r"gpu: 0\.25\n"))
+        box = page.locator("#document")
+        box.focus()
+        page.keyboard.press("Control+Home")
+        page.keyboard.type("# mine\n", delay=60)
+        expect(page.get_by_label("Name", exact=True)).to_have_value("typed-slowly-and-kept")
+        page.wait_for_timeout(600)
+        page.keyboard.type("# more\n")
+        assert document(page).startswith("# mine\n# more\nname:")
+        assert faults == []
+
+
+def test_a_fault_leads_to_its_line_and_the_first_gets_the_focus(opened: Open) -> None:
+    with opened("dave") as (page, _):
+        page.goto("/submit")
+        page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))
+        error = page.locator("#f-roles-0-gpu-error")
+        expect(error).to_contain_text("given 1.5; allowed: a whole number from 0 to 1024")
+        gpus = page.get_by_label("GPUs per pod")
+        expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-hint f-roles-0-gpu-error")
+        expect(page.locator(".editor-lines .fault")).to_have_text("9")
+        page.get_by_role("link", name="Line 9").click()
+        assert page.evaluate(PICKED) == "    gpu: 1.5"
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(gpus).to_be_focused()
+        gpus.fill("1")
+        expect(error).to_have_count(0)
+        expect(gpus).not_to_have_attribute("aria-invalid", "true")
+        assert faults_of(page) == []
+
+
+def test_it_is_usable_without_a_mouse_and_on_a_phone(opened: Open) -> None:
+    with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/submit?kind=single")
+        page.get_by_label("Name", exact=True).focus()
+        page.keyboard.press("Control+A")
+        page.keyboard.type("by-keyboard")
+        page.keyboard.press("Enter")  # looks, and submits nothing
+        expect(page.locator("#document")).to_have_value(re.compile("name: by-keyboard"))
+        assert "/submit" in page.url
+        page.keyboard.press("Tab")
+        expect(page.get_by_label("Project", exact=True)).to_be_focused()
+        for summary in page.get_by_text("More", exact=True).all():
+            summary.focus()
+            page.keyboard.press("Enter")
+        assert page.evaluate(OVERFLOW) <= 0
+        assert faults_of(page) == []
+        assert faults == []

@@ -1,0 +1,284 @@
+"""Claims about a form and a document side by side: each follows the other, and neither loses anything."""
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.http import QueryDict
+from django.test import Client
+
+from projects.models import Workload
+from scheduler.web.drafting.draft import PREFIX, Draft, opened, sent, step
+from scheduler.web.drafting.fields import Offer
+from scheduler.web.drafting.shown import shown
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+OFFER = Offer(projects=["vision"], pools=["a", "b", "c"])
+TEXT = """\
+# every night
+name: night
+project: vision
+command: python train.py   # short
+roles:
+  - name: worker   # the ranks
+    replicas: 2
+    gpu: 1
+    node_selector: {disk: fast}   # no field shows this
+"""
+
+
+def fields(draft: Draft) -> dict[str, str]:
+    return {
+        each.of.path: each.value
+        for part in shown(draft, OFFER).parts
+        for each in (*part.fields, *part.more)
+    }
+
+
+def post(draft: Draft, document: str | None = None, **typed: Any) -> Draft:
+    """What a browser sends when some fields were changed, and perhaps the document."""
+    query = QueryDict(mutable=True)
+    query["document"] = (document if document is not None else draft.text).replace("\n", "\r\n")
+    query["agreed"] = draft.agreed
+    for part in shown(draft, OFFER).parts:
+        for each in (*part.fields, *part.more):
+            if each.of.many:
+                query.setlist(each.name, ["", *each.chosen])
+            elif not each.only_text:
+                query[each.name] = each.value
+    for path, value in typed.items():
+        query.setlist(PREFIX + path, value if isinstance(value, list) else [value])
+    return sent(query, OFFER)
+
+
+def test_what_nobody_changed_stays_letter_for_letter() -> None:
+    assert post(opened(TEXT)).text == TEXT
+
+
+@pytest.mark.parametrize(
+    ("path", "typed", "was", "now"),
+    [
+        ("name", "weekly", "name: night\n", "name: weekly\n"),
+        ("roles[0].gpu", "0.5", "gpu: 1\n", "gpu: 0.5\n"),
+        ("roles[0].memory_mib", "4Gi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4Gi\n"),
+        ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",
+         "disk: fast}   # no field shows this\n    gpu_models: [A100, H100]\n"),
+        ("roles[0].at_least", "4", "replicas: 2", "replicas: 4"),
+        ("roles[0].at_most", "8", "    replicas: 2\n", "    min: 2\n    max: 8\n"),
+        ("kind", "elastic", "project: vision\n", "project: vision\nkind: elastic\n"),
+        ("priority", "high", "project: vision\n", "project: vision\npriority: high\n"),
+        ("preemptible", "false", "project: vision\n", "project: vision\npreemptible: false\n"),
+        ("max_runtime", "2h", "project: vision\n", "project: vision\nmax_runtime: 7200\n"),
+        ("command", "python other.py", "command: python train.py   # short",
+         "command: python other.py   # short"),
+        ("command", "a\nb", "command: python train.py   # short", "command: |-  # short\n  a\n  b"),
+        ("env", "A=1\nB=x=y", "# short\n", "# short\nenv:\n  A: '1'\n  B: x=y\n"),
+        ("pools", ["", "b", "a"], "project: vision\n", "project: vision\npools: [b, a]\n"),
+        ("topology.required", "rack", "project: vision\n",
+         "project: vision\ntopology:\n  required: rack\n"),
+        ("command", "", "command: python train.py   # short\n", ""),
+    ],
+)  # fmt: skip
+def test_a_field_that_was_changed_is_written_into_the_document(
+    path: str, typed: Any, was: str, now: str
+) -> None:
+    draft = post(opened(TEXT), **{path: typed})
+    assert draft.text == TEXT.replace(was, now)
+    assert (draft.agreed, draft.problems) == (draft.text, [])
+    assert post(draft).text == draft.text, "and then both agree"
+
+
+def test_the_form_follows_the_document() -> None:
+    draft = post(opened(TEXT), TEXT.replace("replicas: 2", "min: 1\n    max: 3") + "pools: [c, a]\n")
+    now = fields(draft)
+    assert (now["roles[0].at_least"], now["roles[0].at_most"]) == ("1", "3")
+    boxes = [each for part in shown(draft, OFFER).parts for each in part.fields if each.of.path == "pools"]
+    assert boxes[0].boxes == [
+        ("c", "c", True, "1."), ("a", "a", True, "2."), ("b", "b", False, ""),
+    ]  # fmt: skip
+
+
+def test_both_sides_may_be_ahead_of_each_other() -> None:
+    draft = post(opened(TEXT), TEXT + "labels: {team: nlp}  # mine\n", name="weekly")
+    assert draft.text == TEXT.replace("name: night", "name: weekly") + "labels: {team: nlp}  # mine\n"
+    assert fields(draft)["labels"] == "team=nlp"
+
+
+def test_what_is_typed_while_the_document_cannot_be_read_goes_into_it_later() -> None:
+    broken = post(opened(TEXT), TEXT + "pools: [a\n", name="weekly")
+    assert broken.data is None
+    assert (broken.text, broken.agreed) == (TEXT + "pools: [a\n", TEXT)
+    assert fields(broken)["name"] == "weekly"
+    assert broken.line == 11
+    mended = post(broken, TEXT + "pools: [a]\n")
+    assert (mended.data or {})["name"] == "weekly"
+    assert (mended.data or {})["pools"] == ["a"]
+
+
+def test_what_the_document_cannot_take_stays_in_the_field_with_the_reason() -> None:
+    draft = post(opened(TEXT), env="A=1\nnonsense")
+    assert draft.text == TEXT
+    assert fields(draft)["env"] == "A=1\nnonsense"
+    assert [(each.path, each.given) for each in draft.problems] == [("env", "nonsense")]
+    assert post(draft, env="A=1").text == TEXT.replace("# short\n", "# short\nenv:\n  A: '1'\n")
+
+
+def test_what_only_text_can_hold_is_said_and_left_alone() -> None:
+    text = TEXT + "env:\n  SCRIPT: |\n    a\n    b\n"
+    draft = post(opened(text), name="weekly")
+    parts = shown(draft, OFFER).parts
+    env = next(each for part in parts for each in part.fields if each.of.path == "env")
+    assert env.only_text
+    assert "    a\n    b\n" in draft.text
+
+
+def test_a_command_of_words_stays_one() -> None:
+    text = TEXT.replace("python train.py", "[python, train.py]")
+    draft = post(opened(text), command="python\ntrain.py\n--fast run")
+    assert (draft.data or {})["command"] == ["python", "train.py", "--fast run"]
+
+
+def test_roles_and_notifications_come_and_go() -> None:
+    draft = opened(TEXT)
+    step(draft, "add:roles")
+    step(draft, "add:notifications", mail="me@example.org")
+    assert draft.text == (
+        TEXT.replace("# short\n", "# short\nnotifications:\n  - to: me@example.org\n")
+        + "  - name: role-2\n    replicas: 1\n"
+    )
+    changed = post(draft, **{"roles[1].gpu": "1", "notifications[0].on": ["", "failed"]})
+    assert (changed.data or {})["roles"][1] == {"name": "role-2", "replicas": 1, "gpu": 1}
+    assert (changed.data or {})["notifications"] == [{"to": "me@example.org", "on": ["failed"]}]
+    step(changed, "remove:roles[1]")
+    step(changed, "remove:notifications[0]")
+    assert changed.data == opened(TEXT).data
+    for nonsense in ("add:", "remove:roles[9]", "explode:roles", "add:..", "remove:name[0]"):
+        step(changed, nonsense)
+    assert changed.data == opened(TEXT).data
+
+
+def test_roles_inside_groups_have_fields_too() -> None:
+    text = "name: x\ngroups:\n  - name: left\n    roles: [{name: a, replicas: 1}, {name: b, replicas: 2}]\n"
+    draft = post(opened(text), **{"groups[0].roles[1].gpu": "2"})
+    assert draft.text == text.replace("replicas: 2}", "replicas: 2, gpu: 2}")
+
+
+def test_an_older_manifest_is_text_only() -> None:
+    draft = opened("apiVersion: v1\nkind: TrainingJob\nmetadata: {name: x}\n")
+    assert not draft.has_form
+    assert shown(draft, OFFER).parts == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "just words", "roles: 7", "roles: [7, null, {}]", "groups: [[]]", "notifications: {a: 1}",
+     "pools: x", "name: {a: b}", "env: [1]", "roles: [{replicas: [1]}]", "name: ~", "? [a]\n: b"],
+)  # fmt: skip
+def test_no_document_breaks_the_form(text: str) -> None:
+    draft = opened(text)
+    again = post(draft, name="other")
+    assert again.data is None or again.data.get("name") == "other" or again.problems
+    shown(again, OFFER)
+
+
+# ------------------------------------------------------------------ the page
+
+
+def look(client: Client, document: str, **more: Any) -> Any:
+    return client.post("/submit", {"document": document, "agreed": document, "step": "look", **more}, **HTMX)
+
+
+def told(answer: Any, path: str) -> str:
+    """What stands beside a field."""
+    ident = "f-" + re.sub(r"[^a-z0-9_]+", "-", path).strip("-")
+    match = re.search(rf'id="{ident}-error">(.*?)</span></span>', answer.content.decode(), re.DOTALL)
+    return unescape(re.sub(r"<[^>]+>", "", match[1])) if match else ""
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: Any) -> Client:
+    return sign_in("dave")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "path", "words"),
+    [
+        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "given 1.5; allowed: a whole number from 0 to 1024, or"),
+        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; given 4; allowed: at most 2"),
+        ("name: worker", "name: My Role", "roles[0].name", "is not a name; given 'My Role'; allowed: 1"),
+        ("name: fine", "name: Not Fine", "name", "is not a name; given 'Not Fine'; allowed: 1 to 63"),
+        ("name: fine", "name: taken", "name", "is taken; given 'taken'; allowed: a name that no live"),
+        ("project: vision", "project: ads", "project", "none of that name; given 'ads'"),
+        ("pools: [local]", "pools: [moon]", "pools", "none of that name; given 'moon'; allowed: local"),
+        ("command: sleep 1", "", "command", "nothing to run; allowed: a line for the shell"),
+    ],
+)
+def test_a_fault_stands_beside_its_field_and_with_its_line(
+    cast: Cast, dave: Client, was: str, now: str, path: str, words: str
+) -> None:
+    make.workload(cast.vision, "taken")
+    text = (
+        "name: fine\nproject: vision\npools: [local]\ncommand: sleep 1\n"
+        "roles:\n  - {name: worker, replicas: 2, gpu: 1}\n"
+    )
+    document = text.replace(was, now)
+    answer = look(dave, document)
+    assert answer.status_code == 200
+    assert words.lower() in told(answer, path).lower()
+    line = next((n for n, each in enumerate(document.split("\n"), 1) if now and now in each), None)
+    assert line is None or f'data-line="{line}"' in answer.content.decode()
+    assert 'aria-invalid="true"' in answer.content.decode()
+
+
+def test_who_may_only_look_on_is_told_beside_the_project(sign_in: Any, cast: Cast) -> None:
+    document = "name: x\nproject: vision\ncommand: a\nroles: [{replicas: 1}]\n"
+    assert "does not allow you to submit" in told(look(sign_in("erin"), document), "project")
+
+
+def test_the_form_is_submitted_as_it_stands(cast: Cast, dave: Client) -> None:
+    text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    typed = {PREFIX + "name": "renamed", PREFIX + "roles[0].gpu": "0.5"}
+    sent_form = {"document": text, "agreed": text, "step": "submit", **typed}
+    assert dave.post("/submit", sent_form, **HTMX).headers["HX-Redirect"].startswith("/workloads/")
+    made = Workload.objects.get()
+    assert (made.name, made.gpu_milli_min) == ("renamed", 500)
+
+
+def test_the_answer_is_asked_for_apart_and_says_what_would_happen(cast: Cast, dave: Client) -> None:
+    make.quota(cast.vision, cast.pool, 4)
+    document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
+    assert 'hx-post="/submit/foreseen"' in look(dave, document).content.decode()
+    said = dave.post("/submit/foreseen", {"document": document}, **HTMX).content.decode()
+    assert "It would wait" in said
+    make.node(cast.pool)
+    said = dave.post("/submit/foreseen", {"document": document}, **HTMX).content.decode()
+    assert "It would start at once" in said
+    assert not Workload.objects.exists()
+    assert dave.get("/submit/foreseen").status_code == 405
+
+
+@pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
+def test_every_document_to_start_from_can_be_submitted(kind: str, cast: Cast, dave: Client) -> None:
+    text = dave.get(f"/submit?kind={kind}").context["text"]
+    answer = dave.post("/submit", {"document": text, "step": "submit"}, **HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    assert Workload.objects.get().project == cast.vision
+
+
+def test_markup_in_names_is_text(cast: Cast, dave: Client) -> None:
+    evil = "<script>alert(1)</script>"
+    document = f'name: "{evil}"\nproject: "{evil}"\npools: ["{evil}"]\n'
+    document += f'env: {{A: "{evil}"}}\ncommand: "{evil}"\n'
+    page = look(dave, document + f'roles: [{{name: "{evil}", replicas: "{evil}"}}]\n').content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_another_workload_is_cloned_through_the_same_form(cast: Cast, dave: Client) -> None:
+    like = make.workload(cast.vision, "train")
+    answer = dave.get(f"/submit?like={like.pk}")
+    assert 'value="train-2"' in answer.content.decode()
+    assert f"/submit?like={like.pk}" in dave.get(f"/workloads/{like.pk}").content.decode()
