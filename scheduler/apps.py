@@ -6,3 +6,6 @@ from django.apps import AppConfig
 class SchedulerConfig(AppConfig):
     name = "scheduler"
     label = "scheduler"
+
+    def ready(self) -> None:
+        from berth.tracing import tasks  # noqa: F401  (connects its receivers)

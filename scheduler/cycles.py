@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth.db.lease import fenced
+from berth.tracing.spans import span
+from scheduler import context
 from scheduler.commit import Outcome, commit
 from scheduler.deciding import decide_what_can_be
 from scheduler.dispatch.meeting import meeting_places
@@ -45,11 +47,23 @@ class Ran:
 
 def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
     """Only what stands between a decision and its pods; `write_down` does the rest."""
+    with span("scheduler cycle", berth__trigger=trigger[:40]) as told:
+        ran = _run(now, trigger, post)
+        context.in_cycle(ran.record.pk, told)
+        told.tell(berth__workloads=ran.record.workloads, berth__nodes=ran.record.nodes,
+                  berth__pending=ran.record.pending, berth__bundles=ran.record.bundles,
+                  berth__evictions=ran.outcome.evictions)  # fmt: skip
+        return ran
+
+
+def _run(now: datetime, trigger: str, post: Post) -> Ran:
     began = time.perf_counter()
-    seen = observe(now, post.specs, post.known)
+    with span("observe"):
+        seen = observe(now, post.specs, post.known)
     observed = time.perf_counter()
     point("cycle.observed")
-    plan = decide_what_can_be(seen.snapshot, post.carried)
+    with span("decide"):
+        plan = decide_what_can_be(seen.snapshot, post.carried)
     decided = time.perf_counter()
     point("cycle.decided")
     record = Cycle(
@@ -65,13 +79,21 @@ def run_cycle(now: datetime, trigger: str, post: Post) -> Ran:
         trials=plan.trials,
         engine=engine_mark(),
     )
-    outcome = commit(seen, plan, post.held, record, meeting_places(seen, plan, post))
+    with span("commit"):
+        outcome = commit(seen, plan, post.held, record, meeting_places(seen, plan, post))
     record.commit_ms = (time.perf_counter() - decided) * 1000
     return Ran(seen, plan, outcome, record)
 
 
 def write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest: bool) -> bool:
     """The cycle; of the newest one reasons, standings and use too. True when anything changed."""
+    with span("write down") as told:
+        happened = _write_down(ran, post, memory, notes, newest=newest)
+        context.in_cycle(ran.record.pk, told)
+        return happened
+
+
+def _write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newest: bool) -> bool:
     seen, plan, record = ran.seen, ran.plan, ran.record
     foreseen = forecasts(seen.snapshot, plan) if newest else {}
     with fenced(post.held):
@@ -118,6 +140,7 @@ def finish(ran: Ran, notes: Sequence[str]) -> None:
     }
     record.notes = list(notes[:100])
     record.save()
+    context.in_cycle(record.pk)
 
 
 def _keep_snapshot(ran: Ran, post: Post) -> None:

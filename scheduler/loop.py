@@ -16,9 +16,11 @@ from django.db import InterfaceError, OperationalError
 from berth.core.clock import Clock
 from berth.db.lease import Held, LeadershipLost, fenced
 from berth.db.races import is_lost_race
+from berth.tracing.spans import span
 from pools.engine.victims import Work
 from pools.models import NodePool
 from pools.work import work_to_lose
+from scheduler import context
 from scheduler.checkpoints import EVERY, note_checkpoints
 from scheduler.commit.promises import drop_dead_promises
 from scheduler.cycles import Memory, Ran, run_cycle, write_down, write_failure
@@ -62,6 +64,13 @@ class Loop:
 
     def act(self, trigger: str = "tick") -> bool:
         """Take in what happened, decide, and start and stop what was decided."""
+        context.begin()
+        with span("scheduler act", berth__trigger=trigger[:40], berth__epoch=self.post.held.epoch) as told:
+            did = self._act(trigger)
+            told.tell(berth__did_something=did)
+            return did
+
+    def _act(self, trigger: str) -> bool:
         now, notes = self.clock.now(), self._notes
         taken = self._try("taking in", lambda: take_in(now, self.post), notes) or TakenIn()
         notes += taken.notes
@@ -76,6 +85,10 @@ class Loop:
 
     def settle(self) -> bool:
         """Limits of time, records, the pools' size, and what has to be cleared away."""
+        with span("scheduler settle", berth__epoch=self.post.held.epoch):
+            return self._settle()
+
+    def _settle(self) -> bool:
         now, notes = self.clock.now(), self._notes
         ended = self._try("limits", lambda: end_overdue(now, self.post, self.quiet), notes)
         if self.looked_at is None or now - self.looked_at >= EVERY:

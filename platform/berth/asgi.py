@@ -15,9 +15,11 @@ from django.conf import settings
 
 from berth.api.asgi import Rest
 from berth.routing import websocket_urlpatterns
+from berth.tracing.spans import this_process_is
 from projects.visits.door import Door
 from projects.visits.origins import origins
 
+this_process_is("web")
 berth = ProtocolTypeRouter(
     {
         "http": Rest(pages),

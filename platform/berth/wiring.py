@@ -9,6 +9,7 @@ from typing import TypeVar
 from django.conf import settings
 
 from berth.core.clock import Clock, SystemClock
+from berth.tracing.providers import traced
 from pools.environments.here import EnvironmentsHere
 from pools.environments.recipes import recipe, recipes
 from pools.joining import secrets
@@ -44,7 +45,8 @@ class Wiring:
     runtimes: Mapping[str, Runtime]
 
     def provider_of(self, pool: NodePool) -> Provider:
-        return _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
+        found = _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
+        return traced(found, pool.provider)
 
     def runtime_of(self, pool: NodePool) -> Runtime:
         return _found(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")

@@ -8,6 +8,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 
 from berth.db.lease import Held, fenced
 from berth.db.races import is_lost_race
+from scheduler import context
 from scheduler.commit import ground as judging
 from scheduler.commit.evict import evict
 from scheduler.commit.places import place
@@ -54,6 +55,7 @@ def commit(
     if plan.bundles:
         with fenced(held):
             record.save(force_insert=True)
+            context.in_cycle(record.pk)
             _apply(plan.bundles, View(seen, record.pk, meeting), outcome)
             point("commit.before_end")
         point("commit.done")

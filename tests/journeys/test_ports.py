@@ -1,5 +1,6 @@
 """Here people open what their pods serve through a Berth that really runs, also when its web process dies."""
 
+import json
 import os
 import signal
 import socket
@@ -52,6 +53,17 @@ class Browser:
             return str(opened.recv(20))
 
 
+def assert_every_line_is_json(logs: Path) -> None:
+    """Of every process but the database, also of the one that was killed."""
+    told = {
+        name: [json.loads(line) for line in (logs / f"{name}.log").read_text().splitlines()]
+        for name in ("web", "scheduler", "tasks", "services")
+    }
+    assert {line["process"] for line in told["scheduler"]} == {"scheduler"}
+    events = [line for lines in told.values() for line in lines]
+    assert all(line["event"] and line["timestamp"] and line["level"] for line in events)
+
+
 def submitted(terminal: Terminal, folder: Path) -> str:
     """The id of a desk that runs and is ready."""
     program = ROOT / "tests" / "journeys" / "a_desk.py"
@@ -87,5 +99,6 @@ def test_a_desk_is_opened_by_a_link_and_outlives_the_web_process_that_opened_it(
 
     until(answers)
     assert browser.says("again") == "you said again"
+    assert_every_line_is_json(berth.home / "logs")
     dave.berth("cancel", "desk")
     until(lambda: browser.get("/").status_code == 502)

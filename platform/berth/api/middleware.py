@@ -1,14 +1,20 @@
 """Here we give every request a name that its answer, its audit rows and its log lines share."""
 
+import logging
 import re
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from structlog.contextvars import bound_contextvars
 
+from berth.tracing.requests import answered, of_request, route_of
+
+log = logging.getLogger("berth.requests")
 HEADER = "X-Request-Id"
 ACCEPTED = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 
@@ -30,16 +36,31 @@ class RequestIds:
         request.request_id = request_id  # type: ignore[attr-defined]
         if self.is_async:
             return self._later(request, request_id)
-        with bound_contextvars(request_id=request_id):
+        with bound_contextvars(request_id=request_id), of_request(request, request_id) as told:
+            began = time.perf_counter()
             response: HttpResponseBase = self.get_response(request)
+            answered(told, request, response)
+            _written_down(request, response, began)
         response.headers[HEADER] = request_id
         return response
 
     async def _later(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        with bound_contextvars(request_id=request_id):
+        with bound_contextvars(request_id=request_id), of_request(request, request_id) as told:
+            began = time.perf_counter()
             response: HttpResponseBase = await self.get_response(request)
+            answered(told, request, response)
+            _written_down(request, response, began)
         response.headers[HEADER] = request_id
         return response
+
+
+def _written_down(request: HttpRequest, response: HttpResponseBase, began: float) -> None:
+    """One line per request, where the operator wants that; by its route, as in traces."""
+    if log.isEnabledFor(logging.INFO):
+        structlog.get_logger(log.name).info(
+            "request", method=request.method, route=route_of(request), status=response.status_code,
+            ms=round((time.perf_counter() - began) * 1000, 1),
+        )  # fmt: skip
 
 
 def _given(request: HttpRequest) -> str:

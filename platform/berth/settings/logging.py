@@ -5,12 +5,22 @@ from typing import Any
 import structlog
 
 from berth.settings.base import env
+from berth.tracing import spans
 
 LOG_FORMAT = env.str("BERTH_LOG", default="console" if sys.stderr.isatty() else "json")
+LOG_REQUESTS = env.bool("BERTH_LOG_REQUESTS", default=False)
 LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
+
+
+
+def with_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Which process says it, and to which trace it belongs, if to any."""
+    return event | {"process": spans.this_process()} | spans.ids()
+
 
 SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
+    with_origin,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -53,6 +63,11 @@ LOGGING = {
         "psycopg.pool": {"level": "ERROR"},
         "botocore": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
-        "uvicorn.access": {"level": "WARNING"},
+        # Where uvicorn is started by its own command it has set handlers of its own by now.
+        "uvicorn": {"handlers": [], "propagate": True},
+        "uvicorn.error": {"handlers": [], "propagate": True},
+        "uvicorn.access": {"handlers": [], "level": "WARNING", "propagate": True},
+        "berth.requests": {"level": "INFO" if LOG_REQUESTS else "WARNING"},
+        "opentelemetry": {"level": "ERROR"},
     },
 }

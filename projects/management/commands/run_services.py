@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.core.clock import SystemClock
+from berth.tracing.spans import this_process_is
 from projects.elastic.rounds import Rounds
 from projects.elastic.wires import Calls
 
@@ -17,6 +18,7 @@ class Command(BaseCommand):
     help = "Scales inference services and watches their engines. Any number may run; one leads."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        this_process_is("services")
         rounds = Rounds(clock=SystemClock(), ports=calls().ports)
 
         def end(number: int, frame: FrameType | None) -> None:

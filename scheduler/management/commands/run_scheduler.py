@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.db.lease import Held, fenced
+from berth.tracing.spans import this_process_is
 from pools.engine.victims import Work
 from pools.models import NodePool
 from scheduler.lead import Scheduler
@@ -22,6 +23,7 @@ class Command(BaseCommand):
     help = "Gives GPUs to workloads. Any number may run; one leads, the others stand by."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        this_process_is("scheduler")
         scheduler = made()
 
         def end(number: int, frame: FrameType | None) -> None:

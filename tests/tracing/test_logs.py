@@ -1,0 +1,85 @@
+"""Claims about the log: every line is an event in JSON, with the ids of its request, cycle or job."""
+
+import json
+import logging
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+import structlog
+from django.conf import settings
+from django.test import Client
+from django_q.tasks import async_task
+
+from scheduler.models import Cycle
+from tests.scheduler.stage import Stage
+
+
+class Lines:
+    """What the root logger's own handler would write as JSON."""
+
+    def __init__(self) -> None:
+        self.stream = StringIO()
+        self.handler = logging.StreamHandler(self.stream)
+        render = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+        render += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        self.handler.setFormatter(
+            structlog.stdlib.ProcessorFormatter(foreign_pre_chain=settings.SHARED, processors=render)
+        )
+
+    def told(self, event: str) -> dict[str, object]:
+        found = [json.loads(line) for line in self.stream.getvalue().splitlines()]
+        return next(line for line in found if event in line["event"])
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    found = Lines()
+    root = logging.getLogger()
+    root.addHandler(found.handler)
+    yield found
+    root.removeHandler(found.handler)
+
+
+def test_a_request_can_be_written_down_by_its_route_and_id(
+    db: None, lines: Lines, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "berth.requests")
+    Client().get("/api/v1/workloads?search=hidden", headers={"X-Request-Id": "mine-1"})
+    told = lines.told("request")
+    assert (told["request_id"], told["route"], told["status"]) == ("mine-1", "/api/v1/workloads", 401)
+    assert (told["method"], told["level"], told["logger"]) == ("GET", "info", "berth.requests")
+    assert "hidden" not in lines.stream.getvalue()
+
+
+def test_what_a_cycle_sets_going_is_logged_with_its_number(stage: Stage, lines: Lines, monkeypatch) -> None:
+    def broken(order: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(stage.runtime, "start", broken)
+    stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
+    stage.tick()
+    told = lines.told("could not be started: no space left")
+    assert told["cycle"] == Cycle.objects.filter(bundles=1).get().pk
+    assert told["level"] == "warning"
+
+
+def a_job() -> None:
+    logging.getLogger("a.job").warning("half way")
+
+
+def test_a_jobs_lines_carry_its_name_and_id(db: None, lines: Lines) -> None:
+    number = async_task("tests.tracing.test_logs.a_job", sync=True)
+    told = lines.told("half way")
+    assert (told["task"], told["task_id"]) == ("tests.tracing.test_logs.a_job", number)
+    logging.getLogger("a.job").warning("afterwards")
+    assert "task" not in lines.told("afterwards")
+
+
+def test_markup_line_ends_and_what_breaks_stay_inside_one_line(lines: Lines) -> None:
+    try:
+        raise ValueError("<b>two\nlines</b>")
+    except ValueError:
+        logging.getLogger("x").exception("it broke: %s", "a\nb\x1b[31m")
+    assert len(lines.stream.getvalue().splitlines()) == 1
+    assert "two\nlines" in str(lines.told("it broke")["exception"])

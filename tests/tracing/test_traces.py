@@ -1,0 +1,152 @@
+"""Claims about traces: what becomes a span, what is told of it, and that nothing does without a collector."""
+
+import json
+import logging
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django_q.tasks import async_task
+
+from berth.tracing import spans
+from berth.wiring import wired
+from pools.providers.base import ProviderError, ProviderErrorKind
+from pools.providers.fake import FakeProvider
+from projects.services import tokens
+from scheduler.models import Cycle
+from tests import factories as make
+from tests.cast import make_cast
+from tests.scheduler.stage import Stage
+from tests.tracing.collector import Collector
+
+ROOT = Path(__file__).resolve().parents[2]
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture
+def secret(db: None) -> str:
+    return tokens.issue(acting=make_cast().dave, name="t", scopes=["read"], expires_at=None)[1]
+
+
+def test_a_request_is_a_span_of_the_callers_trace_named_after_its_route(
+    collector: Collector, secret: str
+) -> None:
+    path = "/api/v1/workloads/00000000-0000-4000-8000-000000000001?search=hidden"
+    headers = {"Authorization": f"Bearer {secret}", "Traceparent": PARENT, "X-Request-Id": "mine-1"}
+    assert Client().get(path, headers=headers).status_code == 422
+    collector.wait_for("GET /api/v1/workloads/<uuid:workload_id>")
+    [told] = collector.spans
+    assert (told.trace, told.parent) == (PARENT[3:35], PARENT[36:52])
+    assert told.attributes["http.response.status_code"] == 422
+    assert told.attributes["berth.request_id"] == "mine-1"
+    assert "hidden" not in str(told)
+    assert secret not in str(told)
+    assert not told.failed, "a refusal is an answer"
+
+
+def test_a_cycle_is_one_trace_that_knows_its_number(collector: Collector, stage: Stage) -> None:
+    stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
+    stage.tick(2)
+    collector.wait_for("scheduler cycle", "commit", "write down")
+    number = Cycle.objects.filter(bundles=1).get().pk
+    [cycle] = [span for span in collector.named("scheduler cycle") if span.attributes["berth.bundles"] == 1]
+    assert cycle.attributes["berth.cycle"] == number
+    steps = {span.name: span for span in collector.spans if span.parent == cycle.id}
+    assert set(steps) == {"observe", "decide", "commit"}
+    [act] = [span for span in collector.named("scheduler act") if span.id == cycle.parent]
+    assert act.attributes["berth.epoch"] == stage.loop.post.held.epoch
+    assert any(span.attributes.get("berth.cycle") == number for span in collector.named("write down"))
+
+
+def a_job(number: int) -> int:
+    assert number
+    return number
+
+
+def test_a_job_of_the_task_queue_is_a_span_and_a_failed_one_says_so(collector: Collector, db: None) -> None:
+    async_task("tests.tracing.test_traces.a_job", 1, sync=True)
+    with pytest.raises(AssertionError):
+        async_task("tests.tracing.test_traces.a_job", 0, sync=True)
+    name = "task tests.tracing.test_traces.a_job"
+    collector.until(lambda: len(collector.named(name)) == 2)
+    assert [span.failed for span in collector.named(name)] == [False, True]
+
+
+def test_calls_to_providers_are_spans_with_what_was_asked_and_what_went_wrong(
+    collector: Collector, db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make.pool("elastic")
+    provider = wired().provider_of(pool)
+    provider.list_instances("elastic")
+    trouble = ProviderError(ProviderErrorKind.CAPACITY, "sold out")
+
+    def refused(self: FakeProvider, pool: str, instance_ids: Any) -> None:
+        raise trouble
+
+    monkeypatch.setattr(FakeProvider, "terminate", refused)
+    with pytest.raises(ProviderError):
+        provider.terminate("elastic", ["i-1", "i-2"])
+    collector.wait_for("provider list_instances", "provider terminate")
+    [terminate] = collector.named("provider terminate")
+    assert terminate.failed
+    assert terminate.attributes["berth.pool"] == "elastic"
+    assert terminate.attributes["berth.provider"] == "fake"
+    assert terminate.attributes["berth.nodes.asked"] == 2
+
+
+def test_lines_of_the_log_name_the_trace(collector: Collector) -> None:
+    handler = logging.StreamHandler(StringIO())
+    handler.setFormatter(_formatter())
+    with spans.span("something"):
+        told = json.loads(handler.format(logging.makeLogRecord({"name": "x", "levelno": 20, "msg": "hello"})))
+    collector.wait_for("something")
+    [span] = collector.spans
+    assert (told["trace_id"], told["span_id"]) == (span.trace, span.id)
+
+
+def _formatter() -> logging.Formatter:
+    import structlog
+
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=settings.SHARED, processors=[structlog.processors.JSONRenderer()]
+    )
+
+
+WORK = """
+import sys, django
+django.setup()
+from django.test import Client
+from berth.tracing import spans
+Client().get("/healthz")
+Client().get("/api/v1/whoami")
+with spans.span("a", b=1) as told:
+    told.tell(c=2)
+assert told is spans.NOTHING and spans.ids() == {}
+print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
+"""
+
+
+@pytest.mark.parametrize("more", [
+    {}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"},
+])  # fmt: skip
+def test_without_a_collector_nothing_of_opentelemetry_is_even_loaded(
+    more: dict[str, str], child_env: dict[str, str]
+) -> None:
+    env = {key: value for key, value in child_env.items() if not key.startswith("OTEL_")}
+    told = subprocess.run(
+        [sys.executable, "-c", WORK], env={**env, **more}, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "[]"
+
+
+def test_a_collector_that_is_away_costs_spans_and_no_request(child_env: dict[str, str]) -> None:
+    work = WORK.replace("assert told is", "assert told is not").replace(" and spans.ids() == {}", "")
+    env = {**child_env, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_EXPORT_TIMEOUT": "200",
+           "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}  # fmt: skip
+    told = subprocess.run([sys.executable, "-c", work], env=env, capture_output=True, text=True, check=True)
+    assert "opentelemetry.sdk.trace" in told.stdout
