@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from berth.cli import link
+from berth.cli import commands, link
 from berth.cli.main import app
 from berth.client import Client, Settings
 from tests.client.desk import HERE, Desk
@@ -34,32 +36,6 @@ class Terminal:
 
 
 def _commands() -> list[Any]:
-    from berth.cli.commands import (
-        budget,
-        cycles,
-        drafts,
-        history,
-        line,
-        logs,
-        machines,
-        nodes,
-        notify,
-        opening,
-        places,
-        pools,
-        quota,
-        service,
-        shares,
-        signing,
-        steering,
-        submit,
-        token,
-        usage,
-        why,
-        workloads,
-    )
-
-    return [
-        budget, cycles, drafts, history, line, logs, machines, nodes, notify, opening, places, pools, quota,
-        service, shares, signing, steering, submit, token, usage, why, workloads,
-    ]  # fmt: skip
+    """Every module of commands that talks to a server."""
+    found = [import_module(f"{commands.__name__}.{each.name}") for each in iter_modules(commands.__path__)]
+    return [module for module in found if hasattr(module, "connected")]

@@ -120,12 +120,12 @@ def test_logging_out_makes_the_token_worthless(
     berth: Berth, cast: Cast, live_server: Any, tmp_path: Path
 ) -> None:
     from berth.client import Client
-    from berth.client.config import read_file
+    from berth.client.config import read_contexts
 
     berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="correct horse battery\n")
-    before = read_file(tmp_path / "config.toml")
+    before = read_contexts(tmp_path / "config.toml").chosen()
     berth("logout")
-    assert read_file(tmp_path / "config.toml").token == ""
+    assert read_contexts(tmp_path / "config.toml").chosen().token == ""
     with Client(before) as client, pytest.raises(NotSignedIn):
         client.whoami()
 

@@ -161,9 +161,10 @@ def test_without_one_service_there_is_nothing_to_watch(service: str, url: str) -
 
 
 def test_a_token_is_not_shown_to_another_server(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    from berth.client.config import settings_path, write_file
+    from berth.client.config import Contexts, settings_path, write_contexts
 
-    write_file(settings_path(), Settings("http://berth:8000", "berth_secret"))
+    stored = Settings("http://berth:8000", "berth_secret")
+    write_contexts(settings_path(), Contexts("berth", {"berth": stored}))
     with Eye(Watched("chat")) as ours, Eye(Watched("chat", "http://other:8000")) as other:
         assert (ours.settings.token, other.settings.token) == ("berth_secret", "")
 

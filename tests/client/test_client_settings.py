@@ -7,11 +7,13 @@ import pytest
 
 from berth.client.config import (
     BadSettings,
+    Contexts,
     Settings,
     checked_address,
     load_settings,
+    read_contexts,
     settings_path,
-    write_file,
+    write_contexts,
 )
 from tests.client.desk import Desk, page
 
@@ -20,7 +22,7 @@ THERE = Settings("https://berth.example.org", "berth_secret", "vision")
 
 def test_what_login_wrote_is_read_back(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "config.toml"
-    write_file(file, THERE)
+    write_contexts(file, Contexts("there", {"there": THERE}))
     assert load_settings({}, file) == THERE
 
 
@@ -28,21 +30,21 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("")
     file.chmod(0o644)
-    write_file(file, THERE)
+    write_contexts(file, Contexts("there", {"there": THERE}))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
 
 
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    write_file(file, THERE)
+    write_contexts(file, Contexts("there", {"there": THERE}))
     environ = {"BERTH_URL": "http://localhost:9/", "BERTH_TOKEN": "other", "BERTH_PROJECT": "speech"}
     assert load_settings(environ, file) == Settings("http://localhost:9", "other", "speech")
 
 
 def test_a_stored_token_is_not_shown_to_another_server(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    write_file(file, THERE)
+    write_contexts(file, Contexts("there", {"there": THERE}))
     assert load_settings({"BERTH_URL": "http://elsewhere.example.org"}, file).token == ""
 
 
@@ -71,3 +73,32 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 def test_the_file_lies_where_the_desktop_keeps_settings(tmp_path: Path) -> None:
     assert settings_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "berth" / "config.toml"
     assert settings_path({"BERTH_CONFIG": str(tmp_path / "x")}) == tmp_path / "x"
+
+
+def test_of_several_servers_the_present_one_is_meant_unless_another_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    here = Settings("http://127.0.0.1:8000", "berth_local")
+    write_contexts(file, Contexts("here", {"there": THERE, "here": here}))
+    assert load_settings({}, file) == here
+    assert load_settings({"BERTH_CONTEXT": "there"}, file) == THERE
+    with pytest.raises(BadSettings, match="context: given 'nowhere'; allowed: there, here"):
+        load_settings({"BERTH_CONTEXT": "nowhere"}, file)
+    other = {"BERTH_CONTEXT": "there", "BERTH_URL": here.address}
+    assert load_settings(other, file).token == "", "a token goes to its own server only"
+
+
+def test_a_file_of_before_there_were_several_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('address = "https://berth.example.org"\ntoken = "berth_secret"\nproject = "vision"\n')
+    assert load_settings({}, file) == THERE
+    file.write_text('[contexts]\nx = "https://berth.example.org"\n')
+    with pytest.raises(BadSettings, match="a context has address, token and project"):
+        load_settings({}, file)
+
+
+def test_names_of_contexts_may_hold_anything(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    names = ["127.0.0.1:8000", "with space", 'quo"te', "ünïcode", "a.b"]
+    kept = Contexts(names[2], dict.fromkeys(names, THERE))
+    write_contexts(file, kept)
+    assert read_contexts(file) == kept

@@ -30,7 +30,12 @@ Exit codes:
   5    conflict: its state, or somebody's change meanwhile
   6    the server cannot be reached
   10   the workload failed      11   the workload was cancelled
-  130  interrupted by Ctrl-C"""
+  130  interrupted by Ctrl-C
+
+\b
+`berth quota plan` has its own: 0 nothing would change, 1 something would,
+255 it cannot be told. `berth replay` and `berth health` end with 1 where
+something is not as it should be."""
 
 
 def code_of_outcome(workload: "Workload") -> ExitCode:

@@ -1,21 +1,30 @@
 """Here we put the `berth` command together. Nothing heavy is imported before a command runs."""
 
+import os
+from typing import Annotated
+
 import typer
 
 from berth.cli.commands import (
     admin,
+    auditing,
     budget,
+    contexts,
     cycles,
+    departments,
+    drafts,
+    helping,
     here,
     history,
     line,
     logs,
     machines,
+    members,
     nodes,
     notify,
     opening,
-    places,
     pools,
+    projects,
     quota,
     service,
     shares,
@@ -39,44 +48,98 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=MEANINGS,
-    help="Berth shares GPUs between departments and projects by quota and fair share.",
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command()(submit.submit)
-app.command("list")(workloads.list_workloads)
-app.command()(workloads.describe)
-app.command()(why.why)
+
+
+@app.callback()
+def berth(
+    ctx: typer.Context,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context", metavar="NAME", help="Which stored server.", autocompletion=contexts.context_names
+        ),
+    ] = None,
+) -> None:
+    """Berth shares GPUs between departments and projects by quota and fair share.
+
+    \b
+    berth login https://berth.example.org
+    berth submit -n train -p vision --gpu 1 -- python train.py
+    berth list --watch
+    berth why vision/train
+
+    What holds for all commands: berth help exit-codes, berth help environment, berth help output.
+    """
+    if context is None:
+        return
+    before = os.environ.get("BERTH_CONTEXT")
+    os.environ["BERTH_CONTEXT"] = context
+    ctx.call_on_close(lambda: _put_back(before))
+
+
+def _put_back(before: str | None) -> None:
+    if before is None:
+        os.environ.pop("BERTH_CONTEXT", None)
+    else:
+        os.environ["BERTH_CONTEXT"] = before
+
+
+workload = typer.Typer(no_args_is_help=True, help="Workloads: the same commands as without this word.")
+for of_workloads in (app, workload):
+    of_workloads.command()(submit.submit)
+    of_workloads.command("list")(workloads.list_workloads)
+    of_workloads.command()(workloads.describe)
+    of_workloads.command()(why.why)
+    of_workloads.command()(logs.logs)
+    of_workloads.command("open")(opening.open_port)
+    of_workloads.command()(steering.cancel)
+    of_workloads.command()(steering.suspend)
+    of_workloads.command()(steering.resume)
+    of_workloads.command()(steering.delete)
+    of_workloads.command()(history.events)
+
+quota.app.command("plan")(drafts.plan)
+quota.app.command("apply")(drafts.apply)
+quota.app.command("history")(drafts.history)
+quota.app.command("undo")(drafts.undo)
+
+app.command()(top.top)
 app.command()(line.queue)
 app.command()(shares.share)
-app.command()(logs.logs)
-app.command("open")(opening.open_port)
-app.command()(top.top)
-app.command()(steering.cancel)
-app.command()(steering.suspend)
-app.command()(steering.resume)
-app.command()(steering.delete)
-app.command()(history.events)
 app.command()(history.evictions)
 app.command()(cycles.cycles)
 app.command()(cycles.replay)
-app.add_typer(quota.app, name="quota")
-app.add_typer(usage.app, name="usage")
-app.add_typer(budget.app, name="budget")
-app.add_typer(places.project, name="project")
-app.add_typer(places.department, name="department")
-app.add_typer(service.app, name="service")
-app.add_typer(pools.app, name="pool")
-app.add_typer(nodes.app, name="node")
-app.add_typer(machines.app, name="machine")
-app.add_typer(notify.app, name="notify")
+app.command()(auditing.audit)
+app.command()(auditing.health)
+for name, group in (
+    ("workload", workload),
+    ("quota", quota.app),
+    ("usage", usage.app),
+    ("budget", budget.app),
+    ("department", departments.app),
+    ("project", projects.app),
+    ("member", members.app),
+    ("user", members.users),
+    ("service", service.app),
+    ("pool", pools.app),
+    ("node", nodes.app),
+    ("machine", machines.app),
+    ("notify", notify.app),
+    ("token", token.app),
+    ("context", contexts.app),
+    ("admin", admin.app),
+):
+    app.add_typer(group, name=name)
 app.command()(signing.login)
 app.command()(signing.logout)
 app.command()(signing.whoami)
-app.add_typer(token.app, name="token")
 app.command()(simulate.simulate)
 app.command()(trace.trace)
-app.add_typer(admin.app, name="admin")
 app.command()(here.up)
+app.command("help")(helping.help_)
+app.command()(helping.completion)
 app.command()(here.version)
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Here we print answers: as tables that fit the terminal, or whole, as JSON or YAML."""
+"""Here we print answers: as tables that fit the terminal, or whole, as JSON, YAML or CSV."""
 
 import json
 import sys
@@ -14,8 +14,11 @@ from berth.cli.text import safe
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 UNLIMITED_WIDTH = 100_000
+GAP = 2
+CUT_TO = 16  # a column that grows is of use with so many letters
 
 
 class Output(StrEnum):
@@ -23,6 +26,12 @@ class Output(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
+
+    @property
+    def is_data(self) -> bool:
+        """For programs: as the server said it, not as people read it."""
+        return self in (Output.JSON, Output.YAML, Output.CSV)
 
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")]
@@ -30,28 +39,30 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to pri
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. `grows` columns give way first where the terminal is narrow."""
+    """One column of a table. Where the terminal is narrow `spare` columns are left out, the last one first,
+    and `grows` columns are cut."""
 
     title: str
     of: Callable[[Any], str]
     wide: bool = False
     right: bool = False
     grows: bool = False
+    spare: bool = False
     style: Callable[[Any], str] | None = None
 
 
 def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, nothing: str) -> None:
     """All items, or the sentence that says that there are none."""
-    if output in (Output.JSON, Output.YAML):
+    if output.is_data:
         show_data([plain_of(item) for item in items], output)
     elif items:
-        print_table(table_of(items, columns, output), whole=output is Output.WIDE)
+        print_items(items, columns, output)
     else:
         print(nothing, file=sys.stderr)
 
 
 def show_one(item: Any, output: Output, describe: Callable[[Any], None]) -> None:
-    if output in (Output.JSON, Output.YAML):
+    if output.is_data:
         show_data(plain_of(item), output)
     else:
         describe(item)
@@ -60,6 +71,10 @@ def show_one(item: Any, output: Output, describe: Callable[[Any], None]) -> None
 def show_data(data: object, output: Output) -> None:
     if output is Output.JSON:
         print(json.dumps(data, indent=2, ensure_ascii=False))
+    elif output is Output.CSV:
+        from berth.cli.flat import csv_text
+
+        print(csv_text(data), end="")
     else:
         import yaml
 
@@ -70,23 +85,57 @@ def plain_of(item: Any) -> Any:
     return item if isinstance(item, Mapping) else item.plain()
 
 
-def table_of(items: Iterable[Any], columns: Sequence[Column], output: Output = Output.TABLE) -> "Table":
+def table_of(
+    items: Iterable[Any],
+    columns: Sequence[Column],
+    output: Output = Output.TABLE,
+    width: int = UNLIMITED_WIDTH,
+) -> "Table":
+    """`width`: how many letters a line may have."""
     from rich.table import Table
-    from rich.text import Text
 
     shown = [column for column in columns if output is Output.WIDE or not column.wide]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in shown:
+    rows = [[_cell(column, item) for column in shown] for item in items]
+    kept = _fitting(shown, rows, width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column in (shown[place] for place in kept):
         table.add_column(
             column.title,
             no_wrap=not column.grows,
             justify="right" if column.right else "left",
             overflow="ellipsis",
         )
-    for item in items:
-        cells = ((safe(column.of(item)), column.style(item) if column.style else "") for column in shown)
-        table.add_row(*(Text(text, style=style, no_wrap=True, overflow="ellipsis") for text, style in cells))
+    for row in rows:
+        table.add_row(*(row[place] for place in kept))
     return table
+
+
+def print_items(items: Iterable[Any], columns: Sequence[Column], output: Output = Output.TABLE) -> None:
+    """A table of them, as the terminal has room for it, or whole."""
+    whole = output is Output.WIDE
+    print_table(table_of(items, columns, output, UNLIMITED_WIDTH if whole else room()), whole=whole)
+
+
+def _cell(column: Column, item: Any) -> "Text":
+    from rich.text import Text
+
+    style = column.style(item) if column.style else ""
+    return Text(safe(column.of(item)), style, no_wrap=True, overflow="ellipsis")
+
+
+def _fitting(shown: Sequence[Column], rows: Sequence[Sequence["Text"]], width: int) -> list[int]:
+    """Which columns there is room for, by their places."""
+    widths = [
+        max([len(column.title), *(row[place].cell_len for row in rows)]) for place, column in enumerate(shown)
+    ]
+    needed = [min(wide, CUT_TO) if shown[place].grows else wide for place, wide in enumerate(widths)]
+    kept = list(range(len(shown)))
+    for place in reversed(range(len(shown))):
+        if sum(needed[at] + GAP for at in kept) - GAP <= width:
+            break
+        if shown[place].spare:
+            kept.remove(place)
+    return kept
 
 
 def print_table(table: "Table", *, whole: bool = False) -> None:
@@ -100,6 +149,12 @@ def print_table(table: "Table", *, whole: bool = False) -> None:
         console.print(table)
     for line in captured.get().splitlines():
         print(line.rstrip())
+
+
+def room() -> int:
+    """Letters on a line of the terminal; as many as one likes where there is none."""
+    console = console_of()
+    return console.width if console.is_terminal else UNLIMITED_WIDTH
 
 
 def console_of() -> "Console":

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from berth.cli.listing import WatchOption
+from berth.cli.names import DepartmentOption, PoolOption, ProjectOption
 from berth.cli.output import Output, OutputOption
 
 if TYPE_CHECKING:
@@ -19,9 +21,9 @@ SHOWN = 500
 class Selection:
     """Every option of `berth list`."""
 
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project.")] = None
-    department: Annotated[str | None, typer.Option(help="Of this department.")] = None
-    pool: Annotated[str | None, typer.Option(help="That may run in this pool.")] = None
+    project: ProjectOption = None
+    department: DepartmentOption = None
+    pool: PoolOption = None
     phase: Annotated[list[str] | None, typer.Option(help="In this phase; repeat.")] = None
     kind: Annotated[str | None, typer.Option(help="training, elastic, interactive or service.")] = None
     reason: Annotated[str | None, typer.Option(help="With this reason, such as OverFairShare.")] = None
@@ -35,7 +37,7 @@ class Selection:
     ] = "-submitted_at"
     every: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = SHOWN
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay, and keep the list up to date.")] = False
+    watch: WatchOption = False
     output: OutputOption = Output.TABLE
 
     def found(self, client: "Client") -> list["Workload"]:

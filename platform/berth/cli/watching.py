@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from berth.cli.output import console_of, print_table
+from berth.cli.output import console_of
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from berth.client import Client
     from berth.client.answers import Workload
@@ -17,20 +17,31 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 2.0
 
 
-def watched(draw: Callable[[], "Table"]) -> None:
-    """Redrawn in place on a terminal, printed anew elsewhere, until Ctrl-C."""
+def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
+    """Redrawn in place on a terminal, printed anew elsewhere, until Ctrl-C. While the server cannot be
+    reached the last one stays; what cannot be drawn at all ends it at once."""
+    from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
+
+    from berth.client import Unreachable
 
     console = console_of()
+    last = draw()
     if not console.is_terminal:
         while True:
-            print_table(draw())
+            console.print(last)
             print(flush=True)
-            time.sleep(REFRESH_SECONDS)
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+            time.sleep(every)
+            last = draw()
+    with Live(last, console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
-            live.update(draw(), refresh=True)
-            time.sleep(REFRESH_SECONDS)
+            time.sleep(every)
+            try:
+                last = draw()
+                live.update(last, refresh=True)
+            except Unreachable as trouble:
+                live.update(Group(last, Text(safe(f"berth: {trouble}"), style="red")), refresh=True)
 
 
 def stay_with(client: "Client", workload: "Workload") -> "Workload":

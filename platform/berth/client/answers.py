@@ -189,6 +189,8 @@ class Department(Answer):
     name: str
     title: str = ""
     rank: int = 0
+    reclaim_min_runtime: int | None = None
+    preempt_min_runtime: int | None = None
 
 
 class Project(Answer):
@@ -196,6 +198,8 @@ class Project(Answer):
     department: str = ""
     title: str = ""
     rank: int = 0
+    reclaim_min_runtime: int | None = None
+    preempt_min_runtime: int | None = None
 
 
 class Quota(Answer):

@@ -9,10 +9,10 @@ import httpx
 
 from berth.client.answers import Identity
 from berth.client.config import Settings, load_settings
-from berth.client.history import Cycles, Events, Evictions
+from berth.client.history import Audit, Cycles, Events, Evictions
 from berth.client.line import Lines
 from berth.client.machines import NodePools, Nodes
-from berth.client.people import Tokens, identity, sign_in
+from berth.client.people import Members, Tokens, Users, identity, sign_in
 from berth.client.retry import Patience
 from berth.client.services import Services
 from berth.client.subscriptions import Subscriptions
@@ -48,6 +48,7 @@ class Client:
         self.events = Events(self._transport)
         self.evictions = Evictions(self._transport)
         self.cycles = Cycles(self._transport)
+        self.audit = Audit(self._transport)
         self.departments = Departments(self._transport)
         self.projects = Projects(self._transport)
         self.quotas = Quotas(self._transport)
@@ -60,6 +61,8 @@ class Client:
         self.budgets = Budgets(self._transport)
         self.subscriptions = Subscriptions(self._transport)
         self.tokens = Tokens(self._transport)
+        self.members = Members(self._transport)
+        self.users = Users(self._transport)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
+KEYS = ("address", "token", "project")
+FIRST = "default"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -29,11 +31,32 @@ class Settings:
         return urlsplit(self.address).hostname in LOOPBACK
 
 
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """Servers that one works with, by the names that one gave them, and which of them is meant now."""
+
+    current: str = ""
+    known: Mapping[str, Settings] = field(default_factory=dict)
+
+    def chosen(self, name: str = "") -> Settings:
+        """Of that name, else the present one; nothing special when there is none."""
+        if name and name not in self.known:
+            raise BadSettings(f"context: given {name!r}; allowed: {', '.join(self.known) or 'there is none'}")
+        return self.known.get(name or self.current, Settings())
+
+    def with_one(self, name: str, settings: Settings) -> "Contexts":
+        return Contexts(name, {**self.known, name: settings})
+
+    def without(self, name: str) -> "Contexts":
+        left = {known: settings for known, settings in self.known.items() if known != name}
+        return Contexts("" if self.current == name else self.current, left)
+
+
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
-    """BERTH_URL, BERTH_TOKEN and BERTH_PROJECT go before the file. A stored token is shown to nobody but
-    the server it was stored for."""
+    """BERTH_URL, BERTH_TOKEN and BERTH_PROJECT go before the file, of which BERTH_CONTEXT names a part. A
+    stored token is shown to nobody but the server it was stored for."""
     environ = os.environ if environ is None else environ
-    stored = read_file(path or settings_path(environ))
+    stored = read_contexts(path or settings_path(environ)).chosen(environ.get("BERTH_CONTEXT", ""))
     address = checked_address(environ.get("BERTH_URL") or stored.address)
     token = environ.get("BERTH_TOKEN") or (stored.token if address == stored.address else "")
     return Settings(address, token, environ.get("BERTH_PROJECT") or stored.project)
@@ -47,34 +70,53 @@ def settings_path(environ: Mapping[str, str] | None = None) -> Path:
     return (Path(base) if base else Path.home() / ".config") / "berth" / "config.toml"
 
 
-def read_file(path: Path) -> Settings:
-    """What the file says; nothing special when there is none."""
+def read_contexts(path: Path) -> Contexts:
+    """What the file says; none when there is no file."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = dict(values.get("contexts") or {})
     except FileNotFoundError:
-        return Settings()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return Contexts()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}") from None
-    known = {key: str(values[key]) for key in ("address", "token", "project") if values.get(key)}
-    if "address" in known:
-        known["address"] = checked_address(known["address"])
-    return Settings(**known)
+    if any(key in values for key in KEYS):
+        tables.setdefault(FIRST, values)  # a file of before there were several
+    known = {str(name): _settings(table, path) for name, table in tables.items()}
+    return Contexts(str(values.get("context") or next(iter(known), "")), known)
 
 
-def write_file(path: Path, settings: Settings) -> None:
+def write_contexts(path: Path, contexts: Contexts) -> None:
     """Replaced in one step, readable by its owner only."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    values = {"address": settings.address, "token": settings.token, "project": settings.project}
-    text = "".join(
-        f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items() if value
-    )
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     with os.fdopen(
         os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
     ) as file:
-        file.write(text)
+        file.write(_text(contexts))
     fresh.replace(path)
+
+
+def _settings(table: object, path: Path) -> Settings:
+    if not isinstance(table, dict):
+        raise BadSettings(f"{path} cannot be read: a context has address, token and project")
+    known = {key: str(table[key]) for key in KEYS if table.get(key)}
+    if "address" in known:
+        known["address"] = checked_address(known["address"])
+    return Settings(**known)
+
+
+def _text(contexts: Contexts) -> str:
+    parts = [f"context = {_quoted(contexts.current)}\n"] if contexts.current else []
+    for name, settings in contexts.known.items():
+        values = {"address": settings.address, "token": settings.token, "project": settings.project}
+        said = "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items() if value)
+        parts.append(f"[contexts.{_quoted(name)}]\n{said}")
+    return "\n".join(parts)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def checked_address(address: str) -> str:

@@ -1,9 +1,10 @@
-"""Here we read what happened: events, and who gave way to whom."""
+"""Here we read what happened: events, who gave way to whom, who changed what."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from berth.client.answers import Cycle, Event, Eviction, MatrixOfEvictions, Replay
+from berth.client.people_answers import Change, Health
 from berth.client.transport import Transport
 
 
@@ -36,6 +37,19 @@ class Evictions:
             yield from answer.iter_bytes()
 
 
+class Audit:
+    """Who changed what, as far as one sees it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Change]:
+        """Newest first; filters as in REST: actor, action, object_type, object_name, project, department,
+        since, until."""
+        for item in self._transport.pages("audit", filters, limit):
+            yield Change.model_validate(item)
+
+
 class Cycles:
     """For platform admins: what each cycle saw and decided."""
 
@@ -55,3 +69,7 @@ class Cycles:
     def replay(self, cycle: int) -> Replay:
         """Decides it once more, on the server. Refused with Conflict when what it saw is not kept."""
         return Replay.model_validate(self._transport.post(f"cycles/{cycle}/replay"))
+
+    def health(self) -> Health:
+        """Who leads, the last cycle, and whether the laws hold right now."""
+        return Health.model_validate(self._transport.get("scheduler/health"))

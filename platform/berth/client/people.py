@@ -1,9 +1,10 @@
-"""Here we sign in, say who we are, and keep tokens."""
+"""Here we sign in, say who we are, keep tokens, and give and take roles."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from berth.client.answers import Identity, Token
+from berth.client.people_answers import Member, User
 from berth.client.transport import Transport
 
 
@@ -26,6 +27,47 @@ class Tokens:
 
     def revoke(self, token_id: int | str) -> None:
         self._transport.ask("DELETE", f"tokens/{token_id}")
+
+
+class Members:
+    """Roles that people have in projects, in departments, or everywhere."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self, *, project: str | None = None, department: str | None = None, user: str | None = None
+    ) -> Iterator[Member]:
+        params = {"project": project, "department": department, "user": user}
+        for item in self._transport.pages("members", params):
+            yield Member.model_validate(item)
+
+    def grant(
+        self, user: str, role: str, *, project: str | None = None, department: str | None = None
+    ) -> Member:
+        """In a project, in a department, or (with neither) everywhere."""
+        scope = {"project": project, "department": department}
+        body = {"user": user, "role": role, **{key: name for key, name in scope.items() if name is not None}}
+        return Member.model_validate(self._transport.post("members", body))
+
+    def revoke(self, member_id: int) -> None:
+        self._transport.ask("DELETE", f"members/{member_id}")
+
+
+class Users:
+    """People whom one may give roles."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, search: str | None = None, *, limit: int | None = None) -> Iterator[User]:
+        for item in self._transport.pages("users", {"search": search}, limit):
+            yield User.model_validate(item)
+
+    def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
+        """Without a password the person can sign in only by single sign-on."""
+        body = {"username": username, "email": email, "password": password}
+        return User.model_validate(self._transport.post("users", body))
 
 
 def sign_in(transport: Transport, username: str, password: str) -> str:

@@ -1,7 +1,8 @@
-"""Here we look at departments, projects and quotas, and change quotas without losing a change."""
+"""Here we keep departments, projects and quotas, and change quotas without losing a change."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
+from urllib.parse import quote
 
 from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact, ShareStory
 from berth.client.transport import Transport, content_of
@@ -18,6 +19,21 @@ class Departments:
         for item in self._transport.pages("departments"):
             yield Department.model_validate(item)
 
+    def get(self, name: str) -> Department:
+        return Department.model_validate(self._transport.get(f"departments/{quote(name, safe='')}"))
+
+    def create(self, name: str, **values: Any) -> Department:
+        """Values as in REST: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        return Department.model_validate(self._transport.post("departments", {"name": name, **values}))
+
+    def edit(self, name: str, changes: Mapping[str, Any]) -> Department:
+        path = f"departments/{quote(name, safe='')}"
+        return Department.model_validate(content_of(self._transport.ask("PATCH", path, body=changes)))
+
+    def delete(self, name: str) -> None:
+        """Refused with Conflict while it has projects."""
+        self._transport.ask("DELETE", f"departments/{quote(name, safe='')}")
+
 
 class Projects:
     def __init__(self, transport: Transport) -> None:
@@ -26,6 +42,22 @@ class Projects:
     def list(self, department: str | None = None) -> Iterator[Project]:
         for item in self._transport.pages("projects", {"department": department}):
             yield Project.model_validate(item)
+
+    def get(self, name: str) -> Project:
+        return Project.model_validate(self._transport.get(f"projects/{quote(name, safe='')}"))
+
+    def create(self, name: str, department: str, **values: Any) -> Project:
+        """Values as in REST: title, rank, reclaim_min_runtime, preempt_min_runtime."""
+        body = {"name": name, "department": department, **values}
+        return Project.model_validate(self._transport.post("projects", body))
+
+    def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
+        path = f"projects/{quote(name, safe='')}"
+        return Project.model_validate(content_of(self._transport.ask("PATCH", path, body=changes)))
+
+    def delete(self, name: str) -> None:
+        """Refused with Conflict while it has workloads."""
+        self._transport.ask("DELETE", f"projects/{quote(name, safe='')}")
 
 
 class Quotas:

@@ -6,22 +6,27 @@ import typer
 
 from berth.cli.exits import BadInput
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import OwnerArgument
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 
 app = typer.Typer(
     no_args_is_help=True, help="Budgets: how many GPU-hours a month a department or project means to use."
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A project, or with --department a department.")]
+Name = OwnerArgument
 OfDepartment = Annotated[bool, typer.Option("--department", help="NAME is a department.")]
 HIGH = 100
 
 
 @app.command("list")
-def list_budgets(output: OutputOption = Output.TABLE) -> None:
-    """Budgets of this month: used, and what it will come to at the pace of the last seven days."""
+def list_budgets(watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
+    """Budgets of this month: used, and what it will come to at the pace of the last seven days.
+
+    \b
+    berth budget list
+    """
     with connected() as client:
-        found = list(client.budgets.list())
-    show_list(found, _columns(), output, "No budgets.")
+        listing(lambda: list(client.budgets.list()), _columns, output, "No budgets.", watch=watch)
 
 
 @app.command("set")
@@ -61,7 +66,11 @@ def set_budget(
 
 @app.command("remove")
 def remove(*, name: Name, department: OfDepartment = False) -> None:
-    """Remove a budget. What was used stays known."""
+    """Remove a budget. What was used stays known.
+
+    \b
+    berth budget remove vision
+    """
     with connected() as client:
         client.budgets.remove(_kind(department), name)
     print(f"{name} has no budget any more")
@@ -81,11 +90,11 @@ def _percents(text: str) -> list[int]:
 def _columns() -> list[Column]:
     return [
         Column("OWNER", lambda b: b.owner["name"]),
-        Column("KIND", lambda b: b.owner["kind"]),
+        Column("KIND", lambda b: b.owner["kind"], spare=True),
         Column("GPU-HOURS", lambda b: f"{b.gpu_hours}", right=True),
         Column("USED", lambda b: f"{b.month.used:.1f}", right=True),
         Column("%", lambda b: f"{b.month.percent:.0f}", right=True, style=_style),
-        Column("FORECAST", lambda b: f"{b.month.forecast:.1f}", right=True),
+        Column("FORECAST", lambda b: f"{b.month.forecast:.1f}", right=True, spare=True),
         Column("FORECAST %", lambda b: f"{b.month.forecast_percent:.0f}", right=True, style=_style),
         Column("WARN AT", lambda b: ",".join(map(str, b.warn_at)) or "-", wide=True),
     ]

@@ -9,7 +9,8 @@ import typer
 
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.link import connected
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.listing import WatchOption, listing
+from berth.cli.output import Column, Output, OutputOption, show_one
 from berth.cli.quantities import moment
 from berth.cli.text import local, now, safe
 
@@ -18,13 +19,21 @@ def cycles(
     *,
     since: Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, as 2h.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What the scheduler did, cycle by cycle; the latest first. For platform admins."""
+    """What the scheduler did, cycle by cycle; the latest first. For platform admins.
+
+    \b
+    berth cycles --since 2h
+    berth cycles --limit 5 --watch
+    """
     filters = {} if since is None else {"since": moment("--since", since, now())}
     with connected() as client:
-        found = list(client.cycles.list(limit=limit, **filters))
-    show_list(found, _columns(), output, "No cycles.")
+        listing(
+            lambda: list(client.cycles.list(limit=limit, **filters)), _columns, output, "No cycles.",
+            watch=watch,
+        )  # fmt: skip
 
 
 def replay(
@@ -73,9 +82,9 @@ def _columns() -> list[Column]:
     return [
         Column("CYCLE", lambda c: str(c.id), right=True),
         Column("TIME", lambda c: local(c.at)),
-        Column("TRIGGER", lambda c: c.trigger),
+        Column("TRIGGER", lambda c: c.trigger, spare=True),
         Column("NODES", lambda c: str(c.nodes), right=True, wide=True),
-        Column("WORKLOADS", lambda c: str(c.workloads), right=True),
+        Column("WORKLOADS", lambda c: str(c.workloads), right=True, spare=True),
         Column("PENDING", lambda c: str(c.pending), right=True),
         Column("APPLIED", lambda c: str(c.applied), right=True),
         Column("STALE", lambda c: str(c.stale), right=True, wide=True),

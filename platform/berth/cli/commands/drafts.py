@@ -73,8 +73,7 @@ def apply(
             draft["lapses_at"] = to_come("--for", lapses, now())
         found = client.quotas.preview(draft)
         if not yes:
-            with_stderr = output in (Output.JSON, Output.YAML)
-            if not with_stderr:
+            if not output.is_data:
                 tell(found)
             if not typer.confirm("Apply?", err=True):
                 raise typer.Exit(ExitCode.REFUSED)
@@ -91,7 +90,11 @@ def history(
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Which quotas were changed, by whom, and what was taken back; the latest first."""
+    """Which quotas were changed, by whom, and what was taken back; the latest first.
+
+    \b
+    berth quota history --limit 5
+    """
     with connected() as client:
         found = list(client.quotas.changes(limit=limit))
     show_list(found, _columns(), output, "No changes.")
@@ -102,7 +105,11 @@ def undo(
     change: Annotated[int, typer.Argument(metavar="CHANGE", help="As `berth quota history` numbers them.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take a change back, as a change of its own. Exit 5 if somebody has changed these quotas since."""
+    """Take a change back, as a change of its own. Exit 5 if somebody has changed these quotas since.
+
+    \b
+    berth quota undo 17
+    """
     with connected() as client:
         made = client.quotas.undo(change)
     show_one(made, output, lambda _: print(f"change {change} is taken back by change {made.id}"))

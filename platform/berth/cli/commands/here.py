@@ -31,7 +31,11 @@ def version(
         bool, typer.Option("--server", help="Ask the server whether it is there, too.")
     ] = False,
 ) -> None:
-    """The version of this command."""
+    """The version of this command.
+
+    \b
+    berth version --server
+    """
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 

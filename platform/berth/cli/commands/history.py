@@ -7,7 +7,9 @@ import typer
 
 from berth.cli.columns import event_columns, eviction_columns, pair_columns
 from berth.cli.exits import BadInput
-from berth.cli.link import connected, workload_names
+from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import PoolOption, ProjectOption, workload_names
 from berth.cli.output import Output, OutputOption, show_list, show_one
 from berth.cli.quantities import moment
 from berth.cli.text import now
@@ -28,10 +30,11 @@ def events(
         str | None,
         typer.Argument(metavar="[WORKLOAD]", autocompletion=workload_names, help="Of this workload."),
     ] = None,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project.")] = None,
+    project: ProjectOption = None,
     kind: Annotated[str | None, typer.Option(help="Of this kind.")] = None,
     since: Since = None,
     limit: Limit = 50,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """What happened, the latest last.
@@ -47,8 +50,10 @@ def events(
             "kind": kind,
             "since": _moment(since),
         }
-        found = list(client.events.list(limit=limit, **filters))
-    show_list(found[::-1], event_columns(), output, "No events.")
+        listing(
+            lambda: list(client.events.list(limit=limit, **filters))[::-1], event_columns, output,
+            "No events.", watch=watch,
+        )  # fmt: skip
 
 
 def evictions(
@@ -56,10 +61,8 @@ def evictions(
     kind: Annotated[
         str | None, typer.Option(help="shrink, consolidate, reclaim, preempt, stale_gang or drain.")
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="In this pool.")] = None,
-    project: Annotated[
-        str | None, typer.Option("--project", "-p", help="Of this project's workloads.")
-    ] = None,
+    pool: PoolOption = None,
+    project: ProjectOption = None,
     beneficiary: Annotated[
         str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="For this workload.")
     ] = None,
@@ -69,6 +72,7 @@ def evictions(
     limit: Limit = 50,
     csv: Annotated[bool, typer.Option("--csv", help="All of them, as a CSV file.")] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Who took from whom, added up.")] = False,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Who gave way to whom, when, and by which rule; the latest first.
@@ -92,8 +96,10 @@ def evictions(
             for piece in client.evictions.csv(**filters):
                 sys.stdout.buffer.write(piece)
             return
-        found = list(client.evictions.list(limit=limit, **filters))
-    show_list(found, eviction_columns(), output, "No evictions.")
+        listing(
+            lambda: list(client.evictions.list(limit=limit, **filters)), eviction_columns, output,
+            "No evictions.", watch=watch,
+        )  # fmt: skip
 
 
 def _matrix(client: "Client", filters: dict[str, object], output: Output) -> None:

@@ -8,16 +8,17 @@ import typer
 
 from berth.cli.exits import BadInput
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import SomePool
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.text import age, now, number
 
 
 def queue(
     *,
-    pool: Annotated[
-        str | None, typer.Argument(metavar="[POOL]", help="Not needed where there is but one.")
-    ] = None,
+    pool: SomePool = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, first in line first.")] = 100,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Who waits in a pool, in the order of the last cycle.
@@ -33,6 +34,9 @@ def queue(
             if len(names) != 1:
                 raise BadInput(f"queue: which pool? allowed: {', '.join(names) or 'there is none'}")
             name = names[0]
+        if watch:
+            listing(lambda: client.lines.read(name, limit=limit).items, _columns, output, "", watch=True)
+            return
         found = client.lines.read(name, limit=limit)
 
     def describe(_: object) -> None:
@@ -50,8 +54,8 @@ def _columns() -> list[Column]:
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("GPUS", lambda w: number(w.gpus), right=True),
-        Column("PRIORITY", lambda w: str(w.priority), right=True),
-        Column("AGE", lambda w: age(w.submitted_at, moment), right=True),
+        Column("PRIORITY", lambda w: str(w.priority), right=True, spare=True),
+        Column("AGE", lambda w: age(w.submitted_at, moment), right=True, spare=True),
         Column("EXPECTED IN", lambda w: _until(w.expected_start, moment), right=True),
         Column("KEY", lambda w: "; ".join(w.key), wide=True),
         Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.exits import ExitCode, code_of_outcome
-from berth.cli.link import WorkloadArgument, connected
+from berth.cli.link import connected
+from berth.cli.names import WorkloadArgument
 
 if TYPE_CHECKING:
     from berth.cli.log_lines import Matching, Screen

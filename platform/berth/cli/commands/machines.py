@@ -7,6 +7,8 @@ import typer
 
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import PoolArgument
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import seconds
 from berth.cli.text import age, local, now, number, safe
@@ -14,32 +16,42 @@ from berth.cli.text import age, local, now, number, safe
 app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool by a token.")
 tokens = typer.Typer(no_args_is_help=True, help="Tokens by which machines join a pool.")
 app.add_typer(tokens, name="token")
-Pool = Annotated[str, typer.Argument(metavar="POOL", help="Name of the pool.")]
+Pool = PoolArgument
 
 
 @app.command("list")
 def list_machines(
     pool: Pool,
     every: Annotated[bool, typer.Option("--all", "-a", help="Also those that left.")] = False,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Machines of a pool: free, used, leaving, or silent."""
+    """Machines of a pool: free, used, leaving, or silent.
+
+    \b
+    berth machine list metal
+    """
+    with connected() as client:
+        listing(
+            lambda: list(client.node_pools.machines(pool, left=every)), lambda: _columns(every=every), output,
+            "No machine has joined this pool.", watch=watch,
+        )  # fmt: skip
+
+
+def _columns(*, every: bool) -> list[Column]:
     moment = now()
-    columns = [
+    return [
         Column("NAME", lambda m: m.name),
         Column("STATE", lambda m: m.state),
         Column("NODE", lambda m: m.node or "-"),
         Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
-        Column("CPUS", lambda m: number(m.cpu), right=True),
-        Column("MIB", lambda m: str(m.memory_mib), right=True),
+        Column("CPUS", lambda m: number(m.cpu), right=True, spare=True),
+        Column("MIB", lambda m: str(m.memory_mib), right=True, spare=True),
         Column("CALLED", lambda m: age(m.seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
         Column("JOINED", lambda m: local(m.joined_at), wide=True),
         Column("LEFT", lambda m: local(m.left_at) if m.left_at else "-", wide=not every),
     ]
-    with connected() as client:
-        found = list(client.node_pools.machines(pool, left=every))
-    show_list(found, columns, output, "No machine has joined this pool.")
 
 
 @app.command("remove")
@@ -49,7 +61,11 @@ def remove(
     reason: Annotated[str, typer.Option(help="Kept in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take a machine out of its pool. What runs on it may finish within the pool's drain timeout."""
+    """Take a machine out of its pool. What runs on it may finish within the pool's drain timeout.
+
+    \b
+    berth machine remove metal rack7-3 --reason "goes back to the vendor"
+    """
     with connected() as client:
         gone = client.node_pools.remove_machine(pool, machine, reason)
     show_one(gone, output, _say_how_it_goes)
@@ -83,7 +99,11 @@ def list_tokens(
     every: Annotated[bool, typer.Option("--all", "-a", help="Also used, revoked and expired ones.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """By which a machine may still join; the tokens themselves are not kept anywhere."""
+    """By which a machine may still join; the tokens themselves are not kept anywhere.
+
+    \b
+    berth machine token list metal
+    """
     columns = [
         Column("ID", lambda t: str(t.id), right=True),
         Column("BEGINS", lambda t: t.prefix),
@@ -102,7 +122,11 @@ def list_tokens(
 def revoke(
     pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, or how it begins.")]
 ) -> None:
-    """Nobody joins by it from now on."""
+    """Nobody joins by it from now on.
+
+    \b
+    berth machine token revoke metal 12
+    """
     with connected() as client:
         live = [known for known in client.node_pools.join_tokens(pool) if known.state == "open"]
         found = [known for known in live if token in (str(known.id), known.prefix)]

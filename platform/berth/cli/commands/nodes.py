@@ -9,7 +9,9 @@ import typer
 from berth.cli.columns import phase_style
 from berth.cli.exits import BadInput
 from berth.cli.link import connected
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import PoolOption, node_names
+from berth.cli.output import Column, Output, OutputOption, show_one
 from berth.cli.text import age, local, now, number, safe
 
 if TYPE_CHECKING:
@@ -17,25 +19,39 @@ if TYPE_CHECKING:
     from berth.client.machine_answers import Node
 
 app = typer.Typer(no_args_is_help=True, help="Nodes.")
-Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)
+]
 Reason = Annotated[str, typer.Option(help="Kept in the history.")]
 
 
 @app.command("list")
 def list_nodes(
-    pool: Annotated[str | None, typer.Option(help="Of this pool.")] = None,
+    pool: PoolOption = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as ready.")] = None,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Nodes, with their GPUs."""
+    """Nodes, with their GPUs.
+
+    \b
+    berth node list
+    berth node list --pool train --state draining -o wide
+    """
     with connected() as client:
-        found = list(client.nodes.list(pool=pool, state=state))
-    show_list(found, _columns(), output, "No nodes.")
+        listing(
+            lambda: list(client.nodes.list(pool=pool, state=state)), _columns, output, "No nodes.",
+            watch=watch,
+        )  # fmt: skip
 
 
 @app.command("describe")
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """One node: what it has, what is installed on it, and how far that is while it boots."""
+    """One node: what it has, what is installed on it, and how far that is while it boots.
+
+    \b
+    berth node describe train-3
+    """
     with connected() as client:
         node = client.nodes.get(name)
     show_one(node, output, _describe)
@@ -64,19 +80,31 @@ def _describe(node: Any) -> None:
 
 @app.command("cordon")
 def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """What runs on it goes on; nothing new is placed there."""
+    """What runs on it goes on; nothing new is placed there.
+
+    \b
+    berth node cordon train-3 --reason "fan is loud"
+    """
     _do(output, lambda client: client.nodes.cordon(name, reason))
 
 
 @app.command("uncordon")
 def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """It takes work again, also from a drain that is not over."""
+    """It takes work again, also from a drain that is not over.
+
+    \b
+    berth node uncordon train-3
+    """
     _do(output, lambda client: client.nodes.uncordon(name))
 
 
 @app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """What runs on it may finish within the pool's drain timeout; then it ends and is replaced."""
+    """What runs on it may finish within the pool's drain timeout; then it ends and is replaced.
+
+    \b
+    berth node drain train-3 --reason "new driver"
+    """
     _do(output, lambda client: client.nodes.drain(name, reason))
 
 
@@ -87,7 +115,11 @@ def terminate(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """It ends at once, with whatever runs on it; the pool replaces it. Names what stops, and asks."""
+    """It ends at once, with whatever runs on it; the pool replaces it. Names what stops, and asks.
+
+    \b
+    berth node terminate train-3 --yes
+    """
     if not yes:
         with connected() as client:
             work = client.nodes.get(name).work or []
@@ -120,8 +152,8 @@ def _columns() -> list[Column]:
         Column("FREE GPUS", free, right=True),
         Column("FREE CPUS", lambda n: number(n.free.cpu), right=True, wide=True),
         Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
-        Column("MODEL", lambda n: n.gpu_model or "-"),
-        Column("SINCE", lambda n: age(n.since, now()), right=True),
+        Column("MODEL", lambda n: n.gpu_model or "-", spare=True),
+        Column("SINCE", lambda n: age(n.since, now()), right=True, spare=True),
         Column("WORK", lambda n: "; ".join(n.work or ()) or "-", wide=True, grows=True),
     ]
 

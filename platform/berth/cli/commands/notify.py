@@ -12,7 +12,11 @@ app = typer.Typer(no_args_is_help=True, help="Notifications: who is told what, a
 
 @app.command("list")
 def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
-    """Who is told what, as far as it is yours."""
+    """Who is told what, as far as it is yours.
+
+    \b
+    berth notify list
+    """
     with connected() as client:
         found = list(client.subscriptions.list())
     show_list(found, _columns(), output, "Nobody is told anything.")
@@ -53,7 +57,11 @@ def add(
 def remove(
     subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth notify list` shows.")],
 ) -> None:
-    """Be told no more."""
+    """Be told no more.
+
+    \b
+    berth notify remove 3
+    """
     with connected() as client:
         client.subscriptions.remove(subscription)
     print("nothing goes there any more")

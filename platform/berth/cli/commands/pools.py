@@ -7,6 +7,8 @@ import typer
 
 from berth.cli.commands.nodes import free, is_person
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import PoolArgument
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list, show_one
 from berth.cli.parameters import takes
 from berth.cli.pool_values import PoolValues
@@ -17,25 +19,32 @@ if TYPE_CHECKING:
     from berth.client.machine_answers import NodePool
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
-Name = Annotated[str, typer.Argument(metavar="POOL", help="Name of the pool.")]
+Name = PoolArgument
 
 
 @app.command("list")
-def list_pools(output: OutputOption = Output.TABLE) -> None:
-    """Node pools."""
+def list_pools(watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
+    """Node pools.
+
+    \b
+    berth pool list --watch
+    """
     with connected() as client:
-        found = list(client.node_pools.list())
-    show_list(found, _columns(), output, "No node pools.")
+        listing(lambda: list(client.node_pools.list()), _columns, output, "No node pools.", watch=watch)
 
 
 @app.command("describe")
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """One pool: its nodes, what is free and in how many pieces, what it costs, what its provider said."""
+    """One pool: its nodes, what is free and in how many pieces, what it costs, what its provider said.
+
+    \b
+    berth pool describe train
+    """
     with connected() as client:
         pool = client.node_pools.get(name)
         cost, pieces = client.node_pools.cost(name), client.node_pools.fragmentation(name)
         held = client.node_pools.scaling(name).held_back if pool.disruption_budgets else []
-    if output in (Output.JSON, Output.YAML):
+    if output.is_data:
         show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": pieces.plain()}, output)
         return
     for title, text in (*_facts(pool, cost, pieces), *(("Held back", sentence) for sentence in held)):
@@ -80,7 +89,12 @@ def environment(
     script: Annotated[bool, typer.Option("--script", help="Only the script that its nodes run.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """What its plugins come to: packages, variables, and the script that its nodes run when they boot."""
+    """What its plugins come to: packages, variables, and the script that its nodes run when they boot.
+
+    \b
+    berth pool environment train
+    berth pool environment train --script > boot.sh
+    """
     with connected() as client:
         found = client.node_pools.environment(name)
     if script:
@@ -91,7 +105,11 @@ def environment(
 
 @app.command("plugins")
 def plugins(output: OutputOption = Output.TABLE) -> None:
-    """The plugins that pools may name."""
+    """The plugins that pools may name.
+
+    \b
+    berth pool plugins
+    """
     columns = [
         Column("NAME", lambda p: p.name),
         Column("FROM", lambda p: p.source or "berth"),
@@ -112,7 +130,12 @@ def scale(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Want another number of nodes; the autoscaler goes on from there. Names the nodes that go for it, and
-    on a terminal asks first."""
+    on a terminal asks first.
+
+    \b
+    berth pool scale train 8
+    berth pool scale train 2 --dry-run
+    """
     with connected() as client:
         if dry_run:
             show_one(client.node_pools.scaling(name, nodes), output, _would_go)
@@ -150,13 +173,21 @@ def _named(found: Any) -> list[str]:
 
 @app.command("pause")
 def pause(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """It neither grows nor shrinks until it is resumed."""
+    """It neither grows nor shrinks until it is resumed.
+
+    \b
+    berth pool pause train
+    """
     _do(output, lambda client: client.node_pools.pause(name))
 
 
 @app.command("resume")
 def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """It grows and shrinks again, also after a drain."""
+    """It grows and shrinks again, also after a drain.
+
+    \b
+    berth pool resume train
+    """
     _do(output, lambda client: client.node_pools.resume(name))
 
 
@@ -166,7 +197,11 @@ def drain(
     reason: Annotated[str, typer.Option(help="Kept in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Every node finishes what it has, then ends; none is replaced until the pool is resumed."""
+    """Every node finishes what it has, then ends; none is replaced until the pool is resumed.
+
+    \b
+    berth pool drain train --reason "moves to another room"
+    """
     _do(output, lambda client: client.node_pools.drain(name, reason))
 
 
@@ -177,7 +212,11 @@ def history(
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Why it has as many nodes as it has, the latest last."""
+    """Why it has as many nodes as it has, the latest last.
+
+    \b
+    berth pool history train --kind error
+    """
     columns = [
         Column("WHEN", lambda e: local(e.at)),
         Column("WHAT", lambda e: e.kind),
@@ -265,16 +304,16 @@ def _wanted(event: Any) -> str:
 def _columns() -> list[Column]:
     return [
         Column("NAME", lambda p: p.name),
-        Column("PROVIDER", lambda p: p.provider),
+        Column("PROVIDER", lambda p: p.provider, spare=True),
         Column("RUNTIME", lambda p: p.runtime, wide=True),
         Column("WANTED", lambda p: str(p.wanted), right=True),
         Column("READY", lambda p: str(p.nodes_ready), right=True),
         Column("COMING", lambda p: str(p.nodes_pending), right=True),
         Column("GOING", lambda p: str(p.nodes_draining), right=True),
-        Column("MIN", lambda p: str(p.nodes_min), right=True),
-        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True),
+        Column("MIN", lambda p: str(p.nodes_min), right=True, spare=True),
+        Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, spare=True),
         Column("FREE GPUS", free, right=True),
-        Column("PAUSED", lambda p: "yes" if p.paused else "no"),
+        Column("PAUSED", lambda p: "yes" if p.paused else "no", spare=True),
         Column("PRICE", lambda p: number(p.price_now), right=True, wide=True),
         Column("ENDS", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True),
         Column("TROUBLE", lambda p: p.last_error or "-", wide=True, grows=True),

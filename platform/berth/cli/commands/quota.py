@@ -1,35 +1,39 @@
 """Here we show quotas with what became of them, and set them."""
 
 import sys
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.commands import drafts
 from berth.cli.exits import BadInput
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import OwnerArgument, PoolOption, owner_names, pool_names
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import amount, amount_or_unlimited
 from berth.cli.share import tell_shares
 from berth.cli.text import number, plain
 
+if TYPE_CHECKING:
+    from berth.client import Client
+
 app = typer.Typer(
     no_args_is_help=True, help="Quotas: what a department or project may expect of a node pool."
 )
-app.command("plan")(drafts.plan)
-app.command("apply")(drafts.apply)
-app.command("history")(drafts.history)
-app.command("undo")(drafts.undo)
 Amount = str | None
 
 
 @app.command("show")
 def show(
     owner: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this department or project.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="Only this department or project.", autocompletion=owner_names
+        ),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Only in this pool.")] = None,
+    pool: PoolOption = None,
     why: Annotated[bool, typer.Option("--why", help="How its fair share comes about.")] = False,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Quota, fair share, what is allocated and what is asked for, in GPUs.
@@ -43,10 +47,13 @@ def show(
         _why(owner, pool, output)
         return
     with connected() as client:
-        found = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
-        projects = {project.name: project.department for project in client.projects.list()}
-    found.sort(key=lambda quota: _place(quota, projects))
-    show_list(found, quota_columns(), output, "No quotas.")
+        listing(lambda: _found(client, owner, pool), quota_columns, output, "No quotas.", watch=watch)
+
+
+def _found(client: "Client", owner: str | None, pool: str | None) -> list[Any]:
+    projects = {project.name: project.department for project in client.projects.list()}
+    found = [quota for quota in client.quotas.list(pool=pool) if owner in (None, quota.owner["name"])]
+    return sorted(found, key=lambda quota: _place(quota, projects))
 
 
 def _why(owner: str | None, pool: str | None, output: Output) -> None:
@@ -69,10 +76,8 @@ def _why(owner: str | None, pool: str | None, output: Output) -> None:
 @app.command("set")
 def set_quota(
     *,
-    owner: Annotated[
-        str, typer.Argument(metavar="NAME", help="A project, or with --department a department.")
-    ],
-    pool: Annotated[str, typer.Option(help="In this pool.")],
+    owner: OwnerArgument,
+    pool: Annotated[str, typer.Option(help="In this pool.", autocompletion=pool_names)],
     department: Annotated[bool, typer.Option("--department", help="NAME is a department.")] = False,
     gpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="GPUs.")] = None,
     cpu: Annotated[Amount, typer.Option(metavar="NUMBER|unlimited", help="CPU cores.")] = None,
@@ -122,10 +127,10 @@ def quota_columns() -> list[Column]:
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("SHARE", lambda q: _standing(q, "share"), right=True),
         Column("ALLOCATED", lambda q: _standing(q, "allocated"), right=True),
-        Column("REQUESTED", lambda q: _standing(q, "requested"), right=True),
-        Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True),
-        Column("WEIGHT", lambda q: plain(q.weight), right=True),
-        Column("BORROWS", lambda q: "yes" if q.over_quota else "no"),
+        Column("REQUESTED", lambda q: _standing(q, "requested"), right=True, spare=True),
+        Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True, spare=True),
+        Column("WEIGHT", lambda q: plain(q.weight), right=True, spare=True),
+        Column("BORROWS", lambda q: "yes" if q.over_quota else "no", spare=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
         Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide=True),
         Column("MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True, wide=True),

@@ -9,6 +9,8 @@ import typer
 from berth.cli.commands import service_tables as tables
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import ProjectOption, service_names
 from berth.cli.output import Output, OutputOption, show_list, show_one
 from berth.cli.text import safe
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from berth.client.services import Direction
 
 app = typer.Typer(no_args_is_help=True, help="Inference services: their engines, and how many there are.")
-Name = Annotated[str, typer.Argument(metavar="SERVICE", help="NAME, PROJECT/NAME or the id of a service.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="SERVICE", help="NAME, PROJECT/NAME or the id of a service.", autocompletion=service_names
+    ),
+]
 Engines = Annotated[int, typer.Argument(metavar="[ENGINES]", min=0, help="In all, the initial ones counted.")]
 Urls = Annotated[list[str] | None, typer.Option("--url", metavar="URL", help="An engine elsewhere; repeat.")]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Instead of the service's own.")]
@@ -28,32 +35,49 @@ FAILED = ("FAILED", "CANCELLED")
 
 @app.command("list")
 def list_services(
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project.")] = None,
+    project: ProjectOption = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Inference services, with how many of their engines serve."""
+    """Inference services, with how many of their engines serve.
+
+    \b
+    berth service list --project vision
+    """
+    ended = None if every else False
     with connected() as client:
-        found = list(client.services.list(project=project, ended=None if every else False))
-    show_list(found, tables.services(), output, "No services.")
+        listing(
+            lambda: list(client.services.list(project=project, ended=ended)), tables.services, output,
+            "No services.", watch=watch,
+        )  # fmt: skip
 
 
 @app.command()
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """One service: what it serves, its engines, and what is under way."""
+    """One service: what it serves, its engines, and what is under way.
+
+    \b
+    berth service describe chat
+    """
     with connected() as client:
         found = client.services.get(name)
-        engines = client.services.engines(name) if output in (Output.TABLE, Output.WIDE) else []
+        engines = client.services.engines(name) if not output.is_data else []
         status = client.services.status(name) if engines or output is Output.TABLE else None
     show_one(found, output, lambda one: tables.describe(one, engines, status, output))
 
 
 @app.command()
-def engines(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """The engines of a service."""
+def engines(name: Name, watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
+    """The engines of a service.
+
+    \b
+    berth service engines vision/chat --watch
+    """
     with connected() as client:
-        found = client.services.engines(name)
-    show_list(found, tables.engines(), output, "No engines.")
+        listing(
+            lambda: list(client.services.engines(name)), tables.engines, output, "No engines.", watch=watch
+        )
 
 
 @app.command("scale-out")
@@ -89,7 +113,12 @@ def scale_in(
     wait: Wait = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Fewer engines: so many that stay (the newest go), or exactly those to remove."""
+    """Fewer engines: so many that stay (the newest go), or exactly those to remove.
+
+    \b
+    berth service scale-in chat 2 --dry-run
+    berth service scale-in chat --url http://198.51.100.10:30000
+    """
     with connected() as client:
         accepted = client.services.scale_in(
             name, count, engine_urls=url or (), force=force, dry_run=dry_run, timeout_secs=timeout
@@ -106,7 +135,12 @@ def cancel(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Take scale-outs back: one, or all that are under way. What they made is released."""
+    """Take scale-outs back: one, or all that are under way. What they made is released.
+
+    \b
+    berth service cancel chat
+    berth service cancel chat so-1f6e2c
+    """
     if request is not None and (status is not None or dry_run):
         raise BadInput("service cancel: give either REQUEST, or --status and --dry-run for all")
     with connected() as client:
@@ -126,7 +160,12 @@ def history(
     autoscaler: Annotated[bool, typer.Option("--autoscaler", help="Only what it did, and why.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Requests to scale a service, newest first."""
+    """Requests to scale a service, newest first.
+
+    \b
+    berth service history chat
+    berth service history chat --autoscaler
+    """
     with connected() as client:
         if autoscaler:
             did = client.services.history(name, limit=limit)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from berth.cli.columns import phase_style
-from berth.cli.output import Column, Output, print_fields, print_section, print_table, table_of
+from berth.cli.output import Column, Output, print_fields, print_items, print_section
 from berth.cli.text import age, local, now, number
 
 GOOD, BAD = ("ACTIVE", "COMPLETED", "PARTIAL", "NOOP"), ("FAILED", "CANCELLED")
@@ -19,9 +19,9 @@ def services() -> list[Column]:
         Column("ENGINES", lambda s: f"{s.active_engines} of {s.total_engines}", right=True),
         Column("INITIAL", lambda s: f"{s.initial_engines}", right=True, wide=True),
         Column("MODEL", lambda s: s.model_name, grows=True),
-        Column("UNDER WAY", lambda s: _under_way(s.request)),
-        Column("AUTOSCALER", lambda s: "on" if s.autoscaler_enabled else "off"),
-        Column("AGE", lambda s: age(s.created_at, now()), right=True),
+        Column("UNDER WAY", lambda s: _under_way(s.request), spare=True),
+        Column("AUTOSCALER", lambda s: "on" if s.autoscaler_enabled else "off", spare=True),
+        Column("AGE", lambda s: age(s.created_at, now()), right=True, spare=True),
     ]
 
 
@@ -30,11 +30,11 @@ def engines() -> list[Column]:
         Column("ENGINE", lambda e: e.engine_id),
         Column("STATE", lambda e: e.status, style=lambda e: _style(e.status)),
         Column("HEALTHY", lambda e: "yes" if e.is_healthy else "no"),
-        Column("ROUTER", lambda e: "in" if e.in_router else "out"),
-        Column("ORIGIN", lambda e: e.origin),
+        Column("ROUTER", lambda e: "in" if e.in_router else "out", spare=True),
+        Column("ORIGIN", lambda e: e.origin, spare=True),
         Column("GPUS", lambda e: number(e.gpus), right=True),
         Column("NODE", lambda e: e.node or "-"),
-        Column("WEIGHTS", lambda e: e.weight_version or "-"),
+        Column("WEIGHTS", lambda e: e.weight_version or "-", spare=True),
         Column("URL", lambda e: e.url or "-", grows=True),
         Column("MESSAGE", lambda e: e.message, wide=True),
     ]
@@ -45,7 +45,11 @@ def requests() -> list[Column]:
         Column("ASKED", lambda r: age(_at(r.created_at), now()), right=True),
         Column("REQUEST", lambda r: r.request_id),
         Column("WAY", lambda r: "out" if r.direction == "scale_out" else "in"),
-        Column("TO", lambda r: f"{r.num_replicas}" if r.num_replicas else f"{len(r.engine_urls)} URLs"),
+        Column(
+            "TO",
+            lambda r: f"{r.num_replicas}" if r.num_replicas else f"{len(r.engine_urls)} URLs",
+            spare=True,
+        ),
         Column("STATUS", lambda r: r.status, style=lambda r: _style(r.status)),
         Column("BY", lambda r: r.asked_by),
         Column("ENGINES", lambda r: ",".join(r.engine_ids) or "-", wide=True),
@@ -85,7 +89,7 @@ def describe(one: Any, found: Sequence[Any], status: Any, output: Output) -> Non
     )
     if found:
         print_section("Engines")
-        print_table(table_of(found, engines(), output), whole=output is Output.WIDE)
+        print_items(found, engines(), output)
 
 
 def autoscaler(status: Any, conditions: Any, output: Output) -> None:
@@ -109,7 +113,7 @@ def autoscaler(status: Any, conditions: Any, output: Output) -> None:
         Column("MET", _met),
     ]
     print_section("Conditions")
-    print_table(table_of(rows, columns, output), whole=output is Output.WIDE)
+    print_items(rows, columns, output)
 
 
 def _met(condition: dict[str, Any]) -> str:

@@ -1,17 +1,21 @@
 """Here we show fair shares side by side, as `sshare` does."""
 
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from berth.cli.link import connected
-from berth.cli.output import Column, Output, OutputOption, show_list
+from berth.cli.listing import WatchOption, listing
+from berth.cli.names import SomePool
+from berth.cli.output import Column, Output, OutputOption
 from berth.cli.text import number
+
+if TYPE_CHECKING:
+    from berth.client import Client
 
 
 def share(
     *,
-    pool: Annotated[str | None, typer.Argument(metavar="[POOL]", help="Only in this pool.")] = None,
+    pool: SomePool = None,
+    watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """What is due to each department and project, what it holds, borrows, and used lately (GPUs).
@@ -22,10 +26,12 @@ def share(
     berth quota show vision --why     # how one of them comes about
     """
     with connected() as client:
-        found = list(client.quotas.list(pool=pool))
-        of = {project.name: project.department for project in client.projects.list()}
-    found.sort(key=lambda quota: _place(quota, of))
-    show_list(found, _columns(), output, "No quotas.")
+        listing(lambda: _found(client, pool), _columns, output, "No quotas.", watch=watch)
+
+
+def _found(client: "Client", pool: str | None) -> list[Any]:
+    of = {project.name: project.department for project in client.projects.list()}
+    return sorted(client.quotas.list(pool=pool), key=lambda quota: _place(quota, of))
 
 
 def _columns() -> list[Column]:
@@ -37,9 +43,9 @@ def _columns() -> list[Column]:
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("SHARE", lambda q: _told(q, "share"), right=True),
         Column("HELD", lambda q: _told(q, "allocated"), right=True),
-        Column("BORROWED", lambda q: number(_borrowed(q)), right=True),
-        Column("ASKED", lambda q: _told(q, "requested"), right=True),
-        Column("USED LATELY", _used, right=True),
+        Column("BORROWED", lambda q: number(_borrowed(q)), right=True, spare=True),
+        Column("ASKED", lambda q: _told(q, "requested"), right=True, spare=True),
+        Column("USED LATELY", _used, right=True, spare=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
     ]
 

@@ -1,8 +1,10 @@
 """Here we sign in and out, and say who is signed in."""
 
+import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -12,6 +14,7 @@ from berth.cli.output import Output, OutputOption, print_fields, show_one
 
 if TYPE_CHECKING:
     from berth.client import Client, Settings
+    from berth.client.config import Contexts
 
 MADE_BY_LOGIN = "login "
 STDIN = "-"
@@ -29,16 +32,26 @@ def login(
         bool, typer.Option("--password-stdin", help="Read the password from stdin.")
     ] = False,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Project to use by default.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Call this context so; default: as the server's host.")
+    ] = None,
 ) -> None:
-    """Sign in, and remember address and token in a file that only you can read.
+    """Sign in, and remember address and token in a file that only you can read, as a context of its own.
 
     \b
     berth login http://127.0.0.1:8000
     berth login https://berth.example.org --token - < token.txt
+    berth login https://berth.example.org --name prod --project vision
     echo "$PASSWORD" | berth login http://127.0.0.1:8000 -u admin --password-stdin
     """
     from berth.client import Client, Settings
-    from berth.client.config import checked_address, load_settings, read_file, settings_path, write_file
+    from berth.client.config import (
+        checked_address,
+        load_settings,
+        read_contexts,
+        settings_path,
+        write_contexts,
+    )
 
     path = settings_path()
     present = load_settings()
@@ -53,18 +66,27 @@ def login(
     signed_in = replace(settings, token=secret)
     with Client(signed_in) as client:
         who = client.whoami().username
-    kept = read_file(path).project if read_file(path).address == settings.address else ""
-    write_file(path, replace(signed_in, project=project or kept))
+    contexts = read_contexts(path)
+    named = name or _context_of(settings.address, contexts)
+    kept = contexts.known.get(named)
+    before = kept.project if kept and kept.address == settings.address else ""
+    write_contexts(path, contexts.with_one(named, replace(signed_in, project=project or before)))
     print(f"Signed in at {settings.address} as {who}.")
 
 
 def logout() -> None:
-    """Forget the stored token; a token that login made is revoked."""
+    """Forget the stored token; a token that login made is revoked.
+
+    \b
+    berth logout
+    """
     from berth.client import Client, ClientError
-    from berth.client.config import read_file, settings_path, write_file
+    from berth.client.config import read_contexts, settings_path, write_contexts
 
     path = settings_path()
-    stored = read_file(path)
+    contexts = read_contexts(path)
+    name = os.environ.get("BERTH_CONTEXT") or contexts.current
+    stored = contexts.chosen(name)
     if not stored.token:
         print("Nobody was signed in.")
         return
@@ -73,12 +95,17 @@ def logout() -> None:
             _revoke(client, stored.token)
     except ClientError as error:
         print(f"berth: the token could not be revoked: {error}", file=sys.stderr)
-    write_file(path, replace(stored, token=""))
+    known = {**contexts.known, name: replace(stored, token="")}
+    write_contexts(path, replace(contexts, known=known))
     print(f"Signed out of {stored.address}.")
 
 
 def whoami(output: OutputOption = Output.TABLE) -> None:
-    """Who is signed in, with which roles, where."""
+    """Who is signed in, with which roles, where.
+
+    \b
+    berth whoami
+    """
     with connected() as client:
         identity = client.whoami()
         address = client.settings.address
@@ -105,6 +132,14 @@ def _signed_in(settings: "Settings", username: str | None, password_stdin: bool)
         except NotSignedIn as error:
             print(f"berth: {error.detail}", file=sys.stderr)
             raise typer.Exit(ExitCode.NOT_SIGNED_IN) from None
+
+
+def _context_of(address: str, contexts: "Contexts") -> str:
+    """The one that is meant, or that is for this server already; else it is called like the server."""
+    if meant := os.environ.get("BERTH_CONTEXT"):
+        return meant
+    fitting = [name for name, settings in contexts.known.items() if settings.address == address]
+    return contexts.current if contexts.current in fitting else next(iter(fitting), urlsplit(address).netloc)
 
 
 def _revoke(client: "Client", secret: str) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.link import connected, workload_names
+from berth.cli.link import connected
+from berth.cli.names import workload_names
 from berth.cli.output import Output, OutputOption, show_data
 
 if TYPE_CHECKING:
@@ -21,22 +22,39 @@ Workloads = Annotated[
 
 
 def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """End workloads for good. Their pods get SIGTERM first, and the grace period to end by themselves."""
+    """End workloads for good. Their pods get SIGTERM first, and the grace period to end by themselves.
+
+    \b
+    berth cancel vision/train
+    berth cancel sweep-1 sweep-2 sweep-3
+    """
     _each(workloads, output, lambda client, found: client.workloads.cancel(found.id))
 
 
 def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Stop workloads until they are resumed. They keep nothing but their place in the list."""
+    """Stop workloads until they are resumed. They keep nothing but their place in the list.
+
+    \b
+    berth suspend vision/train
+    """
     _each(workloads, output, lambda client, found: client.workloads.suspend(found.id))
 
 
 def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
-    """Let suspended workloads wait for their turn again."""
+    """Let suspended workloads wait for their turn again.
+
+    \b
+    berth resume vision/train
+    """
     _each(workloads, output, lambda client, found: client.workloads.resume(found.id))
 
 
 def delete(workloads: Workloads) -> None:
-    """Remove workloads that have ended, with their pods and logs. What happened stays in the events."""
+    """Remove workloads that have ended, with their pods and logs. What happened stays in the events.
+
+    \b
+    berth delete vision/train
+    """
     with connected() as client:
         for workload in [client.workloads.find(reference) for reference in workloads]:
             client.workloads.delete(workload.id)
@@ -50,8 +68,8 @@ def _each(references: list[str], output: Output, act: Callable[["Client", "Workl
         changed = []
         for workload in found:
             changed.append(act(client, workload))
-            if output in (Output.TABLE, Output.WIDE):
+            if not output.is_data:
                 print(f"{changed[-1].handle} is {changed[-1].phase}")
-    if output in (Output.JSON, Output.YAML):
+    if output.is_data:
         answers = [workload.plain() for workload in changed]
         show_data(answers[0] if len(answers) == 1 else answers, output)

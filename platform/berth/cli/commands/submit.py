@@ -131,7 +131,7 @@ def _sent(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report(output: Output, submitted: list["Workload"]) -> None:
-    if output in (Output.JSON, Output.YAML):
+    if output.is_data:
         answers = [workload.plain() for workload in submitted]
         show_data(answers[0] if len(answers) == 1 else answers, output)
         return
@@ -153,7 +153,7 @@ def _stay(client: "Client", workload: "Workload", *, follow: bool) -> None:
 
 
 def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
-    if output in (Output.JSON, Output.YAML):
+    if output.is_data:
         plain = [answer.plain() for answer in answers]
         show_data(plain[0] if len(plain) == 1 else plain, output)
         return

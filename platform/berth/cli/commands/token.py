@@ -51,7 +51,11 @@ def list_tokens(
     every: Annotated[bool, typer.Option("--all", "-a", help="Also revoked ones.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Your tokens; the secrets are not kept anywhere."""
+    """Your tokens; the secrets are not kept anywhere.
+
+    \b
+    berth token list --all
+    """
     moment = now()
     columns = [
         Column("NAME", lambda t: t.name),
@@ -69,7 +73,11 @@ def list_tokens(
 
 @app.command("revoke")
 def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the token.")]) -> None:
-    """Make a token worthless at once."""
+    """Make a token worthless at once.
+
+    \b
+    berth token revoke ci
+    """
     with connected() as client:
         live = [token for token in client.tokens.list() if token.revoked_at is None]
         found = [token for token in live if name in (token.name, str(token.id))]

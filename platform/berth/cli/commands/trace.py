@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from berth.cli.exits import BadInput
-from berth.cli.output import Column, Output, print_fields, print_section, print_table, table_of
+from berth.cli.output import Column, print_fields, print_items, print_section
 
 if TYPE_CHECKING:
     from scheduler.engine.replay.play import Progress
@@ -144,7 +144,7 @@ def _show(told: Mapping[str, Any]) -> None:
         ]
     )
     print_section("By project")
-    print_table(table_of(_rows(told["projects"]), COLUMNS, Output.TABLE))
+    print_items(_rows(told["projects"]), COLUMNS)
 
 
 def _saved(every: int | None) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from berth.cli.exits import BadInput
 from berth.cli.link import connected
+from berth.cli.names import DepartmentOption, PoolOption, ProjectOption
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import moment
 from berth.cli.text import now, number
@@ -33,10 +34,10 @@ def report(
     since: Annotated[str, typer.Option(help="From then on: a time, or so long ago, such as 30d.")] = "30d",
     until: Annotated[str | None, typer.Option(help="Before then.")] = None,
     zone: Annotated[str | None, typer.Option(help="Whose days and months, as Europe/Berlin; UTC.")] = None,
-    department: Annotated[str | None, typer.Option(help="Of this department.")] = None,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project.")] = None,
+    department: DepartmentOption = None,
+    project: ProjectOption = None,
     person: Annotated[str | None, typer.Option(help="Of what this person submitted.")] = None,
-    pool: Annotated[str | None, typer.Option(help="Of this pool.")] = None,
+    pool: PoolOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="As a CSV file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

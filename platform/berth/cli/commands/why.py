@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from berth.cli.link import WorkloadArgument, connected
+from berth.cli.link import connected
+from berth.cli.names import WorkloadArgument
 from berth.cli.output import Output, OutputOption, print_section, show_one
 from berth.cli.standing import blocker_numbers, expected_line, queue_lines
 from berth.cli.text import local, plain, safe

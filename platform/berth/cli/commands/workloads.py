@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.columns import event_columns, pod_columns, workload_columns
-from berth.cli.link import WorkloadArgument, connected
+from berth.cli.link import connected
+from berth.cli.listing import listing
+from berth.cli.names import WorkloadArgument
 from berth.cli.output import (
     Output,
     OutputOption,
     print_fields,
+    print_items,
     print_section,
-    print_table,
-    show_list,
     show_one,
-    table_of,
 )
 from berth.cli.parameters import takes
 from berth.cli.selection import Selection
@@ -38,14 +38,16 @@ def list_workloads(selection: Selection) -> None:
     berth list --all --label team=nlp -o json
     berth list --watch
     """
-    from berth.cli.watching import watched
+    found: list[Workload] = []
+
+    def find() -> list["Workload"]:
+        found[:] = selection.found(client)
+        return found
 
     with connected() as client:
-        if selection.watch:
-            watched(lambda: table_of(selection.found(client), workload_columns(now()), selection.output))
-            return
-        found = selection.found(client)
-    show_list(found, workload_columns(now()), selection.output, "No workloads.")
+        listing(
+            find, lambda: workload_columns(now()), selection.output, "No workloads.", watch=selection.watch
+        )
     if len(found) == selection.limit:
         print(f"berth: only the first {selection.limit} are shown; see --limit", file=sys.stderr)
 
@@ -76,11 +78,11 @@ def _describe(client: "Client", workload: "Workload") -> None:
     pods = client.workloads.pods(workload.id)
     if pods:
         print_section("Pods")
-        print_table(table_of(pods, pod_columns(now())))
+        print_items(pods, pod_columns(now()))
     events = client.workloads.events(workload.id)[-EVENTS_SHOWN:]
     if events:
         print_section("Latest events")
-        print_table(table_of(events, event_columns()))
+        print_items(events, event_columns())
 
 
 def _fields(workload: "Workload") -> list[tuple[str, str]]:

@@ -1,0 +1,91 @@
+"""Here we offer names of what the server has, for the shell to complete; nothing rather than an error."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from berth.client import Client
+
+COMPLETIONS = 100
+Names = Callable[[str], list[str]]
+
+
+def workload_names(incomplete: str) -> list[str]:
+    """Live workloads, as NAME or, once a project is begun, as PROJECT/NAME."""
+    project, _, name = incomplete.rpartition("/")
+
+    def ask(client: "Client") -> list[str]:
+        found = client.workloads.list(limit=COMPLETIONS, search=name or None, project=project or None)
+        return [workload.handle if project else workload.name for workload in found]
+
+    return _offered(ask, incomplete)
+
+
+def service_names(incomplete: str) -> list[str]:
+    project, _, _ = incomplete.rpartition("/")
+
+    def ask(client: "Client") -> list[str]:
+        found = client.services.list(project=project or None, ended=False)
+        return [f"{service.project}/{service.name}" if project else service.name for service in found]
+
+    return _offered(ask, incomplete)
+
+
+def _named(word: str, of: str) -> Names:
+    def names(incomplete: str) -> list[str]:
+        return _offered(lambda client: [each.name for each in getattr(client, of).list()], incomplete)
+
+    names.__name__ = f"{word}_names"
+    return names
+
+
+pool_names = _named("pool", "node_pools")
+node_names = _named("node", "nodes")
+project_names = _named("project", "projects")
+department_names = _named("department", "departments")
+
+
+def owner_names(incomplete: str) -> list[str]:
+    return sorted({*project_names(incomplete), *department_names(incomplete)})
+
+
+def _offered(ask: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
+    from berth.client import Client, ClientError
+    from berth.client.config import BadSettings
+    from berth.client.retry import Patience
+
+    try:
+        with Client(patience=Patience(attempts=1)) as client:
+            found = list(ask(client))
+    except (ClientError, BadSettings):
+        return []
+    return sorted({name for name in found if name.startswith(incomplete)})[:COMPLETIONS]
+
+
+WorkloadArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKLOAD", help="NAME, PROJECT/NAME or the id of a workload.", autocompletion=workload_names
+    ),
+]
+PoolArgument = Annotated[
+    str, typer.Argument(metavar="POOL", help="Name of the pool.", autocompletion=pool_names)
+]
+SomePool = Annotated[
+    str | None, typer.Argument(metavar="[POOL]", help="Only in this pool.", autocompletion=pool_names)
+]
+PoolOption = Annotated[str | None, typer.Option(help="In this pool.", autocompletion=pool_names)]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", "-p", help="Of this project.", autocompletion=project_names)
+]
+DepartmentOption = Annotated[
+    str | None, typer.Option(help="Of this department.", autocompletion=department_names)
+]
+OwnerArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A project, or with --department a department.", autocompletion=owner_names
+    ),
+]

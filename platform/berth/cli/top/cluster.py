@@ -1,0 +1,197 @@
+"""Here the whole cluster is looked at: pools, nodes and workloads, what each holds and what it uses."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from berth.cli.columns import phase_style
+from berth.cli.output import Column
+from berth.cli.selection import LIVE
+from berth.cli.text import age, now, number
+
+if TYPE_CHECKING:
+    from berth.client import Client
+    from berth.client.answers import Workload
+    from berth.client.machine_answers import Node, NodePool
+    from berth.client.use import Use
+
+SHOWN = 200  # of workloads and of nodes; who looks for one in thousands asks `berth list` or the pages
+GIB = 1024
+IDLE_STYLE = "yellow"
+
+
+class Sort(StrEnum):
+    HELD = "held"
+    USED = "used"
+    AGE = "age"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    pool: "NodePool"
+    use: "Use | None"
+
+    def plain(self) -> dict[str, Any]:
+        return {"pool": self.pool.plain(), "use": self.use.plain() if self.use else None}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    node: "Node"
+    use: "Use | None"
+
+    def plain(self) -> dict[str, Any]:
+        return {"node": self.node.plain(), "use": self.use.plain() if self.use else None}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRow:
+    workload: "Workload"
+    use: "Use | None"
+    idle_since: datetime | None
+
+    def plain(self) -> dict[str, Any]:
+        use = self.use.plain() if self.use else None
+        idle = self.idle_since.isoformat() if self.idle_since else None
+        return {"workload": self.workload.plain(), "use": use, "idle_since": idle}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSight:
+    at: datetime
+    now: "Use"
+    pools: Sequence[PoolRow]
+    nodes: Sequence[NodeRow]
+    workloads: Sequence[WorkloadRow]
+    more: bool  # there is more than is shown
+
+    def plain(self) -> dict[str, Any]:
+        parts = {"pools": self.pools, "nodes": self.nodes, "workloads": self.workloads}
+        listed = {name: [row.plain() for row in rows] for name, rows in parts.items()}
+        return {"at": self.at.isoformat(), "now": self.now.plain(), **listed}
+
+
+def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSight:
+    """What everybody may see, and of workloads what this person sees."""
+    whole = client.use.cluster(pool=pool, hours=1)
+    of_pools = {each.pool: each.now for each in whole.pools}
+    of_nodes = {each.node: each.now for each in client.use.nodes(pool=pool, limit=SHOWN)}
+    of_work = {each.id: each for each in client.use.workloads(pool=pool, project=project, limit=SHOWN)}
+    nodes = list(client.nodes.list(pool=pool, limit=SHOWN + 1))
+    live = client.workloads.list(limit=SHOWN + 1, phase=LIVE, pool=pool, project=project, sort="-gpus")
+    work, pools = list(live), client.node_pools.list()
+    rows = [
+        WorkloadRow(each, use.now if (use := of_work.get(each.id)) else None, use.idle_since if use else None)
+        for each in work[:SHOWN]
+    ]
+    return ClusterSight(
+        now(),
+        whole.now,
+        [PoolRow(each, of_pools.get(each.name)) for each in pools if pool in (None, each.name)],
+        [NodeRow(each, of_nodes.get(each.name)) for each in nodes[:SHOWN]],
+        sorted(rows, key=lambda row: _key(row, sort)),
+        len(work) > SHOWN or len(nodes) > SHOWN,
+    )
+
+
+def headline(sight: ClusterSight) -> str:
+    """The cluster in one line."""
+    there = sum(row.pool.capacity.gpu or 0 for row in sight.pools)
+    phases = [row.workload.phase for row in sight.workloads]
+    running = sum(phase in ("running", "starting", "stopping") for phase in phases)
+    waiting = sum(phase in ("pending", "reserved") for phase in phases)
+    held = sight.now.held.gpu
+    share = f" ({held / there:.0%})" if there else ""
+    more = ", and more than is shown" if sight.more else ""
+    return (
+        f"{number(held)} of {number(there)} GPUs held{share}, {busy(sight.now)} busy; "
+        f"{running} workloads run, {waiting} wait{more}"
+    )
+
+
+def pool_columns() -> list[Column]:
+    return [
+        Column("POOL", lambda r: r.pool.name),
+        Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.wanted}", right=True),
+        Column("GPUS HELD", lambda r: _of(_held(r.pool), r.pool.capacity.gpu), right=True),
+        *_use_columns(),
+        Column("TROUBLE", lambda r: r.pool.last_error or "-", grows=True, spare=True),
+    ]
+
+
+def node_columns() -> list[Column]:
+    return [
+        Column("NODE", lambda r: r.node.name),
+        Column("POOL", lambda r: r.node.pool, spare=True),
+        Column("STATE", lambda r: r.node.state, style=lambda r: phase_style(r.node)),
+        Column("GPUS HELD", lambda r: _of(_held(r.node), r.node.capacity.gpu), right=True),
+        *_use_columns(),
+    ]
+
+
+def workload_columns(at: datetime) -> list[Column]:
+    return [
+        Column("WORKLOAD", lambda r: r.workload.handle),
+        Column("PHASE", lambda r: r.workload.phase, style=lambda r: phase_style(r.workload)),
+        Column("GPUS HELD", lambda r: _of(r.workload.gpus.now, r.workload.gpus.asked), right=True),
+        *_use_columns(),
+        Column("SINCE", lambda r: age(r.workload.since, at), right=True),
+        Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),
+        Column("WHY", lambda r: _why(r, at), grows=True, style=_why_style),
+    ]
+
+
+def busy(use: "Use | None") -> str:
+    """How much of the time the GPUs held were busy, as far as that was measured."""
+    return "-" if use is None or use.gpu_busy_percent is None else f"{use.gpu_busy_percent:.0f} %"
+
+
+def _use_columns() -> Iterable[Column]:
+    return (
+        Column("BUSY", lambda r: busy(r.use), right=True),
+        Column("CPUS", lambda r: _used(r.use, "cpu", 1), right=True, spare=True),
+        Column("MEMORY GIB", lambda r: _used(r.use, "memory_mib", GIB), right=True, spare=True),
+        Column("GPU GIB", lambda r: _used(r.use, "gpu_memory_mib", GIB), right=True, spare=True),
+    )
+
+
+def _used(use: "Use | None", name: str, unit: int) -> str:
+    """Used of held; a dash for what was not measured."""
+    if use is None:
+        return "-"
+    used, held = getattr(use.used, name), getattr(use.held, name)
+    told = "-" if used is None else f"{used / unit:.1f}"
+    return f"{told}/{number(round(held / unit, 1))}" if held or used else "-"
+
+
+def _held(place: Any) -> float:
+    return float(place.capacity.gpu or 0) - float(place.free.gpu or 0)
+
+
+def _of(part: float | None, whole: float | None) -> str:
+    return f"{number(part)}/{number(whole)}"
+
+
+def _why(row: WorkloadRow, at: datetime) -> str:
+    if row.idle_since is not None:
+        return f"its GPUs are idle for {age(row.idle_since, at)}"
+    return ": ".join(part for part in (row.workload.reason, row.workload.message) if part)
+
+
+def _why_style(row: WorkloadRow) -> str:
+    return IDLE_STYLE if row.idle_since is not None else ""
+
+
+def _key(row: WorkloadRow, sort: Sort) -> tuple[float, str]:
+    """A total order: the handle decides where numbers are equal."""
+    workload, use = row.workload, row.use
+    first = {
+        Sort.HELD: -workload.gpus.now,
+        Sort.USED: -((use.used.gpu if use else None) or 0),
+        Sort.AGE: workload.submitted_at.timestamp() if workload.submitted_at else 0.0,
+        Sort.NAME: 0.0,
+    }
+    return first[sort], workload.handle

@@ -1,0 +1,100 @@
+"""Here is the screen of the whole cluster: `s` sorts workloads, `r` looks now, `q` leaves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.widgets import DataTable, Footer, Header, Static
+
+from berth.cli.exits import explained
+from berth.cli.output import Column
+from berth.cli.text import local, safe
+from berth.cli.top.cluster import (
+    ClusterSight,
+    Sort,
+    headline,
+    node_columns,
+    pool_columns,
+    workload_columns,
+)
+
+
+class ClusterTop(App[None]):
+    """`look` blocks for as long as the server takes, so it is asked beside the screen."""
+
+    CSS = """
+    #trouble { color: $error; height: auto; }
+    #headline { height: 1; text-style: bold; }
+    DataTable { border: round $primary; }
+    #pools { height: auto; max-height: 20%; }
+    #nodes { height: auto; max-height: 35%; }
+    #workloads { height: 1fr; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"), ("r", "refresh_now", "Refresh"), ("s", "sort", "Sort"),
+    ]  # fmt: skip
+
+    def __init__(self, look: Callable[[Sort], ClusterSight], *, title: str, every: float, sort: Sort) -> None:
+        super().__init__()
+        self.title, self._look, self._every, self._sort = title, look, every, sort
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        yield Static(id="trouble")
+        yield Static("asking ...", id="headline")
+        for name in ("pools", "nodes", "workloads"):
+            yield DataTable(id=name, cursor_type="row", zebra_stripes=True)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        for name in ("pools", "nodes", "workloads"):
+            self.query_one(f"#{name}").border_title = name
+        self.set_interval(self._every, self.action_refresh_now)
+        self.action_refresh_now()
+
+    def action_sort(self) -> None:
+        kinds = list(Sort)
+        self._sort = kinds[(kinds.index(self._sort) + 1) % len(kinds)]
+        self.action_refresh_now()
+
+    @work(thread=True, exclusive=True)
+    def action_refresh_now(self) -> None:
+        """What cannot be asked for is said above; the last answers stay."""
+        try:
+            seen = self._look(self._sort)
+        except Exception as error:
+            if (told := explained(error)) is None:
+                raise
+            self.call_from_thread(self._say, "; ".join(told[1]))
+            return
+        self.call_from_thread(self._show, seen)
+
+    def _say(self, trouble: str) -> None:
+        self.query_one("#trouble", Static).update(Text(safe(trouble)))
+
+    def _show(self, seen: ClusterSight) -> None:
+        self._say("")
+        self.sub_title = f"as of {local(seen.at)}"
+        self.query_one("#headline", Static).update(Text(safe(headline(seen))))
+        self._fill("pools", seen.pools, pool_columns())
+        self._fill("nodes", seen.nodes, node_columns())
+        self._fill("workloads", seen.workloads, workload_columns(seen.at))
+        self.query_one("#workloads").border_title = f"workloads by {self._sort}"
+
+    def _fill(self, name: str, rows: Sequence[Any], columns: Sequence[Column]) -> None:
+        """The place where somebody looks stays where it is."""
+        table = self.query_one(f"#{name}", DataTable)
+        row, across, down = table.cursor_row, table.scroll_x, table.scroll_y
+        if not table.columns:
+            table.add_columns(*(column.title for column in columns))
+        table.clear()
+        for each in rows:
+            styles = (column.style(each) if column.style else "" for column in columns)
+            cells = (safe(column.of(each)) for column in columns)
+            table.add_row(*map(Text, cells, styles))
+        table.move_cursor(row=min(row, max(0, len(rows) - 1)), animate=False)
+        table.scroll_to(across, down, animate=False)
