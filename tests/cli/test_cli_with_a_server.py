@@ -5,81 +5,26 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from berth.cli.main import app
 from berth.client import NotSignedIn
 from berth.core.spec import parse_workload
 from projects.models import Workload
-from projects.services import tokens
-from tests.cast import Cast, make_cast, training
+from tests.cast import Cast, training
+from tests.cli.conftest import ROOT, RUN, Berth, token_of
 
-RUN = [sys.executable, "-m", "berth.cli.main"]
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.django_db(transaction=True)
-Berth = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def cast() -> Cast:
-    return make_cast()
-
-
-@pytest.fixture
-def environment(live_server: Any, tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
-    return {
-        **kept, "BERTH_CONFIG": str(tmp_path / "config.toml"), "BERTH_URL": live_server.url,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]), "COLUMNS": "80",
-    }  # fmt: skip
-
-
-@pytest.fixture
-def berth(environment: dict[str, str]) -> Berth:
-    """The command in this process: what it prints and how it ends, without waiting for its start."""
-
-    def run(*arguments: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-        result = CliRunner().invoke(app, list(arguments), input=typed, env={**environment, **more})
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
-
-    return run
-
-
-@pytest.fixture
-def berth_process(environment: dict[str, str]) -> Berth:
-    def run(*arguments: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*RUN, *arguments],
-            input=typed,
-            env={**environment, **more},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
-
-    return run
 
 
 @pytest.fixture
 def as_dave(cast: Cast) -> dict[str, str]:
     """A member of vision, by a token."""
     assert cast.dave.user
-    return {"BERTH_TOKEN": _token(cast.dave)}
-
-
-def _token(person: Any) -> str:
-    return tokens.issue(acting=person, name="test", scopes=["read", "write", "admin"], expires_at=None)[1]
+    return {"BERTH_TOKEN": token_of(cast.dave)}
 
 
 def test_a_day_at_the_command_line(berth_process: Berth, cast: Cast, live_server: Any) -> None:
@@ -150,7 +95,7 @@ def test_each_kind_of_no_has_its_exit_code(berth: Berth, as_dave: dict[str, str]
 
 
 def test_a_name_in_two_projects_asks_back(berth: Berth, cast: Cast) -> None:
-    alice = {"BERTH_TOKEN": _token(cast.alice)}
+    alice = {"BERTH_TOKEN": token_of(cast.alice)}
     for project in ("vision", "ads"):
         assert berth("submit", "-n", "train", "-p", project, "--", "true", **alice).returncode == 0
     done = berth("cancel", "train", **alice)
@@ -160,7 +105,7 @@ def test_a_name_in_two_projects_asks_back(berth: Berth, cast: Cast) -> None:
 
 
 def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
-    bob = {"BERTH_TOKEN": _token(cast.bob)}
+    bob = {"BERTH_TOKEN": token_of(cast.bob)}
     made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
     assert made.returncode == 0, made.stderr
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
@@ -179,7 +124,7 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
 def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
     berth: Berth, cast: Cast, tmp_path: Path
 ) -> None:
-    alice = {"BERTH_TOKEN": _token(cast.alice)}
+    alice = {"BERTH_TOKEN": token_of(cast.alice)}
     words = ["--set", "research/vision:local.gpu=4", "--set", "research:local.limit.gpu=6"]
     planned = berth("quota", "plan", *words, **alice)
     assert (planned.returncode, planned.stderr) == (1, "")
@@ -221,7 +166,7 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
 def test_a_plan_that_cannot_be_made_ends_with_255(
     words: list[str], told: str, berth: Berth, cast: Cast
 ) -> None:
-    done = berth("quota", "plan", *words, BERTH_TOKEN=_token(cast.alice))
+    done = berth("quota", "plan", *words, BERTH_TOKEN=token_of(cast.alice))
     assert (done.returncode, done.stdout) == (255, "")
     assert told in done.stderr
     assert all(line.startswith("berth: ") for line in done.stderr.splitlines())
@@ -241,7 +186,7 @@ def test_a_plan_without_a_token_or_a_right_ends_with_255(
 def test_a_cycle_is_replayed_from_the_command_line(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     from tests.scheduler.stage import Stage
 
-    alice = {"BERTH_TOKEN": _token(cast.alice)}
+    alice = {"BERTH_TOKEN": token_of(cast.alice)}
     stage = Stage(cast)
     stage.node(0)
     stage.submit("train", roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
@@ -253,7 +198,7 @@ def test_a_cycle_is_replayed_from_the_command_line(berth: Berth, cast: Cast, tmp
     assert again.stdout.startswith(f"Cycle {number} is decided the same again (1 bundle, 0 waiting)")
     assert "start vision/train: 2 x worker to local-0" in berth("simulate", str(saved)).stdout
     assert berth("replay", "999999", **alice).returncode == 4
-    assert berth("replay", number, BERTH_TOKEN=_token(cast.bob)).returncode == 4
+    assert berth("replay", number, BERTH_TOKEN=token_of(cast.bob)).returncode == 4
 
 
 def test_markup_in_names_shows_as_text(berth: Berth, as_dave: dict[str, str]) -> None:

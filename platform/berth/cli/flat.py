@@ -40,7 +40,7 @@ def _cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return "; ".join(_listed(entry) for entry in value)
-    text = str(value)
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
     return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text
 
 

@@ -82,7 +82,7 @@ def read_contexts(path: Path) -> Contexts:
     if any(key in values for key in KEYS):
         tables.setdefault(FIRST, values)  # a file of before there were several
     known = {str(name): _settings(table, path) for name, table in tables.items()}
-    return Contexts(str(values.get("context") or next(iter(known), "")), known)
+    return Contexts(str(values.get("context") or (FIRST if FIRST in known else "")), known)
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:

@@ -128,8 +128,10 @@ class Nodes:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, *, pool: str | None = None, state: str | None = None) -> Iterator[Node]:
-        for item in self._transport.pages("nodes", {"pool": pool, "state": state}):
+    def list(
+        self, *, pool: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> Iterator[Node]:
+        for item in self._transport.pages("nodes", {"pool": pool, "state": state}, limit):
             yield Node.model_validate(item)
 
     def get(self, name: str) -> Node:

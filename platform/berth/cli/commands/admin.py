@@ -36,7 +36,7 @@ def backup(
     pods, environments, and (but for --with-keys) the keys that sign sessions and seal secrets of plugins.
 
     \b
-    berth admin backup /var/backups/berth-$(date +%F).backup
+    berth admin backup /var/backups/berth.backup --force
     DATABASE_URL=postgres://berth@db.example.org/berth berth admin backup berth.backup
     """
     from berth.backup.take import take

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.link import WorkloadArgument, connected
+from berth.cli.link import connected
+from berth.cli.names import WorkloadArgument
 
 
 def open_port(

@@ -125,7 +125,7 @@ def quota_columns() -> list[Column]:
         ),
         Column("POOL", lambda q: q.pool),
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
-        Column("SHARE", lambda q: _standing(q, "share"), right=True),
+        Column("SHARE", lambda q: _standing(q, "share"), right=True, spare=True),
         Column("ALLOCATED", lambda q: _standing(q, "allocated"), right=True),
         Column("REQUESTED", lambda q: _standing(q, "requested"), right=True, spare=True),
         Column("LIMIT", lambda q: number(q.limit.get("gpu"), "none"), right=True, spare=True),

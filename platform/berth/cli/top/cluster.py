@@ -69,9 +69,13 @@ class ClusterSight:
     more: bool  # there is more than is shown
 
     def plain(self) -> dict[str, Any]:
-        parts = {"pools": self.pools, "nodes": self.nodes, "workloads": self.workloads}
-        listed = {name: [row.plain() for row in rows] for name, rows in parts.items()}
-        return {"at": self.at.isoformat(), "now": self.now.plain(), **listed}
+        return {
+            "at": self.at.isoformat(),
+            "now": self.now.plain(),
+            "pools": [row.plain() for row in self.pools],
+            "nodes": [row.plain() for row in self.nodes],
+            "workloads": [row.plain() for row in self.workloads],
+        }
 
 
 def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSight:
@@ -105,10 +109,11 @@ def headline(sight: ClusterSight) -> str:
     waiting = sum(phase in ("pending", "reserved") for phase in phases)
     held = sight.now.held.gpu
     share = f" ({held / there:.0%})" if there else ""
+    measured = "" if sight.now.gpu_busy_percent is None else f", {busy(sight.now)} busy"
     more = ", and more than is shown" if sight.more else ""
     return (
-        f"{number(held)} of {number(there)} GPUs held{share}, {busy(sight.now)} busy; "
-        f"{running} workloads run, {waiting} wait{more}"
+        f"{number(held)} of {number(there)} GPUs held{share}{measured}; "
+        f"workloads: {running} running, {waiting} waiting{more}"
     )
 
 

@@ -1,0 +1,123 @@
+"""Here we hold every command to what people expect of all: an example, data for programs, no tracebacks."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.main import get_command
+
+from berth.cli import reference
+from berth.cli.main import app
+from tests.cli.desk_of_commands import Terminal
+from tests.client.desk import Desk, problem
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = dict(reference.walk(get_command(app), ("berth",)))
+WORDS = sorted(ALL)
+HERE = {  # what works on this machine, without a server
+    "up", "simulate", "trace", "completion", "help", "version", "context", "admin", "login", "logout",
+}  # fmt: skip
+ASKING = [words for words in WORDS if words[1] not in HERE and words[:2] != ("berth", "workload")]
+WITHOUT_DATA = {  # they say or write what is no list and no object
+    "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
+    "simulate", "trace", "use",
+}  # fmt: skip
+WITH_DATA_ALL_THE_SAME = {("berth", "machine", "remove")}
+CHANGED_BY_PEOPLE = ("token", "context", "department", "project", "member", "user", "notify")  # not watched
+JOINTS = {"|", "||", "&&", ">", "<", "#"}
+
+
+def examples(words: tuple[str, ...]) -> list[list[str]]:
+    """Every call of `berth` in a command's help, without what stands around it for shells and people."""
+    called = []
+    for line in (ALL[words].help or "").splitlines():
+        if not re.match(r"\s*([A-Z_]+=\S+ |[^`]+\| )?berth ", line):
+            continue
+        call: list[str] = []
+        for part in [*shlex.split(re.split(r"(?<=\S)\s{3,}", line)[0]), "#"]:
+            if part in JOINTS:
+                called += [call[call.index("berth") :]] if "berth" in call else []
+                call = []
+            else:
+                call.append(part)
+    return called
+
+
+def own_examples(words: tuple[str, ...]) -> list[list[str]]:
+    short = ("berth", *words[2:]) if words[:2] == ("berth", "workload") else words
+    return [call for call in examples(words) if tuple(call[: len(short)]) == short]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_every_command_has_an_example_that_its_own_parser_takes(words: tuple[str, ...]) -> None:
+    called = own_examples(words)
+    assert called, f"{' '.join(words)} has no example"
+    for call in examples(words):
+        at: Any = get_command(app)
+        rest = call[3:] if call[1] == "--context" else call[1:]
+        while hasattr(at, "commands"):
+            assert rest[0] in at.commands, call
+            at, rest = at.commands[rest[0]], rest[1:]
+        at.make_context(" ".join(call), rest)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_every_command_that_answers_answers_programs_too(words: tuple[str, ...]) -> None:
+    options = {option for each in ALL[words].params for option in each.opts}
+    without = words[-1] in WITHOUT_DATA and words not in WITH_DATA_ALL_THE_SAME
+    assert ("--output" in options) is not without, sorted(options)
+    if words[-1] == "list" and not set(words) & set(CHANGED_BY_PEOPLE):
+        assert "--watch" in options
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+@pytest.mark.parametrize(
+    ("reply", "code", "told"),
+    [
+        (httpx.ConnectError("Connection refused"), 6, "cannot reach http://127.0.0.1:8000"),
+        (problem(401, detail="The token has run out."), 3, "The token has run out. (berth login)"),
+        (problem(404, detail="There is nothing of that name."), 4, "There is nothing of that name."),
+    ],
+    ids=["no server", "expired token", "unknown name"],
+)
+def test_usual_mistakes_are_one_line_and_a_code(
+    words: tuple[str, ...], reply: Any, code: int, told: str, terminal: Terminal, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    calls = [call for call in own_examples(words) if not {"-f", "--url", "--file"} & set(call)]
+    if words == ("berth", "service", "autoscale"):
+        calls = [["berth", "service", "autoscale", "chat"]]
+    arguments = [part for part in calls[0][1:] if part not in ("--watch", "-w")]
+    done = terminal.run(*arguments, desk=Desk(reply), input="y\n")
+    assert isinstance(done.exception, SystemExit), done.exception
+    wanted = 255 if words[1:] == ("quota", "plan") else code
+    assert done.exit_code == wanted, done.output
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("berth: ")
+    assert told in done.stderr
+
+
+def test_the_reference_says_what_the_commands_say() -> None:
+    """Written anew by: python -m berth.cli.reference > docs/cli.md"""
+    assert (ROOT / "docs" / "cli.md").read_text() == reference.text()
+
+
+def test_help_explains_commands_and_topics_and_names_what_it_knows(terminal: Terminal) -> None:
+    assert "255 it cannot be told" in terminal.run("help", "exit-codes").stdout
+    assert "NO_COLOR" in terminal.run("help", "environment").stdout
+    assert "berth quota plan -f quotas.yaml" in terminal.run("help", "quota", "plan").stdout
+    unknown = terminal.run("help", "quota", "plane")
+    assert (unknown.exit_code, unknown.stderr) == (
+        2, "berth: help: given 'quota plane'; allowed: show, set, plan, apply, history, undo\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("nonsense",), ("list", "--nonsense"), ("pool",), ("list", "-o", "xml")])
+def test_what_cannot_be_understood_is_bad_usage(words: tuple[str, ...], terminal: Terminal) -> None:
+    done = terminal.run(*words)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output

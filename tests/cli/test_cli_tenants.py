@@ -1,0 +1,125 @@
+"""Here an organisation is set up and looked at from the command line, against a server that is there."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests import factories
+from tests.cast import Cast
+from tests.cli.conftest import Berth, token_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def as_alice(cast: Cast) -> dict[str, str]:
+    return {"BERTH_TOKEN": token_of(cast.alice)}
+
+
+def test_a_department_a_project_and_its_people_are_made_changed_and_removed(
+    berth: Berth, as_alice: dict[str, str]
+) -> None:
+    def done(*words: str, typed: str = "") -> str:
+        told = berth(*words, typed=typed, **as_alice)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    assert done("department", "create", "bio", "--title", "Biology", "--rank", "3") == "bio made\n"
+    assert done("project", "create", "cells", "--department", "bio") == "cells made in bio\n"
+    assert done("project", "edit", "cells", "--preempt-after", "10m", "--rank", "2") == "cells changed\n"
+    stored = json.loads(done("project", "describe", "cells", "-o", "json"))
+    assert (stored["rank"], stored["preempt_min_runtime"]) == (2, 600)
+    done("project", "edit", "cells", "--preempt-after", "default")
+    assert json.loads(done("project", "describe", "cells", "-o", "json"))["preempt_min_runtime"] is None
+
+    assert done("user", "create", "hal", "--password-stdin", typed="a long enough password\n") == "hal made\n"
+    assert "hal" in done("user", "list", "--search", "ha")
+    assert (
+        done("member", "add", "hal", "--role", "member", "--project", "cells") == "hal is member of cells\n"
+    )
+    assert "hal (member)" in done("project", "describe", "cells")
+    told = done("department", "describe", "bio")
+    assert "Projects       cells\n" in told
+    assert [
+        row["user"] for row in json.loads(done("member", "list", "--project", "cells", "-o", "json"))
+    ] == ["hal"]
+    assert done("member", "remove", "hal", "--project", "cells") == "hal is no member of cells any more\n"
+
+    assert berth("department", "delete", "bio", **as_alice).returncode == 5, "it has a project"
+    assert done("project", "delete", "cells") == "cells deleted\n"
+    assert done("department", "delete", "bio") == "bio deleted\n"
+    changes = [f"{row['action']} {row['object_name']}" for row in json.loads(done("audit", "-o", "json"))]
+    assert "delete bio" in changes
+    assert "title Biology" in done("audit", "--name", "bio", "-o", "wide")
+
+
+def test_a_role_that_is_not_clear_or_not_there_is_asked_back(
+    berth: Berth, cast: Cast, as_alice: dict[str, str]
+) -> None:
+    berth("member", "add", "dave", "--role", "viewer", "--project", "ads", **as_alice)
+    several = berth("member", "remove", "dave", **as_alice)
+    assert several.returncode == 2
+    assert several.stderr.startswith("berth: dave is member of vision, viewer of ads; allowed: --role")
+    nobody = berth("member", "remove", "grace", "--project", "vision", **as_alice)
+    assert (
+        nobody.stderr == "berth: grace has no such role that you see; see: berth member list --user grace\n"
+    )
+    assert berth("project", "edit", "vision", **as_alice).returncode == 2
+    dave = {"BERTH_TOKEN": token_of(cast.dave)}
+    assert berth("department", "create", "mine", **dave).returncode == 1
+    assert berth("project", "describe", "ads", "-o", "json", BERTH_TOKEN=token_of(cast.carol)).returncode == 4
+
+
+def test_the_schedulers_health_is_told_with_an_exit_code(
+    berth: Berth, cast: Cast, as_alice: dict[str, str]
+) -> None:
+    nobody = berth("health", **as_alice)
+    assert (nobody.returncode, nobody.stderr) == (1, "berth: one_leader: nobody leads\n")
+    assert nobody.stdout.startswith("Leads       nobody\n")
+    factories.scheduler_leads()
+    well = berth("health", **as_alice)
+    assert well.returncode == 0, well.stdout + well.stderr
+    assert "epoch" in well.stdout
+    assert json.loads(berth("health", "-o", "json", **as_alice).stdout)["leader"]["alive"] is True
+
+
+def test_the_cluster_is_seen_at_one_look(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
+    node = factories.node(cast.pool)
+    held = factories.workload(cast.vision, name="held", phase="running")
+    factories.place(held, node, [0, 1])
+    factories.workload(cast.ads, name="waits")
+    told = berth("top", "--once", **as_alice)
+    assert told.returncode == 0, told.stderr
+    head, *rest = told.stdout.splitlines()
+    assert head == "2 of 2 GPUs held (100%); workloads: 1 running, 1 waiting"
+    for part in ("Pools", "Nodes", "Workloads", "vision/held", "ads/waits", node.name, "local"):
+        assert any(part in line for line in rest), part
+    seen: Any = json.loads(berth("top", "--once", "-o", "json", **as_alice).stdout)
+    assert {row["workload"]["name"] for row in seen["workloads"]} == {"held", "waits"}
+    only = json.loads(berth("top", "--project", "ads", "-o", "json", **as_alice).stdout)
+    assert [row["workload"]["name"] for row in only["workloads"]] == ["waits"]
+    assert berth("top", "--sort", "luck", **as_alice).returncode == 2
+    mine = json.loads(berth("top", "-o", "json", BERTH_TOKEN=token_of(cast.grace)).stdout)
+    assert [row["workload"]["name"] for row in mine["workloads"]] == ["waits"], "what others run is theirs"
+    assert "vision" not in json.dumps(mine)
+
+
+def test_the_shell_completes_what_the_server_has(
+    berth: Berth, cast: Cast, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from berth.cli import names
+
+    for name, value in {**environment, "BERTH_TOKEN": token_of(cast.carol)}.items():
+        monkeypatch.setenv(name, value)
+    factories.workload(cast.vision, name="train-1")
+    factories.workload(cast.ads, name="train-2")
+    assert names.workload_names("tr") == ["train-1"], "only what carol sees"
+    assert names.workload_names("vision/") == ["vision/train-1"]
+    assert names.pool_names("") == ["local"]
+    assert names.project_names("v") == ["vision"]
+    assert names.owner_names("") == ["research", "vision"]
+    monkeypatch.setenv("BERTH_TOKEN", "berth_wrong")
+    assert names.pool_names("") == []
+    monkeypatch.setenv("BERTH_URL", "nonsense")
+    assert names.workload_names("") == []
