@@ -1,6 +1,7 @@
 """Here we read the log of one pod, wherever it runs, in pieces of bounded size."""
 
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from berth.core.errors import NotFound, Unavailable
 from berth.core.problems import shown
@@ -57,6 +58,17 @@ class PodLog:
         # Not started yet, or forgotten after its end: the row knows.
         state = Pod.objects.filter(pk=self.pod.pk).values_list("state", flat=True).first()
         return state not in LIVE_POD_STATES
+
+
+def log_of_pod(acting: Acting, workload_id: UUID, pod_id: str) -> PodLog:
+    """Of the pod with that id."""
+    try:
+        pod = selectors.pods(acting).get(workload=workload_id, pk=UUID(pod_id))
+        return PodLog(pod, wired().runtime_of(pod.node.pool))
+    except (Pod.DoesNotExist, ValueError):
+        raise NotFound("There is no such pod.") from None
+    except NotWired as error:
+        raise Unavailable(str(error)) from None
 
 
 def log_of(acting: Acting, workload: Workload, *, name: str | None, run: int | None) -> PodLog:

@@ -6,6 +6,7 @@ from projects.web.urls import TENANT
 from scheduler.web import (
     evictions,
     line,
+    log,
     pools,
     quota_answers,
     quota_draft,
@@ -24,6 +25,10 @@ urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("submit/foreseen", submit.foreseen, name="submit-foreseen"),
     path("workloads/<uuid:workload_id>", workload.detail, name="workload"),
+    path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
+    path("workloads/<uuid:workload_id>/log/pods", log.pods_of, name="workload-log-pods"),
+    path("workloads/<uuid:workload_id>/log/search", log.find, name="workload-log-search"),
+    path("workloads/<uuid:workload_id>/log/download", log.download, name="workload-log-download"),
     path("workloads/<uuid:workload_id>/use", use.of_workload, name="workload-use"),
     path("nodes/<str:name>/use", use.of_node, name="node-use"),
     path("quotas", quotas.index, name="quotas"),

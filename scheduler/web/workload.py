@@ -17,6 +17,7 @@ from projects.selectors import find_workload
 from projects.services import ports
 from projects.web.workloads import steps_for
 from scheduler.web import story
+from scheduler.web.log import runs_of
 from scheduler.web.use import used_by
 
 
@@ -38,6 +39,7 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
         "waiting": story.waiting(acting, workload),
         "pods": now,
         "earlier": earlier,
+        "log_runs": runs_of([*now, *earlier]),
         "events": story.happened(acting, workload),
         "gave_way": story.gave_way(acting, workload),
         "took": story.took(acting, workload),

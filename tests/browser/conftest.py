@@ -39,10 +39,16 @@ def scene(transactional_db: None) -> Scene:
 
 
 @pytest.fixture(scope="session")
-def address(django_db_setup: None, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the server: pods of this machine lie in it."""
+    return tmp_path_factory.mktemp("web")
+
+
+@pytest.fixture(scope="session")
+def address(django_db_setup: None, postgres: str, home: Path) -> Iterator[str]:
     """One server for all tests, on the tests' database: rows go and come under it."""
     url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
-    with serving(url, tmp_path_factory.mktemp("web")) as found:
+    with serving(url, home) as found:
         yield found
 
 

@@ -50,6 +50,7 @@ def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
     django.setup()
     from django.core.management import call_command
 
+    from tests.browser.a_log import a_log
     from tests.browser.a_service import a_service
     from tests.browser.chromium import chromium
     from tests.browser.fleet import a_fleet
@@ -73,6 +74,9 @@ def photograph(database_url: str, home: Path, folder: Path, only: str) -> None:
         shoot(browser, address, None, folder, "login", "/login", only)
         a_fleet(scene.projects["vision"])
         shoot(browser, address, scene.people["ada"], folder, "node-pool-large", "/node-pools/fleet", only)
+        talks = scene.workloads["diffusion-xl"]
+        a_log(talks, home)
+        shoot(browser, address, scene.people["ada"], folder, "workload-log", f"/workloads/{talks.pk}", only)
 
 
 def shoot(browser: object, address: str, user: object, folder: Path, name: str, path: str, only: str) -> None:
@@ -155,6 +159,12 @@ def _scale_in(page: object) -> None:
     page.wait_for_selector("dialog .named")
 
 
+def _find_in_log(page: object) -> None:
+    page.get_by_label("Find in the log").fill("checkpoint")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".log-hits")
+
+
 def _take_back(page: object) -> None:
     page.get_by_role("link", name="Take back change").first.click()
     page.wait_for_selector("dialog form")
@@ -188,6 +198,7 @@ STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "submit": (_foreseen,),
     "submit-faults": (_faulty_document,),
     "service-in": (_scale_in,),
+    "workload-log": (_find_in_log,),
 }
 PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "overview": lambda _: "/",

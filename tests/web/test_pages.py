@@ -220,25 +220,6 @@ def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> No
     assert found >= 8, "the markup was not shown at all"
 
 
-def test_the_log_of_a_pod_is_plain_text_with_its_place(sign_in, running: Workload, monkeypatch) -> None:
-    from pools.runtimes.base import LogChunk
-
-    class Runtime:
-        def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-            return LogChunk(MARKUP.encode(), 0, len(MARKUP), len(MARKUP), complete=True)
-
-    class Wired:
-        def runtime_of(self, pool: object) -> Runtime:
-            return Runtime()
-
-    monkeypatch.setattr("berth.web.log.wired", Wired)
-    answer = sign_in("erin").get(f"/workloads/{running.pk}/log?pod={running.pods.get().pk}&tail=10")
-    assert answer.content.decode() == MARKUP
-    assert answer.headers["Content-Type"].startswith("text/plain")
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert (answer.headers["X-Next-Offset"], answer.headers["X-Complete"]) == (str(len(MARKUP)), "true")
-
-
 @pytest.mark.parametrize(
     "query",
     ["?cursor=%00", "?cursor=bm90LWpzb24", "?sort=password", "?state=nope&kind=x", "?search=%00&project=%00",

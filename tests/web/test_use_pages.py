@@ -25,7 +25,7 @@ def test_a_workloads_page_tells_what_is_used_and_draws_it(cast: Cast, sign_in, p
     make.used_then(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
     for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/use?span=6h"):
         text = page(sign_in("erin"), path)
-        for said in ("0.5<span", "of 2 cores", "1 GiB<span", "25 %<span", "GPU 1: 25 % busy, 2 GiB", "<svg"):
+        for said in ("<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % busy, 2 GiB", "<svg"):
             assert said in text, (path, said)
         assert "not measured" not in text
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/use").status_code == 404
@@ -36,7 +36,7 @@ def test_what_nobody_measured_is_said_to_be_unknown(cast: Cast, sign_in, pod: Po
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use")
-    assert "1<span class=\"unit\"> of 2 cores" in text
+    assert "<dd>1</dd><dd class=\"note\">of 2 cores" in text
     assert text.count('<span class="unmeasured">not measured') == 2, "of GPUs and of their memory"
     assert "0 %" not in text
 

@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from berth.web import log, login, overview, single_sign_on
+from berth.web import login, overview, single_sign_on
 
 urlpatterns = [
     path("", overview.index, name="overview"),
@@ -10,7 +10,6 @@ urlpatterns = [
     path("login/sso", single_sign_on.begin, name="sso"),
     path("login/sso/return", single_sign_on.end, name="sso-end"),
     path("logout", login.SignOut.as_view(), name="logout"),
-    path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
     path("", include("projects.web.urls")),
     path("", include("pools.web.urls")),
     path("", include("scheduler.web.urls")),

@@ -1,0 +1,16 @@
+"""Here we make text of what a program wrote for a terminal: its commands go, its letters stay."""
+
+import re
+
+SEQUENCES = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, the cursor
+    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, device strings
+    rb"|\x1b[ -/]*[0-~]?"
+)
+# Also what turns the direction of reading: it could make a line say something else than it does.
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain_text(written: bytes) -> str:
+    text = SEQUENCES.sub(b"", written).decode("utf-8", "replace").rstrip("\r")
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

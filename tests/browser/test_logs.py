@@ -1,0 +1,94 @@
+"""Claims about logs on a workload's page: followed, searched, never taken for a page of their own."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pools.runtimes.pod_dir import PodDir
+from projects.models import Pod
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+
+MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
+
+
+@pytest.fixture
+def pods(scene: Scene, home: Path) -> list[Pod]:
+    """Of a workload that runs on this machine."""
+    workload = scene.workloads["diffusion-xl"]
+    scene.pools["train"].runtime = "local"
+    scene.pools["train"].save()
+    found = list(workload.pods.order_by("rank"))
+    for pod in found:
+        PodDir(home / "run" / "pods" / str(pod.pk)).make()
+    return found
+
+
+def write(home: Path, pod: Pod, text: str) -> None:
+    with PodDir(home / "run" / "pods" / str(pod.pk)).log.open("a") as log:
+        log.write(text)
+
+
+def shown(page: Page) -> str:
+    return page.locator("#log pre").inner_text()
+
+
+def test_a_log_is_followed_as_it_is_written(opened: Open, pods: list[Pod], home: Path) -> None:
+    write(home, pods[0], f"\x1b[31mfirst\x1b[0m {MARKUP}\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}")
+        log = page.locator("#log pre")
+        expect(log).to_contain_text(f"first {MARKUP}")
+        for number in range(3):
+            write(home, pods[0], f"step {number} \x1b[2J\x08\n")
+            expect(log).to_contain_text(f"step {number} ")
+        assert page.locator("#log img, #log b").count() == 0
+        assert not {"\x1b", "\x08"} & set(shown(page))
+        page.get_by_label("Follow").uncheck()
+        write(home, pods[0], "unseen\n")
+        page.get_by_role("button", name="Show what came after").click()
+        expect(log).to_contain_text("unseen")
+        assert faults == []
+
+
+def test_without_the_socket_it_is_fetched_every_few_seconds(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "first\n")
+    with opened("dave") as (page, _):
+        page.route_web_socket("**/ws/workloads/**", lambda socket: socket.close())
+        page.goto(f"/workloads/{pods[0].workload_id}")
+        expect(page.locator("#log pre")).to_contain_text("first")
+        write(home, pods[0], "second\n")
+        expect(page.locator("#log pre")).to_contain_text("second")
+
+
+def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    lines = [f"line {number} of an epoch" for number in range(40_000)]
+    lines[5] = f"loss is nan {MARKUP}"
+    lines[20_000] = "Loss is inf"
+    write(home, pods[1], "\n".join(lines) + "\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}")
+        page.get_by_label("Pod and run").select_option(label="worker-1")
+        expect(page.locator("#log pre")).to_contain_text("line 39999")
+        assert "line 20001" not in shown(page), "the end first"
+        page.get_by_label("Find in the log").fill("loss is")
+        page.keyboard.press("Enter")
+        expect(page.locator("#log-count")).to_contain_text("2 lines of worker-1, run 1, contain loss is")
+        hits = page.locator(".log-hits li")
+        expect(hits.first).to_contain_text(MARKUP)
+        expect(hits.nth(1)).to_contain_text("line 19999")
+        assert hits.locator("img, b").count() == 0
+        page.get_by_role("button", name="Show line 20001 in the log").click()
+        expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 20001")
+        page.get_by_role("button", name="Show what came before").click()
+        expect(page.locator("#log pre")).to_contain_text("line 19999 of an epoch\nLoss is inf")
+        with page.expect_download() as begun:
+            page.get_by_role("link", name="Download").click()
+        assert begun.value.suggested_filename == "diffusion-xl-worker-1-run1.log"
+        assert Path(begun.value.path()).read_text().splitlines() == lines
+        assert faults == []

@@ -1,0 +1,234 @@
+"""Here we show a pod's log on its page: text alone, found by the server, followed as it is written."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from channels.routing import URLRouter
+from django.contrib.auth.models import AnonymousUser, User
+from django.test import AsyncClient
+from django.utils import timezone
+
+from berth.routing import websocket_urlpatterns
+from berth.web.plain_text import plain_text
+from berth.wiring import Wiring
+from pools.runtimes.base import PodOrder
+from pools.runtimes.fake import FakeRuntime
+from projects.models import Membership, Pod
+from scheduler.consumers import SIGNED_OUT
+from scheduler.log_consumer import NOT_THERE
+from tests import factories as make
+from tests.cast import Cast, make_cast
+
+PATIENCE = 5.0
+EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
+    fake = FakeRuntime()
+    monkeypatch.setattr("scheduler.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.log_consumer.SILENT_SECONDS", 0.01)
+    return fake
+
+
+def started(cast: Cast, runtime: FakeRuntime, text: bytes) -> Pod:
+    work = make.workload(cast.vision, "train", phase="running", run=2, started_at=make.ago(hours=1))
+    pod = make.place(work, make.node(cast.pool), [0])
+    runtime.start(PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
+    runtime.write(str(pod.pk), text)
+    return pod
+
+
+def path(pod: Pod, what: str = "", **query: object) -> str:
+    asked = "".join(f"&{name}={value}" for name, value in query.items())
+    return f"/workloads/{pod.workload_id}/log{what}?pod={pod.pk}{asked}"
+
+
+def test_it_is_plain_text_with_its_place(
+    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+) -> None:
+    pod = started(cast, runtime, EVIL * 3)
+    client = sign_in("erin")
+    answer = client.get(path(pod, tail=2))
+    assert answer.content == EVIL * 2
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    size = len(EVIL)
+    assert (answer.headers["X-Offset"], answer.headers["X-Next-Offset"], answer.headers["X-Complete"]) == (
+        str(size), str(3 * size), "false",
+    )  # fmt: skip
+    assert client.get(path(pod, offset=0, limit=5)).content == EVIL[:5]
+    for query in ({"offset": "-1"}, {"offset": "x"}, {"tail": "%00"}, {"limit": "9" * 30}):
+        assert client.get(path(pod, **query)).content == EVIL * 3
+    assert sign_in("grace").get(path(pod)).status_code == 404
+    assert client.get(f"/workloads/{pod.workload_id}/log?pod=x").status_code == 404
+
+
+def test_found_lines_are_shown_as_text_with_what_stands_around(
+    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+) -> None:
+    pod = started(cast, runtime, b"one\ntwo <b>\n" + EVIL + b"four\n")
+    client = sign_in("dave")
+    text = client.get(path(pod, "/search", text="ALERT", ignore_case="on")).content.decode()
+    assert "<strong>1</strong> line of worker-0, run 2, contains" in text
+    assert "&lt;script&gt;<mark>alert</mark>(&#x27;x&#x27;)&lt;/script&gt; red " in text
+    assert "<script>" not in text
+    assert not {"\x1b", "\x08", "\u202e"} & set(text)
+    assert "two &lt;b&gt;" in text
+    assert f'data-log-at="{len("one.two <b>.")}"' in text
+    assert "<strong>0</strong> lines" in client.get(path(pod, "/search", text="ALERT")).content.decode()
+    assert client.get(path(pod, "/search", text="")).content.strip() == b""
+    assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
+
+
+def test_many_found_lines_come_page_by_page(
+    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+) -> None:
+    pod = started(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))
+    client = sign_in("dave")
+    seen, asked = 0, path(pod, "/search", text="hit")
+    for count in (30, 30, 10):
+        answer = client.get(asked)
+        assert len(answer.context["hits"]) == count
+        seen += count
+        if answer.context["next"]:
+            asked = path(pod, "/search", text="hit", cursor=answer.context["next"])
+    assert (seen, answer.context["next"]) == (70, None)
+
+
+def test_the_file_holds_every_byte(cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime) -> None:
+    pod = started(cast, runtime, EVIL * 40_000)
+    answer = sign_in("dave").get(path(pod, "/download"))
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="train-worker-0-run2.log"'
+    pieces = list(answer.streaming_content)
+    assert len(pieces) > 1
+    assert b"".join(pieces) == EVIL * 40_000
+
+
+def test_the_page_names_pods_by_run_and_where_to_follow(
+    cast: Cast, sign_in: Callable[[str], Any], runtime: FakeRuntime
+) -> None:
+    pod = started(cast, runtime, b"")
+    before = Pod.objects.create(
+        workload=pod.workload, role="worker", index=0, run=1, node=pod.node, state="stopped",
+        ended_at=timezone.now(),
+    )  # fmt: skip
+    for address in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/log/pods"):
+        text = sign_in("dave").get(address).content.decode()
+        assert text.index(f'value="{pod.pk}">worker-0<') < text.index(f'value="{before.pk}">worker-0, run 1')
+
+
+def test_text_of_a_terminal_becomes_text() -> None:
+    assert plain_text(EVIL.rstrip()) == "<script>alert('x')</script> red \ufffd\ufffdend"
+    assert plain_text("Grüße\t你好\r".encode()) == "Grüße\t你好"
+    assert plain_text(b"\xff\x00\x1b") == "\ufffd\ufffd"
+
+
+# --- as it is written
+
+
+class Talk(ApplicationCommunicator):
+    """One WebSocket, from the browser's side."""
+
+    def __init__(self, user: User | AnonymousUser, pod: Pod, offset: object = 0) -> None:
+        scope = {
+            "type": "websocket", "path": f"/ws/workloads/{pod.workload_id}/log", "headers": [], "user": user,
+            "query_string": f"pod={pod.pk}&offset={offset}".encode(),
+        }  # fmt: skip
+        super().__init__(URLRouter(websocket_urlpatterns), scope)
+
+    async def begin(self) -> "Talk":
+        await self.send_input({"type": "websocket.connect"})
+        assert (await self.receive_output(PATIENCE))["type"] == "websocket.accept"
+        return self
+
+    async def heard(self) -> dict[str, Any]:
+        answer = await self.receive_output(PATIENCE)
+        return json.loads(answer["text"]) if "text" in answer else {"closed": answer.get("code", 1000)}
+
+    async def end(self) -> None:
+        await self.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wait(PATIENCE)
+
+
+@pytest.fixture
+def running(
+    transactional_db: None, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Cast, Pod]:
+    async def user_of(scope: dict[str, Any]) -> User | AnonymousUser:
+        return scope["user"]
+
+    monkeypatch.setattr("scheduler.log_consumer.get_user", user_of)
+    cast = make_cast()
+    return cast, started(cast, runtime, "one ü\n".encode())
+
+
+async def test_what_a_pod_writes_is_sent_as_it_is_written(
+    running: tuple[Cast, Pod], runtime: FakeRuntime
+) -> None:
+    cast, pod = running
+    talk = await Talk(cast.erin.user, pod).begin()
+    assert await talk.heard() == {"text": "one ü\n", "begin": 0, "next": 7, "complete": False}
+    runtime.write(str(pod.pk), b"half \xc3")
+    assert (await talk.heard())["text"] == "half ", "a letter in two pieces is one letter"
+    runtime.write(str(pod.pk), b"\xbc\n")
+    assert (await talk.heard())["text"] == "ü\n"
+    runtime.end(str(pod.pk), exit_code=0)
+    await asyncio.sleep(0)
+    last = await talk.heard()
+    assert (last["text"], last["complete"]) == ("", True)
+    assert "closed" in await talk.heard()
+    await talk.end()
+
+
+async def test_a_lost_line_is_taken_up_where_it_broke(
+    running: tuple[Cast, Pod], runtime: FakeRuntime
+) -> None:
+    cast, pod = running
+    talk = await Talk(cast.dave.user, pod, offset=4).begin()
+    assert (await talk.heard())["text"] == "ü\n"
+    await talk.end()
+    looked = len(runtime.calls)
+    runtime.write(str(pod.pk), b"two\n")
+    await asyncio.sleep(0.05)
+    assert len(runtime.calls) == looked, "nobody listens any more"
+
+
+@pytest.mark.parametrize("offset", ["-1", "x", "9" * 40])
+async def test_an_offset_that_makes_no_sense_is_the_beginning(running: tuple[Cast, Pod], offset: str) -> None:
+    cast, pod = running
+    talk = await Talk(cast.dave.user, pod, offset=offset).begin()
+    assert (await talk.heard())["begin"] == 0
+    await talk.end()
+
+
+async def test_who_may_not_read_it_hears_nothing(running: tuple[Cast, Pod]) -> None:
+    cast, pod = running
+    for user, code in ((cast.grace.user, NOT_THERE), (AnonymousUser(), SIGNED_OUT)):
+        talk = await Talk(user, pod).begin()
+        assert await talk.heard() == {"closed": code}
+        await talk.end()
+
+
+async def test_a_role_that_is_taken_ends_it(
+    running: tuple[Cast, Pod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cast, pod = running
+    monkeypatch.setattr("scheduler.log_consumer.LOOK_AGAIN_SECONDS", 0.05)
+    talk = await Talk(cast.dave.user, pod).begin()
+    assert (await talk.heard())["text"]
+    await Membership.objects.filter(user=cast.dave.user).adelete()
+    assert await talk.heard() == {"closed": NOT_THERE}
+    await talk.end()
+
+
+async def test_the_file_streams_under_asgi(running: tuple[Cast, Pod], runtime: FakeRuntime) -> None:
+    cast, pod = running
+    client = AsyncClient()
+    await client.aforce_login(cast.dave.user)
+    answer = await client.get(path(pod, "/download"))
+    assert b"".join([piece async for piece in answer.streaming_content]) == "one ü\n".encode()
