@@ -1,0 +1,154 @@
+"""Here we show one day of four people at a running Berth: each does their part in a real browser."""
+
+import contextlib
+import csv
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.chromium import PROGRAM, chromium, reader
+from tests.journeys.installation import ROOT, Installation
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not Path(PROGRAM).exists(), reason=f"there is no {PROGRAM} here"),
+]
+DOCUMENTS = ROOT / "examples" / "main-job"
+SLOW = 60_000  # milliseconds: nodes boot, gangs write their checkpoints
+
+
+@pytest.fixture(scope="module")
+def berth() -> Iterator[Installation]:
+    with tempfile.TemporaryDirectory(prefix="berth-roles-") as place:
+        installation = Installation(Path(place) / "home")
+        installation.start("--demo")
+        yield installation
+        installation.clear()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def at_the_desk(browser: Browser, berth: Installation, name: str) -> Iterator[Page]:
+    """A person who signs in with their password; nothing on their pages may fail."""
+    kept = dict(line.split(" ", 1) for line in (berth.home / "demo-passwords").read_text().splitlines())
+    kept["admin"] = (berth.home / "admin-password").read_text().strip()
+    with reader(browser, f"http://127.0.0.1:{berth.port}", None) as (page, faults):
+        page.goto("/login")
+        page.get_by_label("Username").fill(name)
+        page.get_by_label("Password").fill(kept[name])
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        yield page
+        assert faults == []
+
+
+def submit(page: Page, name: str) -> None:
+    page.goto("/submit")
+    page.locator("#document").fill((DOCUMENTS / f"{name}.yaml").read_text())
+
+
+def send(page: Page, name: str) -> None:
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+
+
+def runs(page: Page) -> None:
+    """Without a reload: the page is told."""
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
+
+
+def test_a_quota_is_set_work_gives_way_finds_out_why_and_all_is_audited(
+    berth: Installation, browser: Browser, tmp_path: Path
+) -> None:
+    with at_the_desk(browser, berth, "dave") as dave, at_the_desk(browser, berth, "grace") as grace:
+        borrow(dave)
+        take_back(grace)
+        find_out_why(dave)
+        with at_the_desk(browser, berth, "admin") as admin:
+            change_quotas(admin)
+            expect(dave.get_by_role("heading", level=1)).to_contain_text("Running", timeout=SLOW)
+            audit(admin, tmp_path)
+    with at_the_desk(browser, berth, "erin") as erin:
+        look_only(erin)
+
+
+def borrow(dave: Page) -> None:
+    """A member of vision submits two gangs and watches them run: 8 GPUs with a quota of 2."""
+    for name in ("older", "younger"):
+        submit(dave, name)
+        send(dave, name)
+        runs(dave)
+    dave.reload()
+    expect(dave.get_by_role("log")).to_contain_text("step", timeout=SLOW)
+
+
+def take_back(grace: Page) -> None:
+    """A member of ads is told before she submits that somebody gives way, and how much."""
+    submit(grace, "ranking")
+    expect(grace.get_by_role("heading", name="It would start")).to_be_visible(timeout=SLOW)
+    expect(grace.locator("#answer")).to_contain_text("vision")
+    send(grace, "ranking")
+    runs(grace)
+
+
+def find_out_why(dave: Page) -> None:
+    """His page has changed under his eyes; from there he reaches the rule and the numbers of both sides."""
+    expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
+    gave_way = dave.get_by_role("region", name="Gave way")
+    expect(gave_way).to_contain_text("a 4-GPU workload of project ads")
+    address = dave.url
+    gave_way.locator("tbody a").first.click()
+    expect(dave.get_by_role("heading", level=1)).to_contain_text("younger gave way")
+    expect(dave.get_by_role("main")).to_contain_text("quota")
+    dave.goto(address)
+
+
+def change_quotas(admin: Page) -> None:
+    """Who runs the platform gives ads' quota to vision; the preview says what comes of it, then it does."""
+    admin.goto("/quotas", wait_until="networkidle")
+    for owner, gpus in (("research", "8"), ("vision", "8"), ("product", "0"), ("ads", "0")):
+        cell = admin.locator(f"#quota-grid tbody tr[data-name='{owner}'] td").first
+        cell.focus()
+        admin.keyboard.type(gpus)
+        admin.keyboard.press("Enter")
+    admin.get_by_role("button", name="Preview impact").click()
+    impact = admin.get_by_role("region", name="On local")
+    expect(impact).to_contain_text("younger")
+    expect(impact).to_contain_text("ranking")
+    admin.get_by_role("button", name="Apply").click()
+    expect(admin.get_by_text("4 quotas are set.")).to_be_visible()
+
+
+def audit(admin: Page, place: Path) -> None:
+    """Both evictions stand in the audit, in the file too, and who changed the quotas in the activity."""
+    admin.goto("/evictions")
+    for gave, took in (("ranking", "younger"), ("younger", "ranking")):
+        row = admin.get_by_role("row").filter(has=admin.get_by_role("link", name=gave, exact=True))
+        expect(row.first).to_contain_text(took)
+    with admin.expect_download() as download:
+        admin.get_by_role("link", name="CSV").first.click()
+    download.value.save_as(place / "evictions.csv")
+    rows = list(csv.DictReader((place / "evictions.csv").open()))
+    assert {row["workload_name"] for row in rows} == {"ranking", "younger"}
+    admin.goto("/quotas/changes")
+    expect(admin.get_by_role("main")).to_contain_text("admin")
+    expect(admin.get_by_role("main")).to_contain_text("vision")
+
+
+def look_only(erin: Page) -> None:
+    """A viewer of vision sees why work of hers gave way, no work of ads, and nothing to change."""
+    erin.goto("/evictions")
+    expect(erin.get_by_role("main")).to_contain_text("younger")
+    expect(erin.get_by_role("main")).not_to_contain_text("ranking")
+    erin.goto("/workloads")
+    expect(erin.get_by_role("main")).to_contain_text("older")
+    expect(erin.get_by_role("link", name="Cancel")).to_have_count(0)
