@@ -13,8 +13,8 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from berth.core.errors import BerthError, Unavailable
 from pools.runtimes.base import LogChunk
 from projects.acting import Acting
+from scheduler.api.log_reading import PodLog, log_of_pod
 from scheduler.consumers import LOOK_AGAIN_SECONDS, SIGNED_OUT
-from scheduler.log_reading import PodLog, log_of_pod
 
 NOT_THERE = 4404
 PIECE = 256 * 1024

@@ -16,8 +16,8 @@ from berth.api.schema import described
 from berth.core.spec.texts import plain
 from projects import selectors
 from scheduler import log_search
+from scheduler.api.log_reading import log_of
 from scheduler.api.logs import PODS_MAX
-from scheduler.log_reading import log_of
 from scheduler.log_search import AROUND_MAX, TEXT_MAX, Line, Place
 
 CURSOR = re.compile(r"(\d{1,16})-(\d{1,16})")

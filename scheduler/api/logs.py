@@ -20,7 +20,7 @@ from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
 from pools.runtimes.base import LogChunk
 from projects import selectors
-from scheduler.log_reading import PIECE_MAX, PodLog, log_of
+from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of
 
 TEXT = "text/plain; charset=utf-8"
 POLL = 0.2  # seconds between two looks at a log that is silent

@@ -17,8 +17,8 @@ from berth.core.errors import NotFound
 from berth.web.pages import Request, signed_in
 from berth.web.plain_text import plain_text
 from projects.selectors import find_workload
+from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of_pod
 from scheduler.api.log_search import cursor_of, place_of
-from scheduler.log_reading import PIECE_MAX, PodLog, log_of_pod
 from scheduler.log_search import TEXT_MAX, Found, Line, search
 from scheduler.web.story import Placed, placed
 

@@ -24,7 +24,7 @@ from tests.cast import Cast, make_cast, training
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
     monkeypatch.setattr("scheduler.api.logs.POLL", 0.01)
     return fake
 

@@ -30,7 +30,7 @@ EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
     monkeypatch.setattr("scheduler.log_consumer.SILENT_SECONDS", 0.01)
     return fake
 

@@ -25,7 +25,10 @@ def test_a_workloads_page_tells_what_is_used_and_draws_it(cast: Cast, sign_in, p
     make.used_then(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
     for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/use?span=6h"):
         text = page(sign_in("erin"), path)
-        for said in ("<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % busy, 2 GiB", "<svg"):
+        for said in (
+            "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % busy, 2 GiB",
+            "<svg",
+        ):  # fmt: skip
             assert said in text, (path, said)
         assert "not measured" not in text
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/use").status_code == 404
