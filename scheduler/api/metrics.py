@@ -22,6 +22,8 @@ from berth.db.models import Lease
 from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES, Phase
 from scheduler.api.pool_metrics import pool_metrics
+from scheduler.api.queue_metrics import queue_metrics
+from scheduler.api.service_metrics import own_metrics, service_metrics
 from scheduler.models import Cycle, Eviction
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +45,9 @@ class Rows(Collector):
         yield from pool_metrics()
         yield from _cycles()
         yield _evictions()
+        yield from queue_metrics()
+        yield from service_metrics()
+        yield from own_metrics()
 
 
 def metrics(request: HttpRequest) -> HttpResponse:

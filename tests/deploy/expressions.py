@@ -1,0 +1,37 @@
+"""Here we read names out of PromQL: which metrics an expression asks for, and by which labels."""
+
+import re
+from dataclasses import dataclass, field
+
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*\{([^}]*)\}")
+GROUPING = re.compile(r"\b(by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+RANGE = re.compile(r"\[[^\]]*\]")
+WORD = re.compile(r"(?<![\w.])([a-zA-Z_:][a-zA-Z0-9_:]*)(\s*\()?")
+OPERATORS = {"and", "or", "unless", "offset", "bool", "inf", "nan"}
+
+
+@dataclass
+class Asked:
+    """Labels that select or group; those of a selector stand by its metric, of a grouping by all of them."""
+
+    metrics: set[str] = field(default_factory=set)
+    labels: dict[str, set[str]] = field(default_factory=dict)
+    grouping: set[str] = field(default_factory=set)
+
+
+def asked(expression: str) -> Asked:
+    found = Asked()
+    text = STRING.sub('""', expression)
+    for _, names in GROUPING.findall(text):
+        found.grouping |= {name.strip() for name in names.split(",") if name.strip()}
+    text = GROUPING.sub(" ", text)
+    for metric, matchers in SELECTOR.findall(text):
+        found.metrics.add(metric)
+        labels = {re.split(r"[=!]", matcher)[0].strip() for matcher in matchers.split(",") if matcher.strip()}
+        found.labels.setdefault(metric, set()).update(labels)
+    text = RANGE.sub(" ", SELECTOR.sub(" ", text))
+    for word, opens in WORD.findall(text):
+        if not opens and word.lower() not in OPERATORS:
+            found.metrics.add(word)
+    return found

@@ -1,0 +1,84 @@
+"""Here a real Prometheus scrapes a real Berth, loads the rules, and is asked what every panel asks."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.db import connection
+
+from tests.browser.scene import busy
+from tests.browser.site import serving
+from tests.deploy.expressions import asked as metrics_of
+from tests.deploy.test_watching import BOARDS, RULES, board_of, expressions_of
+
+PROMETHEUS = shutil.which("prometheus")
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus here"),
+    pytest.mark.timeout(300),
+]
+ONCE_THERE_ARE = {"berth-services"}  # the scene has no service
+NOT_IN_THE_SCENE = {"berth_cycle_seconds", "berth_pool_provision_calls_total", "berth_wait_seconds"}
+
+
+@pytest.fixture
+def prometheus(transactional_db: None, postgres: str, tmp_path: Path) -> Iterator[str]:
+    busy()
+    url = postgres.replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+    with serving(url, tmp_path) as berth:
+        quick = tmp_path / "rules.yaml"
+        quick.write_text(RULES.read_text().replace("interval: 30s", "interval: 1s"))
+        scrape = {"job_name": "berth", "static_configs": [{"targets": [berth.removeprefix("http://")]}]}
+        settings = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                    "rule_files": [str(quick)], "scrape_configs": [scrape]}  # fmt: skip
+        (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(settings))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        process = subprocess.Popen([
+            str(PROMETHEUS), f"--config.file={tmp_path}/prometheus.yaml", "--log.level=error",
+            f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{port}",
+        ])  # fmt: skip
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def asked(prometheus: str, path: str, **query: str) -> Any:
+    try:
+        with urllib.request.urlopen(f"{prometheus}/api/v1/{path}?{urllib.parse.urlencode(query)}") as answer:
+            return json.load(answer)["data"]
+    except OSError:
+        return None
+
+
+def test_every_panel_is_answered_and_every_rule_is_loaded(prometheus: str) -> None:
+    deadline = time.monotonic() + 120
+    while not (asked(prometheus, "query", query="berth_build_info") or {}).get("result"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(3)  # a rate takes two scrapes
+    loaded = [rule for group in asked(prometheus, "rules")["groups"] for rule in group["rules"]]
+    assert len(loaded) == len(yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
+    assert {rule["health"] for rule in loaded} == {"ok"}
+    empty: set[str] = set()
+    for path in BOARDS:
+        for expression in expressions_of(board_of(path)):
+            plain = expression
+            for name in ("pool", "department", "project", "service"):
+                plain = plain.replace(f"${name}", ".*")
+            found = asked(prometheus, "query", query=plain)
+            assert found is not None, plain
+            if not found["result"] and path.stem not in ONCE_THERE_ARE:
+                empty |= metrics_of(expression).metrics
+    assert empty <= NOT_IN_THE_SCENE
