@@ -91,7 +91,7 @@ class EvictionAdmin(ReadOnly):
 
     @action(description="Download as CSV")
     def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
-        return as_csv(Request(request), queryset, EVERYTHING)
+        return as_csv(Request(request), queryset.order_by("-id"), EVERYTHING)
 
     @display(description="Kind", label=KINDS)
     def what(self, row: Eviction) -> tuple[str, str]:

@@ -1,40 +1,78 @@
 """Here admins see which machines joined a pool, remove them, and issue tokens by which others join."""
 
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
-from django.http import HttpResponse
+from django.db.models import Q
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from berth.core.amounts import MILLI
 from berth.core.errors import BerthError
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, asked_of, exported, list_query, list_rows
 from pools import joined, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm
 
 TONES = {"free": "good", "used": "info", "open": "good", "leaving": "warn", "silent": "bad"}
 
+MOST_TOKENS = 500  # the latest
+With = tuple[Any, str]  # a machine, and the name of the node that it is now
+MACHINES: tuple[Column[With], ...] = (
+    Column("name", "Machine", lambda row: row[0].name, order="name"),
+    Column("address", "Address", lambda row: row[0].address, in_file=True),
+    Column("state", "State", lambda row: row[0].state, order="state"),
+    Column("node", "Node", lambda row: row[1]),
+    Column("gpus", "Devices", lambda row: len(row[0].devices), "GPUs", number=True),
+    Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
+    Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
+    Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
+    Column("called", "Called", lambda row: row[0].seen_at, order="seen_at"),
+)
+TOKENS: tuple[Column[Any], ...] = (
+    Column("prefix", "Begins", lambda row: row.prefix),
+    Column("state", "State", lambda row: row.state),
+    Column("note", "For", lambda row: row.note),
+    Column("issued", "Issued", lambda row: row.issued_at),
+    Column("by", "Issued by", lambda row: str(row.issued_by), in_file=True),
+    Column("expires", "Counts until", lambda row: row.expires_at),
+    Column("machine", "Machine", lambda row: row.used_by.name if row.used_by else None),
+)
+
+
+def _with_nodes(rows: list[Any]) -> list[With]:
+    nodes = joined.nodes_of(rows)
+    return [(row, nodes.get(row.pk, "")) for row in rows]
+
 
 @signed_in
 @require_GET
-def index(request: Request, name: str) -> HttpResponse:
+def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool, now = _pool(request, name), timezone.now()
-    there = slice_of(
-        joined.machines(pool, now).filter(left_at=None), {"name": "name"}, sort="name", default="name",
-        cursor=request.GET.get("cursor", ""), size=50,
+    rows = joined.machines(pool, now).filter(left_at=None)
+    for word in asked_of(request.GET, "")["search"].split():
+        rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
+    there = list_query(
+        request, MACHINES, rows, _with_nodes, file_name=f"machines-of-{pool.name}", default="name"
+    )
+    tokens = list_rows(
+        request, TOKENS, joined.join_tokens(pool, now)[:MOST_TOKENS], name="tokens",
+        file_name=f"join-tokens-of-{pool.name}", default="-issued",
     )  # fmt: skip
-    nodes = joined.nodes_of(list(there.rows))
-    tokens = joined.join_tokens(pool, now)[:50]
+    if file := exported(request, there, tokens):
+        return file
     context = {
         "pool": pool,
-        "slice": there,
-        "machines": [(row, nodes.get(row.pk, ""), TONES.get(row.state, "")) for row in there.rows],
-        "tokens": [(row, TONES.get(row.state, "")) for row in tokens],
+        "listing": there,
+        "machines": [(row, node, TONES.get(row.state, "")) for row, node in there.rows],
+        "tokens": tokens,
+        "told_tokens": [(row, TONES.get(row.state, "")) for row in tokens.rows],
     }
     return page(request, "pools/machines.html", context, inner="pools/machines_body.html")
 

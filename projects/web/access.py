@@ -5,16 +5,17 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, Forbidden
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
+from berth.web.tables import Column, exported, list_rows
 from projects.access import Action, may
 from projects.acting import Acting
-from projects.models import Department, Membership, Project, Role
+from projects.models import ApiToken, Department, Membership, Project, Role
 from projects.selectors import departments, find_department, find_project, members, projects, tokens, users
 from projects.services import members as service
 
@@ -43,13 +44,37 @@ class PersonForm(forms.Form):
     )
 
 
+MEMBERS: tuple[Column[Membership], ...] = (
+    Column("person", "Person", lambda row: row.user.username),
+    Column("mail", "E-mail", lambda row: row.user.email, in_file=True),
+    Column("role", "Role", lambda row: row.get_role_display()),
+    Column("where", "Where", lambda row: " / ".join(filter(None, _place(row)[:2])) or "The whole platform"),
+    Column("since", "Since", lambda row: row.created_at),
+)
+TOKENS: tuple[Column[ApiToken], ...] = (
+    Column("name", "Name", lambda row: row.name),
+    Column("prefix", "Begins with", lambda row: row.prefix),
+    Column("scopes", "May", lambda row: ", ".join(row.scopes)),
+    Column("used", "Last used", lambda row: row.last_used_at),
+    Column("ends", "Ends", lambda row: row.expires_at),
+)
+
+
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
-    rows = list(members(request.acting).order_by("project__department__name", "department__name", "pk"))
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    rows = sorted(members(request.acting).order_by("pk"), key=_place)
+    people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="where")
+    mine = list_rows(
+        request, TOKENS, tokens(request.acting).filter(revoked_at__isnull=True), name="tokens",
+        file_name="tokens", default="name",
+    )  # fmt: skip
+    if file := exported(request, people, mine):
+        return file
     context = {
-        "members": [(row, may(request.acting, _needed(row), row)) for row in sorted(rows, key=_place)],
-        "tokens": tokens(request.acting).filter(revoked_at__isnull=True),
+        "people": people,
+        "members": [(row, may(request.acting, _needed(row), row)) for row in people.rows],
+        "tokens": mine,
         "may_grant": next(_grantable(request.acting), None) is not None,
         "may_add_people": may(request.acting, Action.ADMINISTER),
     }

@@ -3,18 +3,32 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
 from berth.web.pages import Request, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, exported, list_query
 from projects.models import Audit
 from projects.selectors import audit
 
 
+def in_words(row: Audit) -> str:
+    return "; ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in changes(row))
+
+
+COLUMNS: tuple[Column[Audit], ...] = (
+    Column("at", "When", lambda row: row.at, order="pk"),
+    Column("actor", "Who", lambda row: row.actor, order="actor"),
+    Column("action", "Change", lambda row: row.action, order="action"),
+    Column("what", "What", lambda row: row.object_name, order="object_name"),
+    Column("kind", "Of the kind", lambda row: row.object_type, in_file=True),
+    Column("change", "Before and after", in_words),
+)
+
+
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     asked = {
         key: request.GET.get(key, "").replace("\x00", "")[:100]
         for key in ("actor", "action", "kind", "search")
@@ -23,11 +37,13 @@ def index(request: Request) -> HttpResponse:
     rows = audit(request.acting).filter(**{column: value for column, value in exact.items() if value})
     if asked["search"]:
         rows = rows.filter(object_name__icontains=asked["search"])
-    found = slice_of(rows, {"at": "pk"}, sort="-at", default="-at", cursor=request.GET.get("cursor", ""))
+    found = list_query(request, COLUMNS, rows, list, file_name="activity", default="-at")
+    if file := exported(request, found):
+        return file
     everything = audit(request.acting).order_by()
     context = {
         "asked": asked,
-        "slice": found,
+        "listing": found,
         "lines": [(row, changes(row)) for row in found.rows],
         "actions": everything.order_by("action").values_list("action", flat=True).distinct(),
         "kinds": everything.order_by("object_type").values_list("object_type", flat=True).distinct(),

@@ -1,9 +1,12 @@
 """Here a person chooses which columns the list of workloads has."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from django.http import QueryDict
+
+from berth.core.amounts import MILLI
+from projects.models import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +25,50 @@ COLUMNS: Mapping[str, Column] = {
     "gpus": Column("GPUs", "gpus", number=True),
     "priority": Column("Priority", "priority", number=True),
     "submitted": Column("Submitted", "submitted"),
-    "department": Column("Department", usual=False),
+    "department": Column("Department", "department", usual=False),
     "pool": Column("Node pool", usual=False),
     "since": Column("In this state since", "since", usual=False),
     "started": Column("Started", usual=False),
     "ended": Column("Ended", usual=False),
-    "runs": Column("Runs", number=True, usual=False),
-    "evictions": Column("Evictions", number=True, usual=False),
+    "runs": Column("Runs", "runs", number=True, usual=False),
+    "evictions": Column("Evictions", "evictions", number=True, usual=False),
     "labels": Column("Labels", usual=False),
 }
 USUAL = tuple(key for key, column in COLUMNS.items() if column.usual)
+
+Tell = Callable[[Workload], object]
+FILE: Mapping[str, tuple[tuple[str, Tell], ...]] = {
+    "state": (("State", lambda row: row.phase),),
+    "happening": (("Reason", lambda row: row.reason), ("What is happening", lambda row: row.message)),
+    "gpus": (
+        ("Held, GPUs", lambda row: row.gpu_milli_now / MILLI),
+        ("Gang, GPUs", lambda row: row.gpu_milli_min / MILLI),
+    ),
+    "priority": (("Priority", lambda row: row.priority), ("Preemptible", lambda row: row.preemptible)),
+    "submitted": (
+        ("Submitted", lambda row: row.submitted_at),
+        ("Submitted by", lambda row: row.submitted_by.username if row.submitted_by else None),
+    ),
+    "department": (("Department", lambda row: row.project.department.name),),
+    "pool": (("Node pool", lambda row: row.pool.name if row.pool else ", ".join(row.pools)),),
+    "since": (("In this state since", lambda row: row.since),),
+    "started": (("Started", lambda row: row.started_at),),
+    "ended": (("Ended", lambda row: row.ended_at),),
+    "runs": (("Runs", lambda row: row.run),),
+    "evictions": (("Evictions", lambda row: row.preemptions),),
+    "labels": (("Labels", lambda row: row.labels),),
+}
+ALWAYS: tuple[tuple[str, Tell], ...] = (
+    ("Workload", lambda row: row.name),
+    ("Project", lambda row: row.project.name),
+    ("Kind", lambda row: row.kind),
+    ("Id", lambda row: str(row.pk)),
+)
+
+
+def in_file(keys: Iterable[str]) -> tuple[tuple[str, Tell], ...]:
+    """What the file tells where the list has these columns: each fact in a column of its own."""
+    return (*ALWAYS, *(each for key in keys for each in FILE[key]))
 
 
 def chosen(query: QueryDict) -> tuple[str, ...]:

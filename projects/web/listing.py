@@ -27,6 +27,10 @@ SORTS = {
     "state": "phase",
     "gpus": "gpu_milli_min",
     "since": "since",
+    "department": "project__department__name",
+    "project": "project__name",
+    "runs": "run",
+    "evictions": "preemptions",
 }
 COUNTED_TO = 10_000
 

@@ -1,16 +1,19 @@
 """Here people choose what they are told and where, and see what was told."""
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django import forms
-from django.http import Http404, HttpResponse
+from django.db.models import Q
+from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.acting import Acting
 from projects.models import Delivery, Subscription
@@ -48,22 +51,63 @@ class SubscriptionForm(forms.Form):
     )
 
 
+Shown = tuple[Subscription, str, list[str]]  # the address as far as it may be shown, the news in words
+Told = tuple[Delivery, str, str]
+SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
+    Column("of", "Of", lambda row: row[0].place),
+    Column("news", "When", lambda row: ", ".join(row[2])),
+    Column("long", "Long is", lambda row: row[0].waiting_minutes, "minutes", "waiting_minutes", in_file=True),
+    Column("to", "To", lambda row: row[1], order="channel"),
+    Column("channel", "By", lambda row: row[0].channel, in_file=True),
+    Column("made", "Since", lambda row: row[0].made_at, order="pk"),
+    Column("made-by", "Made by", lambda row: row[0].made_by, in_file=True),
+)
+DELIVERIES: tuple[Column[Told], ...] = (
+    Column("at", "When", lambda row: row[0].at, order="pk"),
+    Column("news", "News", lambda row: row[2], order="kind"),
+    Column("of", "Of", lambda row: _subject(row[0]), in_file=True),
+    Column("to", "To", lambda row: row[1]),
+    Column("state", "State", lambda row: row[0].state, order="state"),
+    Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
+    Column("tries", "Tries", lambda row: row[0].tries, order="tries", number=True),
+)
+
+
+def _shown(rows: list[Subscription]) -> list[Shown]:
+    return [(row, service.shown_address(row.to), [TITLES[word] for word in row.news]) for row in rows]
+
+
+def _told(rows: list[Delivery]) -> list[Told]:
+    return [(row, service.shown_address(row.to), TITLES.get(row.kind, row.kind)) for row in rows]
+
+
+def _subject(row: Delivery) -> str:
+    if row.workload_id:
+        return f"{row.content.get('project')}/{row.content.get('workload')}"
+    return str(row.content.get("owner") or row.content.get("pool") or "")
+
+
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
-    found = slice_of(
-        subscriptions(request.acting), {"made": "pk"}, sort="made", default="made",
-        cursor=request.GET.get("cursor", ""),
-    )  # fmt: skip
-    rows = found.rows
-    told = Delivery.objects.filter(subscription__in=[row.pk for row in rows]).order_by("-pk")[:MOST_TOLD]
-    context = {
-        "slice": found,
-        "subscriptions": [
-            (row, service.shown_address(row.to), [TITLES[word] for word in row.news]) for row in rows
-        ],
-        "told": [(row, service.shown_address(row.to), TITLES.get(row.kind, row.kind)) for row in told],
-    }
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    mine = subscriptions(request.acting)
+    rows, log = mine, Delivery.objects.filter(subscription__in=mine.order_by().values("pk"))
+    for word in asked_of(request.GET, "")["search"].split():
+        owners = Q(project__name__icontains=word) | Q(department__name__icontains=word)
+        people = Q(user__username__icontains=word) | Q(made_by__icontains=word)
+        rows = rows.filter(owners | people | Q(channel=word.lower()))
+    for word in asked_of(request.GET, "log")["search"].split():
+        named = (
+            Q(**{f"content__{key}__icontains": word}) for key in ("project", "workload", "owner", "pool")
+        )
+        log = log.filter(Q(kind=word.lower()) | Q(state=word.lower()) | reduce(or_, named))
+    found = list_query(request, SUBSCRIPTIONS, rows, _shown, file_name="notifications", default="made")
+    told = list_query(
+        request, DELIVERIES, log, _told, name="log", file_name="deliveries", default="-at", size=MOST_TOLD
+    )
+    if file := exported(request, found, told):
+        return file
+    context = {"listing": found, "subscriptions": found.rows, "log": told, "told": told.rows}
     return page(request, "projects/notifications.html", context, inner="projects/notification_rows.html")
 
 

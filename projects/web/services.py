@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from django.http import HttpResponse
+from django.db.models import Q
+from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.web.pages import Request, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, may
 from projects.elastic.autoscale import snapshot, window_of
 from projects.engine.replicas.conditions import Condition, conditions
@@ -35,22 +36,48 @@ TITLES = {
     "throughput_stable": "Throughput is steady",
 }
 
+Listed = tuple[Service, ScaleRequest | None]  # with the request that is under way
+COLUMNS: tuple[Column[Listed], ...] = (
+    Column("name", "Service", lambda row: row[0].workload.name, order="workload__name"),
+    Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
+    Column("state", "State", lambda row: row[0].workload.phase, order="workload__phase"),
+    Column("engines", "Serving", lambda row: _counts(row[0])[0], "engines", order="active", number=True),
+    Column("total", "All", lambda row: _counts(row[0])[1], "engines", in_file=True),
+    Column("initial", "Initial", lambda row: row[0].initial_engines, "engines", in_file=True),
+    Column("model", "Model", lambda row: row[0].model_name, order="model_name"),
+    Column("created", "Created", lambda row: row[0].created_at, order="created_at"),
+    Column("under-way", "Under way", lambda row: row[1].status if row[1] else None),
+    Column("autoscaler", "Autoscaler", lambda row: "on" if row[0].autoscaler.enabled else "off"),
+)
+
+
+def _counts(service: Any) -> tuple[int, int]:
+    """As the selector has counted them."""
+    return service.active, service.total
+
 
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
-    found = slice_of(
-        services(request.acting), {"created": "created_at"}, sort="-created", default="-created",
-        cursor=request.GET.get("cursor", ""),
-    )  # fmt: skip
-    open_now = ScaleRequest.objects.filter(service__in=[row.pk for row in found.rows]).exclude(
-        status__in=FINAL
-    )
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    search = asked_of(request.GET, "")["search"]
+    rows = services(request.acting)
+    for word in search.split():
+        rows = rows.filter(
+            Q(workload__name__icontains=word)
+            | Q(workload__project__name__icontains=word)
+            | Q(model_name__icontains=word)
+        )
+    found = list_query(request, COLUMNS, rows, _with_requests, file_name="services", default="-created")
+    if file := exported(request, found):
+        return file
+    context = {"listing": found, "rows": found.rows}
+    return page(request, "projects/services.html", context, inner="projects/service_rows.html")
+
+
+def _with_requests(rows: list[Service]) -> list[Listed]:
+    open_now = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(status__in=FINAL)
     under_way = {row.service_id: row for row in open_now}
-    rows = [(row, under_way.get(row.pk)) for row in found.rows]
-    return page(
-        request, "projects/services.html", {"slice": found, "rows": rows}, inner="projects/service_rows.html"
-    )
+    return [(row, under_way.get(row.pk)) for row in rows]
 
 
 @signed_in

@@ -4,20 +4,22 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from django.http import HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
+from berth.api.csv_files import csv_file
 from berth.web.pages import Request, done, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.paging import ordered, slice_of
 from pools.models import NodePool
 from projects.access import Action, require
 from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
 from projects.services import workloads as service
-from projects.web.list_columns import COLUMNS, USUAL, chosen
+from projects.web.list_columns import COLUMNS, USUAL, chosen, in_file
 from projects.web.listing import SORTS, counts, listed, wanted
 
 
@@ -61,10 +63,13 @@ STEPS: Mapping[str, Step] = {
 
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     asked = wanted(request.GET)
+    rows = listed(request.acting, asked)
+    if request.GET.get("format") == "csv":
+        return _as_csv(request, rows)
     found = slice_of(
-        listed(request.acting, asked),
+        rows,
         SORTS,
         sort=request.GET.get("sort", ""),
         default="-submitted",
@@ -89,6 +94,14 @@ def index(request: Request) -> HttpResponse:
         "kinds": WorkloadKind.choices,
     }
     return page(request, "projects/workloads.html", context, inner="projects/workload_rows.html")
+
+
+def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
+    """All of them, in the list's order and with its columns."""
+    sort, told = request.GET.get("sort", ""), in_file(chosen(request.GET))
+    every = ordered(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
+    lines = ([tell(row) for _, tell in told] for row in every.iterator(chunk_size=500))
+    return csv_file(request, "workloads", [head for head, _ in told], lines)
 
 
 def _plain_query(request: Request) -> str:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
 from berth.web.pages import Request, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.paging import ordered, slice_of
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.selectors import projects
@@ -30,6 +30,7 @@ FILTERS = {
 }
 
 
+SORTS = {"at": "pk", "kind": "kind", "gpus": "gpu_milli", "lost": "lost_gpu_seconds"}
 OTHERS = ("workload", "since", "until")
 
 
@@ -39,11 +40,16 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHERS)}
     rows = filtered(request.acting, asked)
     if request.GET.get("format") == "csv":
-        return as_csv(ApiRequest(request), rows, reader(request.acting))
-    found = slice_of(rows, {"at": "pk"}, sort="-at", default="-at", cursor=request.GET.get("cursor", ""))
+        sort = request.GET.get("sort", "-at")
+        chosen = sort if sort.removeprefix("-") in SORTS else "-at"
+        return as_csv(ApiRequest(request), ordered(rows, SORTS, chosen), reader(request.acting))
+    found = slice_of(
+        rows, SORTS, sort=request.GET.get("sort", ""), default="-at", cursor=request.GET.get("cursor", "")
+    )
     context = {
         "asked": asked,
         "slice": found,
+        "sort": found.sort,
         "rows": to_open(reader(request.acting), found.rows),
         "kinds": [kind for kind, _ in Eviction.KINDS],
         "pools": NodePool.objects.order_by("name"),

@@ -1,15 +1,17 @@
 """Here one sees node pools: how full each is and was, who holds which device, what it costs, why it grew."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.core.amounts import MILLI
 from berth.web.bars import Bar, stacked
 from berth.web.pages import Request, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, exported, list_rows
 from pools import selectors
 from pools.costs import costs_of
 from pools.models import NodePool, ScalingEvent
@@ -19,6 +21,7 @@ from projects.access import Action, may
 from scheduler.fragmentation import Fragmentation, Level, fragmentation_of
 from scheduler.web.capacity import Capacity, total_gpus
 from scheduler.web.over_time import SPANS, course_of
+from scheduler.web.pool_files import file_of_pool, history_of
 from scheduler.web.pool_nodes import held_by, nodes_of
 
 TONES = {
@@ -45,34 +48,63 @@ class Row:
     pool: NodePool
     capacity: Capacity
 
+    @property
+    def state(self) -> str:
+        return "failing" if self.pool.last_error else "paused" if self.pool.paused else "active"
+
+    @property
+    def use(self) -> float | None:
+        """Percent."""
+        return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
+
+
+def _ready(pool: Any) -> int:
+    """As the selector has counted them."""
+    return int(pool.nodes_ready)
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("name", "Pool", lambda row: row.pool.name),
+    Column("state", "State", lambda row: row.state),
+    Column("nodes", "Nodes", lambda row: _ready(row.pool), number=True),
+    Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
+    Column("use", "Use", lambda row: row.use, "%"),
+    Column("node", "One node", lambda row: row.pool.gpus_per_node, "GPUs"),
+    Column("most", "At most", lambda row: row.pool.nodes_max, "nodes"),
+    Column("least", "At least", lambda row: row.pool.nodes_min, "nodes", in_file=True),
+    Column("total", "There", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
+    Column("coming", "Coming", lambda row: row.capacity.coming / MILLI, "GPUs", in_file=True),
+    Column("model", "Model", lambda row: row.pool.gpu_model, in_file=True),
+    Column("cores", "One node", lambda row: row.pool.cpu_milli / MILLI, "cores", in_file=True),
+    Column("memory", "One node", lambda row: row.pool.memory_mib, "MiB", in_file=True),
+    Column("provider", "Provider", lambda row: row.pool.provider, in_file=True),
+    Column("runtime", "Runtime", lambda row: row.pool.runtime, in_file=True),
+)
+
 
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
-    context = {
-        "rows": [Row(pool, total_gpus([pool])) for pool in selectors.pools()],
-        "may_change": may(request.acting, Action.ADMINISTER),
-    }
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    rows = [Row(pool, total_gpus([pool])) for pool in selectors.pools()]
+    found = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
+    if file := exported(request, found):
+        return file
+    context = {"listing": found, "rows": found.rows, "may_change": may(request.acting, Action.ADMINISTER)}
     return page(request, "scheduler/pools.html", context, inner="scheduler/pool_rows.html")
 
 
 @signed_in
 @require_GET
-def detail(request: Request, name: str) -> HttpResponse:
+def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool = get_object_or_404(selectors.pools(), name=name)
-    nodes = nodes_of(request, pool)
     running_it = may(request.acting, Action.ADMINISTER)
     now = timezone.now()
+    history = history_of(request, pool, running_it=running_it)
+    if file := exported(request, history) or file_of_pool(request, pool, now):
+        return file
+    nodes = nodes_of(request, pool)
     costs = costs_of(pool, now)
     pieces = fragmentation_of(pool) if pool.gpus_per_node else None
-    history = slice_of(
-        selectors.scaling_events(pool),
-        {"at": "pk"},
-        sort="-at",
-        default="-at",
-        cursor=request.GET.get("cursor", ""),
-        size=20,
-    )
     context = {
         "pool": pool,
         "capacity": total_gpus([pool]),
@@ -88,10 +120,8 @@ def detail(request: Request, name: str) -> HttpResponse:
         "legend": held_by(request.acting, pool),
         "may_change": may(request.acting, Action.EDIT, pool),
         "running_it": running_it,
-        "slice": history,
-        "told": [
-            (row, outcome_tone(row), selectors.reason_of(row, running_it=running_it)) for row in history.rows
-        ],
+        "history": history,
+        "told": [(row, outcome_tone(row), reason) for row, reason in history.rows],
     }
     return page(request, "scheduler/pool.html", context, inner="scheduler/pool_body.html")
 

@@ -4,17 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpResponse
+from django.db.models import Q
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
 from berth.web.pages import Request, done, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Lapse, QuotaChange
-from projects.selectors import Scope, departments, find_quota_change, quota_changes
+from projects.selectors import Scope, audit, departments, find_quota_change, quota_changes
 from projects.services.quota_drafts import inverse_of, undo
 from projects.services.quotas import require_to_set
 from projects.web.activity import differences
@@ -42,13 +43,46 @@ class Told:
     lapse: Lapse | None
     may_undo: bool
 
+    @property
+    def in_words(self) -> str:
+        shown = [f"{quota.name} on {quota.pool}: {_values(quota)}" for quota in self.quotas]
+        return "; ".join([*shown, f"{self.hidden} more that you may not see"] if self.hidden else shown)
+
+
+def _values(quota: Entry) -> str:
+    """Each with its unit's word, before and after."""
+    if quota.removed:
+        return "removed"
+    return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
+
+
+COLUMNS: tuple[Column[Told], ...] = (
+    Column("number", "No.", lambda row: row.change.pk),
+    Column("at", "When", lambda row: row.change.at, order="pk"),
+    Column("actor", "Who", lambda row: row.change.actor, order="actor"),
+    Column("what", "What", lambda row: row.in_words),
+    Column("note", "Note", lambda row: row.change.note, order="note"),
+    Column("lapses", "Goes back", lambda row: row.lapse.due_at if row.lapse else None, in_file=True),
+    Column("undone", "Taken back by No.", lambda row: row.undone_by, in_file=True),
+)
+
 
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
-    found = slice_of(quota_changes(request.acting), {"at": "pk"}, sort="-at", default="-at",
-                     cursor=request.GET.get("cursor", ""), size=SIZE)  # fmt: skip
-    context = {"slice": found, "changes": told(request.acting, found.rows)}
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    acting, rows = request.acting, quota_changes(request.acting)
+    for word in asked_of(request.GET, "")["search"].split():
+        named = audit(acting).filter(object_name__icontains=word, change_id__isnull=False)
+        rows = rows.filter(
+            Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(note__icontains=word)
+        )
+    found = list_query(
+        request, COLUMNS, rows, lambda some: told(acting, some), file_name="quota-changes", default="-at",
+        size=SIZE,
+    )  # fmt: skip
+    if file := exported(request, found):
+        return file
+    context = {"listing": found, "changes": found.rows}
     return page(request, "scheduler/quota_changes.html", context, inner="scheduler/quota_change_rows.html")
 
 

@@ -3,7 +3,9 @@
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
+from berth.core.amounts import MILLI
 from berth.web.pages import Request, page, signed_in
+from berth.web.tables import Column, Listing, exported, list_rows
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.acting import Acting
@@ -13,6 +15,62 @@ from scheduler.web.capacity import total_gpus
 from scheduler.web.lines import Line, lines
 
 MOST_UNFOLDED = 150  # projects: beyond it departments are folded, and one at a time is opened
+MOST_ROWS = 10**9  # the tree folds instead of being cut
+Placed = tuple[str, Line]  # with the name of its department
+
+
+def _amount(milli: int | None) -> float | str:
+    return "unlimited" if milli is None else milli / MILLI
+
+
+def _limit(line: Line) -> float | str | None:
+    return _amount(line.limit) if line.quota else None
+
+
+def _weight(line: Line) -> float | None:
+    return line.quota.weight_gpu if line.quota else None
+
+
+COLUMNS: tuple[Column[Placed], ...] = (
+    Column("name", "Owner", lambda row: row[1].owner.name),
+    Column("department", "Department", lambda row: row[0], in_file=True),
+    Column("quota", "Quota", lambda row: _amount(row[1].gpus) if row[1].known else None, "GPUs", number=True),
+    Column("limit", "Limit", lambda row: _limit(row[1]), "GPUs", number=True),
+    Column("weight", "Weight", lambda row: _weight(row[1]), number=True),
+    Column("rank", "Rank", lambda row: _rank(row[1]), number=True),
+    Column("share", "Fair share", lambda row: _milli(row[1].share), "GPUs", number=True),
+    Column("held", "Held", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
+    Column("use", "Use", lambda row: row[1].waiting / MILLI, "GPUs wait"),
+)
+
+
+def _milli(milli: int | None) -> float | None:
+    return None if milli is None else milli / MILLI
+
+
+def _rank(line: Line) -> int:
+    own = line.quota.rank if line.quota else None
+    return line.owner.rank if own is None else own
+
+
+def _flat(tree: list[Line]) -> list[Placed]:
+    return [(top.owner.name, line) for top in tree for line in (top, *top.children)]
+
+
+def _chosen(tree: list[Line], found: Listing[Placed]) -> list[Line]:
+    """The tree with the projects that were found, in the order that was asked for within each department."""
+    kept: dict[int, list[Line]] = {id(top): [] for top in tree}
+    tops = {top.owner.name: top for top in tree}
+    named = set()
+    for department, line in found.rows:
+        if line is tops[department]:
+            named.add(id(line))
+        else:
+            kept[id(tops[department])].append(line)
+    chosen = [top for top in tree if id(top) in named or kept[id(top)]]
+    for top in chosen:
+        top.children = kept[id(top)]
+    return chosen
 
 
 @signed_in
@@ -23,10 +81,17 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(NodePool.objects.order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     tree = lines(request.acting, [pool] if pool else [])
+    found = list_rows(
+        request, COLUMNS, _flat(tree), file_name=f"quotas-on-{pool}", default="name", size=MOST_ROWS
+    )
+    if file := exported(request, found):
+        return file
+    tree = _chosen(tree, found)
     few = sum(len(top.children) for top in tree) <= MOST_UNFOLDED
     unfolded = request.GET.get("open", "")
     shown = [(top, rights(request.acting, top), few or top.owner.name == unfolded) for top in tree]
     context = {
+        "listing": found,
         "pools": pools,
         "pool": pool,
         "tree": shown,

@@ -42,8 +42,8 @@ def slice_of(
             rows = rows.filter(_beyond(column, mark[1], mark[2], downwards=down != backwards))
         except (ValidationError, ValueError, TypeError):
             mark, backwards = None, False
-    order = [F(name).desc() if down != backwards else F(name).asc() for name in (column, "pk")]
-    found = list(rows.order_by(*order)[: size + 1])
+    turned = f"{'-' if down != backwards else ''}{sort.removeprefix('-')}"
+    found = list(ordered(rows, columns, turned)[: size + 1])
     more = len(found) > size
     found = found[:size]
     if backwards:
@@ -56,6 +56,13 @@ def slice_of(
         next=_mark(">", sort, column, found[-1]) if more or backwards else None,
         previous=_mark("<", sort, column, found[0]) if (more if backwards else mark is not None) else None,
     )
+
+
+def ordered(rows: QuerySet[M], columns: Mapping[str, str], sort: str) -> QuerySet[M]:
+    """All of them, in the order in which the pages show them."""
+    column = columns[sort.removeprefix("-")]
+    down = sort.startswith("-")
+    return rows.order_by(*(F(name).desc() if down else F(name).asc() for name in (column, "pk")))
 
 
 def _beyond(column: str, value: Any, key: Any, *, downwards: bool) -> Q:

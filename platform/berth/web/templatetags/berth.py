@@ -15,6 +15,7 @@ from berth.core.amounts import MILLI
 from berth.web import numbers
 from berth.web.bars import WIDTH, Bar
 from berth.web.navigation import GROUPS
+from berth.web.tables import Column, Listing
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -137,6 +138,76 @@ def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan
         "rowspan": rowspan,
         "order": ("descending" if down else "ascending") if now.removeprefix("-") == key else "",
     }
+
+
+@register.inclusion_tag("web/parts/heads.html", takes_context=True)
+def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
+    """The heads of a listing's columns, each sorting by it where it can; `last`: what its buttons are for."""
+    return {
+        "cells": [_head(context, listing, each, target) for each in listing.columns if not each.in_file],
+        "last": last,
+    }
+
+
+def _head(context: Context, listing: Listing[Any], column: Column[Any], target: str) -> dict[str, Any]:
+    now, key = listing.sort, column.key
+    query = context["request"].GET.copy()
+    query.pop(listing.word("cursor"), None)
+    query[listing.word("sort")] = f"-{key}" if now == key else key
+    return {
+        "title": column.title,
+        "unit": column.unit,
+        "query": query.urlencode() if key in listing.sorts else "",
+        "classes": "num" if column.number else "",
+        "target": target,
+        "order": ("descending" if now == f"-{key}" else "ascending") if now.removeprefix("-") == key else "",
+    }
+
+
+@register.inclusion_tag("web/parts/table_tools.html", takes_context=True)
+def table_tools(
+    context: Context, listing: Listing[Any], placeholder: str, target: str = "#rows"
+) -> dict[str, Any]:
+    """A field that searches, and the link that exports."""
+    query = context["request"].GET
+    own = {listing.word(what) for what in ("search", "cursor", "format")}
+    return {
+        "listing": listing,
+        "word": listing.word("search"),
+        "placeholder": placeholder,
+        "target": target,
+        "kept": [(name, value) for name in query if name not in own for value in query.getlist(name)],
+        "exported": _exported(context, listing),
+        "path": context["request"].path,
+    }
+
+
+@register.simple_tag(takes_context=True)
+def export_link(context: Context, listing: Listing[Any]) -> SafeString:
+    """The file of all rows under the page's filters and in its order."""
+    return format_html(
+        '<a class="button small" href="?{}" download>{}Download as CSV</a>',
+        _exported(context, listing),
+        icon("download"),
+    )
+
+
+def _exported(context: Context, listing: Listing[Any]) -> str:
+    query = context["request"].GET.copy()
+    query.pop(listing.word("cursor"), None)
+    query[listing.word("format")] = "csv"
+    return str(query.urlencode())
+
+
+@register.inclusion_tag("web/parts/table_pager.html", takes_context=True)
+def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") -> dict[str, Any]:
+    links = []
+    for title, cursor in (("Previous", listing.previous), ("Next", listing.next)):
+        if cursor is not None:
+            query = context["request"].GET.copy()
+            query[listing.word("cursor")] = cursor
+            links.append((title, query.urlencode()))
+    return {"links": links, "count": len(listing.rows), "target": target}
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)

@@ -1,0 +1,120 @@
+// Small tables that stand whole in a page: sorted by their heads, searched, and copied into a file.
+// Long lists are sorted, searched and exported by the server: their heads are links.
+(() => {
+  "use strict";
+  const MANY = 10, FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/, NUMBER = /^[-–]?[\d,]*\.?\d+/;
+  const kept = new Map(); // by caption: how it was sorted and searched before it was fetched anew
+
+  const said = (element) => {
+    const clone = element.cloneNode(true);
+    for (const gone of clone.querySelectorAll("button, form, .arrow, a.button")) gone.remove();
+    for (const time of clone.querySelectorAll("time[datetime]")) time.textContent = time.dateTime;
+    for (const sub of clone.querySelectorAll(".sub, div, li")) sub.prepend(" ");
+    return clone.textContent.replace(/\s+/g, " ").trim();
+  };
+  const nameOf = (table) => table.caption?.textContent.trim() || table.getAttribute("aria-label") || "table";
+
+  /** Rows that belong together: one with a cell for every head, and those below it that have not. */
+  function groups(table, columns) {
+    const found = [];
+    for (const row of table.tBodies[0].rows) {
+      if (row.cells.length === columns || !found.length) found.push([row]);
+      else found.at(-1).push(row);
+    }
+    return found;
+  }
+
+  function weight(row, column) {
+    const cell = row.cells[column], time = cell?.querySelector("time[datetime]");
+    if (time) return [1, Date.parse(time.dateTime)];
+    const text = said(cell ?? row), number = NUMBER.exec(text);
+    if (text === "" || text === "–") return [0, 0];
+    if (text.startsWith("∞")) return [1, Infinity];
+    return number ? [1, Number(number[0].replaceAll(",", "").replace("–", "-"))] : [2, text.toLowerCase()];
+  }
+
+  function arrange(table, heads) {
+    const state = kept.get(nameOf(table)) ?? {}, body = table.tBodies[0];
+    const rows = groups(table, heads.length);
+    if (state.column !== undefined) {
+      const sorted = rows.map((group) => [weight(group[0], state.column), group]);
+      sorted.sort(([a], [b]) => (a[0] - b[0] || (a[1] < b[1] ? -1 : a[1] > b[1] ? 1 : 0)) * (state.down ? -1 : 1));
+      body.append(...sorted.flatMap(([, group]) => group));
+    }
+    const words = (state.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    for (const group of rows) {
+      const text = group.map(said).join(" ").toLowerCase(), out = !words.every((word) => text.includes(word));
+      for (const row of group) row.hidden = out;
+    }
+    heads.forEach((head, column) => {
+      if (column === state.column) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+  }
+
+  const quoted = (text) => {
+    const plain = FORMULA.test(text) && !/^-?[\d,]*\.?\d+$/.test(text) ? `'${text}` : text;
+    return /[",\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+  };
+
+  function download(table) {
+    const rows = [...table.tHead.rows, ...[...table.tBodies].flatMap((body) => [...body.rows])].filter((row) => !row.hidden);
+    const text = rows.map((row) => [...row.cells].map((cell) => quoted(said(cell))).join(",")).join("\r\n");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv;charset=utf-8" }));
+    link.download = `${nameOf(table).toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  function tools(table, heads, plain) {
+    const place = document.createElement("div"), file = document.createElement("button");
+    place.className = "table-foot";
+    file.type = "button";
+    file.className = "button small quiet";
+    file.textContent = "CSV";
+    file.setAttribute("aria-label", `Download ${nameOf(table)} as CSV`);
+    file.addEventListener("click", () => download(table));
+    if (plain && table.tBodies[0].rows.length > MANY) {
+      const search = document.createElement("input");
+      search.type = "search";
+      search.placeholder = "Search";
+      search.setAttribute("aria-label", `Search ${nameOf(table)}`);
+      search.value = kept.get(nameOf(table))?.search ?? "";
+      search.addEventListener("input", () => {
+        kept.set(nameOf(table), { ...kept.get(nameOf(table)), search: search.value });
+        arrange(table, heads);
+      });
+      place.append(search);
+    }
+    place.append(file);
+    (table.closest(".table-wrap") ?? table).after(place);
+  }
+
+  function begin(table) {
+    if (table.dataset.small !== undefined || table.role === "grid" || table.classList.contains("draft")) return;
+    if (!table.tHead || !table.tBodies[0] || table.querySelector("thead a, input, textarea") || table.tBodies[0].rows.length < 2) return;
+    table.dataset.small = "";
+    const heads = [...table.tHead.rows].at(-1).cells, plain = !table.querySelector("tr.group, [rowspan]");
+    tools(table, [...heads], plain);
+    if (!plain) return;
+    [...heads].forEach((head, column) => {
+      if (!said(head) || head.querySelector(".visually-hidden")) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sorter";
+      button.append(...head.childNodes);
+      button.addEventListener("click", () => {
+        const state = kept.get(nameOf(table)) ?? {};
+        kept.set(nameOf(table), { ...state, column, down: state.column === column && !state.down });
+        arrange(table, [...heads]);
+      });
+      head.append(button);
+    });
+    if (kept.has(nameOf(table))) arrange(table, [...heads]);
+  }
+
+  const all = (scope) => { for (const table of scope.querySelectorAll("main table, dialog table, table")) begin(table); };
+  all(document);
+  document.addEventListener("htmx:load", (event) => all(event.target));
+})();

@@ -1,0 +1,185 @@
+"""Claims about every list: it sorts, searches and exports what it shows, and only what the reader may see."""
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from projects.models import Autoscaler, Delivery, Phase, Service, Workload
+from projects.services import members, quotas, subscriptions, tokens
+from tests import factories as make
+from tests.cast import Cast
+
+
+@dataclass(frozen=True)
+class ListPage:
+    """`ours` is told to dave of vision, `theirs` to those only who see ads; `search` finds `ours`."""
+
+    path: str
+    ours: str
+    search: str
+    theirs: str = "ranker"
+    name: str = ""
+    sorts: str = ""
+    reader: str = "dave"
+
+    def address(self, **said: str) -> str:
+        words = {f"{self.name}-{key}" if self.name else key: value for key, value in said.items()}
+        joint = "&" if "?" in self.path else "?"
+        return self.path + joint + "&".join(f"{key}={value}" for key, value in words.items())
+
+
+LISTS = (
+    ListPage("/workloads?state=all", "trainer", "trainer", sorts="name priority gpus submitted state"),
+    ListPage("/services", "chat", "chat", theirs="recommend", sorts="name state engines model created"),
+    ListPage("/queue?pool=local", "trainer", "trainer", sorts="number name gpus submitted"),
+    ListPage("/quotas?pool=local", "vision", "vision", theirs="ads", sorts="name quota held share"),
+    ListPage("/quotas", "vision", "vision", theirs="ads", sorts="name gpu.local limit_gpu.local"),
+    ListPage("/quotas/changes", "vision", "vision", theirs="ads", sorts="at actor note"),
+    ListPage("/node-pools", "local", "local", theirs="", sorts="name nodes allocated use most"),
+    ListPage("/node-pools/local", "autoscale", "autoscale", theirs="", name="history", sorts="at kind"),
+    ListPage("/evictions", "trainer", "", sorts="at kind gpus lost"),
+    ListPage("/activity", "vision", "vision", theirs="ads", sorts="at actor action what", reader="carol"),
+    ListPage("/access", "dave", "dave", theirs="grace", name="people", sorts="person role where since"),
+    ListPage("/access", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix ends"),
+    ListPage("/notifications", "work of dave", "dave", theirs="grace", sorts="to made"),
+    ListPage("/notifications", "vision/trainer", "trainer", name="log", sorts="at news state tries"),
+)  # fmt: skip
+names = [f"{page.path} {page.name}".strip() for page in LISTS]
+every_list = pytest.mark.parametrize("page", LISTS, ids=names)
+
+
+@pytest.fixture
+def told(cast: Cast) -> Cast:
+    """Of everything two: one that dave of vision sees, one that only ads and the platform see."""
+    for project, name, service, person in (
+        (cast.vision, "trainer", "chat", cast.dave), (cast.ads, "ranker", "recommend", cast.grace),
+    ):  # fmt: skip
+        quotas.set_quota(acting=cast.alice, owner=project, pool=cast.pool, values={"gpu": 2})
+        assert person.user is not None
+        waits = make.workload(project, name, by=person.user, reason="ProjectLimit", message="It waits.")
+        serves = make.workload(project, service, kind="service", phase=Phase.RUNNING)
+        row = Service.objects.create(
+            workload=serves, model_name=f"model of {service}", role="worker", initial_engines=1, next_number=1
+        )
+        Autoscaler.objects.create(service=row)
+        make.eviction(waits, serves, cast.pool)
+        subscription = subscriptions.subscribe(
+            acting=person, place=person.user, news=["failed"], to=f"{name}@example.org"
+        )
+        Delivery.objects.create(
+            kind="failed", workload_id=waits.pk, subscription=subscription, to=subscription.to,
+            channel=subscription.channel, due_at=waits.submitted_at,
+            content={"project": project.name, "workload": name},
+        )  # fmt: skip
+    for person, name in ((cast.dave, "laptop"), (cast.dave, "desk"), (cast.grace, "robot")):
+        tokens.issue(acting=person, name=name, scopes=["read"], expires_at=None)
+    subscriptions.subscribe(acting=cast.dave, place=cast.dave.user, news=["failed"], to="dave@example.org")
+    make.scaling(cast.pool, "autoscale", "8 GPUs wait", at=make.ago(minutes=1))
+    return cast
+
+
+def file_of(client: Client, address: str) -> list[dict[str, str]]:
+    answer: Any = client.get(address)
+    assert answer.status_code == 200, address
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer["Content-Disposition"].endswith('.csv"')
+    return list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+
+
+@every_list
+def test_it_exports_what_the_reader_may_see_and_no_more(told: Cast, sign_in: Any, page: ListPage) -> None:
+    mine = str(file_of(sign_in(page.reader), page.address(format="csv")))
+    assert page.ours in mine
+    assert not page.theirs or page.theirs not in mine
+    if page.theirs and page.name != "tokens" and page.path != "/notifications":
+        assert page.theirs in str(file_of(sign_in("alice"), page.address(format="csv")))
+
+
+@every_list
+def test_it_searches_and_the_file_has_what_was_found(told: Cast, sign_in: Any, page: ListPage) -> None:
+    client = sign_in(page.reader)
+    if not page.search:
+        pytest.skip("it is narrowed by its own fields, which tests of its own show")
+    assert page.ours in str(file_of(client, page.address(format="csv", search=page.search)))
+    assert file_of(client, page.address(format="csv", search="nothing-has-this-name")) == []
+    found = client.get(page.address(search=page.search)).content.decode()
+    assert f'value="{page.search}"' in found
+    nothing = client.get(page.address(search="nothing-has-this-name")).content.decode()
+    assert "atches" in nothing or "Nothing" in nothing, "an empty list says why it is empty"
+    for odd in ("%00", "%27%3B--", "%25", "x" * 500):
+        assert client.get(page.address(search=odd)).status_code == 200
+
+
+@every_list
+def test_it_sorts_both_ways_on_the_page_and_in_the_file(told: Cast, sign_in: Any, page: ListPage) -> None:
+    own = page.name == "tokens" or page.path == "/notifications"
+    client = sign_in(page.reader if own else "alice")
+    for key in page.sorts.split():
+        text = client.get(page.address(sort=key)).content.decode()
+        assert 'aria-sort="ascending"' in text, key
+        up = file_of(client, page.address(sort=key, format="csv"))
+        down = file_of(client, page.address(sort=f"-{key}", format="csv"))
+        assert len(up) > 1 or "/node-pools" in page.path or page.name == "log"
+        if page.path.startswith("/quotas") and "changes" not in page.path:
+            assert sorted(map(str, up)) == sorted(map(str, down)), "in a tree within each department"
+        else:
+            assert down == up[::-1], key
+    assert client.get(page.address(sort="no-such-column")).status_code == 200
+
+
+@every_list
+def test_it_leads_to_its_file_with_what_the_address_says(told: Cast, sign_in: Any, page: ListPage) -> None:
+    text = sign_in(page.reader).get(page.address(sort=page.sorts.split()[0])).content.decode()
+    word = f"{page.name}-format=csv" if page.name else "format=csv"
+    links = [part.split('"', 1)[0] for part in text.split('href="?')[1:] if word in part.split('"', 1)[0]]
+    assert any(f"sort={page.sorts.split()[0]}" in link for link in links), "the file is in the page's order"
+    assert "<th scope=" in text and 'class="table-wrap' in text
+
+
+def test_numbers_have_their_units_in_the_heads(told: Cast, sign_in: Any) -> None:
+    client = sign_in("alice")
+    heads = {
+        "/workloads": ("Held, GPUs", "Gang, GPUs"),
+        "/services": ("Serving, engines",),
+        "/queue?pool=local": ("Gang, GPUs",),
+        "/quotas?pool=local": ("Quota, GPUs", "Fair share, GPUs", "Held, GPUs"),
+        "/node-pools": ("Allocated, GPUs", "Use, %", "One node, cores", "One node, MiB"),
+    }
+    for path, wanted in heads.items():
+        rows = file_of(client, f"{path}{'&' if '?' in path else '?'}format=csv")
+        assert set(wanted) <= set(rows[0]), path
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\uff1d"])
+def test_no_cell_of_a_file_begins_a_formula(told: Cast, sign_in: Any, begin: str) -> None:
+    Workload.objects.update(message=f"{begin}HYPERLINK(1)")
+    for row in file_of(sign_in("alice"), "/workloads?format=csv"):
+        assert row["What is happening"] == f"'{begin}HYPERLINK(1)"
+
+
+def test_the_pictures_of_a_pool_have_their_data(told: Cast, sign_in: Any) -> None:
+    make.node(told.pool)
+    client = sign_in("dave")
+    nodes = file_of(client, "/node-pools/local?format=nodes")
+    assert [row["GPUs"] for row in nodes] == ["2"]
+    course = file_of(client, "/node-pools/local?format=course&span=1h")
+    assert {"From", "Wanted, nodes", "Current, nodes"} <= set(course[0])
+
+
+def test_a_long_list_is_cut_into_pages_and_its_file_is_whole(cast: Cast, sign_in: Any) -> None:
+    for n in range(70):
+        members.create_user(acting=cast.alice, username=f"person-{n:02}", email="", password="correct horse")
+        person = User.objects.get(username=f"person-{n:02}")
+        members.grant(acting=cast.alice, user=person, role="viewer", scope=cast.vision)
+    client = sign_in("carol")
+    first = client.get("/access?people-sort=-person")
+    assert len(first.context["members"]) == 50
+    assert first.context["members"][0][0].user.username == "person-69"
+    second = client.get(f"/access?people-sort=-person&people-cursor={first.context['people'].next}")
+    assert second.context["members"][0][0].user.username == "person-19"
+    assert len(file_of(client, "/access?people-format=csv")) >= 73
