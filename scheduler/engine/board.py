@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
+from scheduler.engine.mix import Mix
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
 from scheduler.engine.nodes import Kept, Nodes, Spot
 from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Numbers, Place, Reason, Step
@@ -102,6 +103,7 @@ class Board:
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.upheavals = 0  # kept trials that took something off, though it were only going to start
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
+        self.mix = Mix(self.gangs)
         self.givable: dict[Account, dict[Hashable, object]] = {}  # what bounds remember, until somebody comes
         self._log: list[Move] = []
         self.topology = Topology(pool.topology, self.nodes)
@@ -120,11 +122,13 @@ class Board:
             by_role = {part.role.name: part for part in parts}
             for pod in pods:
                 self._stand(gang, by_role[pod.role], pod)
+        self.mix.count(gang, 1)
         return gang
 
     def remove(self, gang: Gang) -> None:
         """The reverse of `add`, on a board on which nothing is being tried."""
         del self.gangs[gang.name]
+        self.mix.count(gang, -1)
         parts = {part.role.name: part for part in gang.parts}
         for pod in gang.pods:
             part, i = parts[pod.role], self.nodes.index.get(pod.node, -1)
@@ -181,7 +185,7 @@ class Board:
         """Counted from when it is first asked for; NumPy takes its time to load, so not before."""
         from scheduler.engine.fragmentation import Fragmentation
 
-        return Fragmentation(self.nodes, self.gangs.values())
+        return Fragmentation(self.nodes, self.mix)
 
     def forget_fragmentation(self) -> None:
         self.__dict__.pop("fragmentation", None)

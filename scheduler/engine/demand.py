@@ -1,7 +1,7 @@
 """Here we count what waits for capacity that limits allow: what an autoscaler should know."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -19,6 +19,7 @@ from scheduler.engine.spots import Horizon
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
 Sums = dict[Account, list[int]]
+Full = set[tuple[Hashable, str]]  # what is asked for and by which role, where nothing is free any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +114,32 @@ def _nodes_wanted(board: Board, waiting: Sequence[Alike], replicas: int) -> tupl
         return 0, []
     fresh = Board(board.pool, board.now, fresh_nodes(board, min(more, replicas)), board.queues, set())
     start, served = board.mark(), []
+    refused: set[Hashable] = set()
+    full = Full()
     for same in waiting:
-        for gang in same:
+        for gang in () if same.peers.asks in refused else same:
             before, before_fresh = board.mark(), fresh.mark()
-            if not _fill(board, fresh, gang):
+            if not _fill(board, fresh, gang, full):
                 board.rewind(before)
                 fresh.rewind(before_fresh)
-                break  # no more than its peers
+                refused.add(same.peers.asks)  # nor will its peers fit, nor who asks for the same elsewhere
+                break
             served.append(gang)
     board.rewind(start)
     used = sum(fresh.nodes.pods[i] < node.max_pods for i, node in enumerate(fresh.nodes.nodes))
     return used, served
 
 
-def _fill(board: Board, fresh: Board, gang: Gang) -> bool:
+def _fill(board: Board, fresh: Board, gang: Gang, full: Full) -> bool:
     twin = fresh.add(gang.workload, 0, ())
+    asks = None if gang.peers is None else gang.peers.asks
     for want in next(ways(gang)):
-        new = twin.part(want.part.role.name)
+        name = want.part.role.name
         for _ in range(want.count):
-            if place(board, gang, Want(want.part, 1), Horizon.BOOTING, None):
-                continue
-            if not place(fresh, twin, Want(new, 1), Horizon.NOW, None):
+            if (asks, name) not in full:
+                if place(board, gang, Want(want.part, 1), Horizon.BOOTING, None):
+                    continue
+                full.add((asks, name))
+            if not place(fresh, twin, Want(twin.part(name), 1), Horizon.NOW, None):
                 return False
     return True

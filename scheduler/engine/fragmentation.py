@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.core.amounts import MILLI
-from scheduler.engine.gang import Gang, Part
+from scheduler.engine.gang import Part
+from scheduler.engine.mix import Asked, Mix
 from scheduler.engine.model import Request
 from scheduler.engine.nodes import Nodes
 
 Ints = NDArray[np.int64]
-Asked = tuple[Request, bytes | None, int]  # the request, its nodes, and what it takes of a usual device
 
 MOST_KINDS = 512  # of requests in the mix, those that ask for the most GPUs
 SAME = MILLI // 5  # losses that differ by less than a fifth of a device are alike: the first name goes first
@@ -27,8 +27,8 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
-    """Kinds of requests with GPUs, one row each, and how many replicas ask for them."""
+class Usual:
+    """The mix: kinds of requests with GPUs, one row each, and how many replicas ask for them."""
 
     cpu: Ints
     memory: Ints
@@ -42,15 +42,10 @@ class Mix:
     memories: int
 
 
-def mix_of(gangs: Iterable[Gang], nodes: int) -> Mix:
-    """What everything that stands or waits asks for."""
-    counts: dict[Asked, int] = {}
-    for gang in gangs:
-        for part in gang.parts:
-            if part.request.devices:
-                kind = (part.request, part.mask, part.milli)
-                counts[kind] = counts.get(kind, 0) + max(part.role.min, len(part.live))
-    kept = sorted(counts.items(), key=_most_first)[:MOST_KINDS]
+def usual_of(mix: Mix, nodes: int) -> Usual:
+    """In rows, what everything that stands or waits asks for."""
+    replicas = [(asked, count.replicas) for asked, count in mix.counts.items()]
+    kept = sorted(replicas, key=_most_first)[:MOST_KINDS]
     asked = [request for (request, _, _), _ in kept]
     weights = _ints(count for _, count in kept)
     milli = _ints(each for (_, _, each), _ in kept)
@@ -61,7 +56,7 @@ def mix_of(gangs: Iterable[Gang], nodes: int) -> Mix:
     for row, ((_, mask, _), _) in enumerate(kept):
         if mask is not None:
             matches[row] = np.frombuffer(mask, dtype=np.uint8) > 0
-    return Mix(
+    return Usual(
         cpu, memory, devices, sizes, size.astype(np.int64), matches, weights,
         int((weights * milli * devices).sum()), int((weights * cpu).sum()), int((weights * memory).sum()),
     )  # fmt: skip
@@ -98,9 +93,9 @@ class _States:
 class Fragmentation:
     """The losses of a pool's nodes. What happens to a node is counted when it is asked for the next time."""
 
-    def __init__(self, nodes: Nodes, gangs: Iterable[Gang]) -> None:
+    def __init__(self, nodes: Nodes, mix: Mix) -> None:
         self._nodes, count = nodes, len(nodes.nodes)
-        self._mix = mix_of(gangs, count)
+        self._mix = usual_of(mix, count)
         self._width = max((len(free) for free in nodes.devices), default=0)
         self._cpu, self._memory = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._free = np.zeros((count, self._width), np.int64)

@@ -69,5 +69,5 @@ def begin(board: Board, now: int) -> None:
     for peers in board.waiting.values():
         peers.at, peers.found = 0, {}
     board.forget_fragmentation()
-    board.pool = settled(board.pool_as_given, board.nodes.nodes, board.gangs.values())
+    board.pool = settled(board)
     settle_shares(board.pool, board.ledger, board.nodes.capacity())

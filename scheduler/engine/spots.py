@@ -108,14 +108,14 @@ def _candidates(board: Board, part: Part, horizon: Horizon, within: AbstractSet[
     """Nodes that may do, the best first."""
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
+    whole = part.milli == MILLI and not part.request.gpu_memory_mib
     if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
-        if part.milli == MILLI and not part.request.gpu_memory_mib:
-            return _tightest_first(nodes, part.request.devices)
-        return _shared_first(nodes, part)
+        return _tightest_first(nodes, part.request.devices) if whole else _shared_first(nodes, part)
+    least = part.request.devices if whole else 0  # most nodes are full, and need not be sorted
     open_nodes = [
         i
         for i in (range(len(nodes.nodes)) if within is None else within)
-        if nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i])
+        if nodes.whole[i] >= least and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
     ]
     return sorted(open_nodes, key=_packed(nodes, part) if pack else _spread(nodes, part))
 

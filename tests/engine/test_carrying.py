@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.engine.cycle import decide, decide_again
+from scheduler.engine.difference import LOOK, different
 from scheduler.engine.layout import Layout
 from scheduler.engine.model import (
     NodeState,
@@ -25,6 +26,7 @@ from tests.engine.test_laws import lawfully
 from tests.engine.world import NOON
 from tests.engine.world import World as Cluster
 
+NOBODY = Cluster().queued("w", "p").workloads[0]
 MOMENTS = (0, 1, 5, 60, 4000)
 
 
@@ -83,8 +85,11 @@ def used_more(queue: Queue) -> Queue:
 def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other: Any, data: Any) -> None:
     snapshot = load(document).snapshot
     if data.draw(st.booleans()):
-        fragmentation = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
-        snapshot = replace(snapshot, pools=fragmentation)
+        auto = tuple(replace(pool, node_strategy=Strategy.AUTO) for pool in snapshot.pools)
+        snapshot = replace(snapshot, pools=auto)
+    if data.draw(st.booleans()):
+        elastic = tuple(replace(pool, nodes_max=len(snapshot.nodes) + 1) for pool in snapshot.pools)
+        snapshot = replace(snapshot, pools=elastic)
     others = tuple(
         replace(w, name=f"x{w.name}", project=snapshot.queues[-1].name, pods=(), pools=("p",))
         for w in load(other).snapshot.workloads
@@ -110,6 +115,32 @@ def test_a_carried_lay_out_leads_to_the_plan_of_a_fresh_one(document: Any, other
         snapshot = changed(data.draw, snapshot, others)
     for plan, seen in unread:  # who waits for what is written out when somebody reads it
         assert plan == decide(seen)
+
+
+NAMES = st.lists(st.integers(0, 20), unique=True, max_size=12)
+
+
+@given(before=NAMES, now=NAMES, changed=st.sets(st.integers(0, 20)), anew=st.sets(st.integers(0, 20)))
+def test_what_differs_is_found_wherever_it_stands(
+    before: list[int], now: list[int], changed: set[int], anew: set[int]
+) -> None:
+    """`anew`: the same values in other objects."""
+    known = {number: Cluster().queued(f"w{number}", "p").workloads[0] for number in range(21)}
+    was = tuple(known[number] for number in before)
+    are = tuple(
+        replace(known[n], priority=7) if n in changed else replace(known[n]) if n in anew else known[n]
+        for n in now
+    )
+    gone, come = different(was, are)
+    assert gone.keys() == {f"w{n}" for n in before if n not in now or n in changed}
+    assert come == {w.name: w for n, w in zip(now, are, strict=True) if n not in before or n in changed}
+
+
+def test_more_that_went_in_a_row_than_is_looked_ahead_are_found_too() -> None:
+    many = tuple(replace(NOBODY, name=f"w{number:05}") for number in range(LOOK + 700))
+    gone, come = different(many, (many[0], *many[LOOK + 600 :]))
+    assert len(gone) == LOOK + 599
+    assert not come
 
 
 def test_an_older_plan_says_what_it_said_when_the_lay_out_has_gone_on() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.fragmentation import Fragmentation
 from scheduler.engine.layout import Layout
+from scheduler.engine.mix import Mix
 from scheduler.engine.model import Pool, Strategy
 from scheduler.engine.scenario import load, simulate
 from scheduler.engine.spots import Horizon, pick
@@ -118,7 +119,7 @@ def test_losses_kept_up_to_date_are_those_counted_afresh(
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
         mark, spot = board.mark(), pick(board, part, Horizon.NOW)
-        afresh = Fragmentation(board.nodes, ())
+        afresh = Fragmentation(board.nodes, Mix({}))
         afresh._mix = board.fragmentation._mix
         afresh._look_at(afresh._open.nonzero()[0])
         board.nodes.touched = board.fragmentation._touched
