@@ -87,7 +87,6 @@ def borrow(dave: Page) -> None:
         submit(dave, name)
         send(dave, name)
         runs(dave)
-    dave.reload()
     expect(dave.get_by_role("log")).to_contain_text("step", timeout=SLOW)
 
 
