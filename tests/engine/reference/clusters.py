@@ -166,7 +166,7 @@ def _tree(draw: Draw) -> Document:
             for number in range(2)
         ]
         tree = {"groups": groups, "need": _pick(draw, 2, 2, 1)}
-    if not draw(st.integers(0, 7)):
+    if not draw(st.integers(0, 3)):
         tree["topology"] = {_pick(draw, "required", "required", "preferred"): _pick(draw, "rack", "zone")}
     return tree
 
@@ -212,10 +212,10 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
     pool = _pick(draw, *workload["pools"])
     here = [room for room in free.values() if room["node"]["pool"] == pool]
     rooms = [room for room in here if room["node"]["state"] != "booting"]
-    if not rooms or "topology" in workload:
+    if not rooms:
         return
     first = draw(st.integers(0, len(rooms) - 1))
-    rooms = rooms[first:] + rooms[:first]
+    rooms = _together(rooms[first:] + rooms[:first], workload.get("topology", {}).get("required"))
     groups = workload.get("groups", [{"roles": workload.get("roles", [])}])
     pods: list[Document] = []
     for role in (role for group in groups for role in group["roles"]):
@@ -233,6 +233,13 @@ def _run(draw: Draw, workload: Document, free: dict[str, Document], quiet: bool)
     if pods and not quiet:
         _odd_states(draw, workload, pods)
     workload["pods"] = [{k: v for k, v in pod.items() if k not in ("milli", "cpu")} for pod in pods]
+
+
+def _together(rooms: list[Document], level: str | None) -> list[Document]:
+    """Those in the rack, or the zone, of the first."""
+    keys = {"rack": ("zone", "rack"), "zone": ("zone",), None: ()}[level]
+    home = rooms[0]["node"]["labels"]
+    return [room for room in rooms if all(room["node"]["labels"][key] == home[key] for key in keys)]
 
 
 def _odd_states(draw: Draw, workload: Document, pods: list[Document]) -> None:

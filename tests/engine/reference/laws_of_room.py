@@ -121,12 +121,20 @@ def _scattered(cluster: Cluster, name: str, node: Group | Role) -> Broken:
     if node.topology is not None and node.topology.required is not None:
         mine = {node.name} if isinstance(node, Role) else {role.name for role in roles(node)}
         on = {pod.node for pod in cluster.of(name) if pod.role in mine}
-        values = {cluster.nodes[n].labels.get(node.topology.required) for n in on}
-        if len(values) > 1 or None in values:
-            yield f"{name}: {node.name} stands across {node.topology.required} {sorted(map(str, values))}"
+        homes = {_home(cluster, n, node.topology.required) for n in on}
+        if len(homes) > 1 or None in homes:
+            yield f"{name}: {node.name} stands across {node.topology.required} {sorted(map(str, homes))}"
     if isinstance(node, Group):
         for child in node.children:
             yield from _scattered(cluster, name, child)
+
+
+def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
+    """The domain of a node: its label, and those of the levels around it."""
+    node = cluster.nodes[name]
+    levels = tuple(cluster.levels[node.pool])
+    around = levels[: levels.index(level)] if level in levels else ()
+    return (*(node.labels.get(key, "") for key in around), node.labels[level]) if level in node.labels else None
 
 
 LAWS = (

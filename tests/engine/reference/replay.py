@@ -33,6 +33,7 @@ class Cluster:
         self.snapshot = snapshot
         self.workloads = {w.name: w for w in snapshot.workloads}
         self.nodes = {node.name: node for node in snapshot.nodes}
+        self.levels = {pool.name: pool.topology for pool in snapshot.pools}
         self.parents = {queue.name: queue.parent for queue in snapshot.queues}
         self.pods = [Stood(w.name, pod) for w in snapshot.workloads for pod in w.pods]
 
