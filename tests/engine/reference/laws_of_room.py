@@ -134,7 +134,9 @@ def _home(cluster: Cluster, name: str, level: str) -> tuple[str, ...] | None:
     node = cluster.nodes[name]
     levels = tuple(cluster.levels[node.pool])
     around = levels[: levels.index(level)] if level in levels else ()
-    return (*(node.labels.get(key, "") for key in around), node.labels[level]) if level in node.labels else None
+    if level not in node.labels:
+        return None
+    return (*(node.labels.get(key, "") for key in around), node.labels[level])
 
 
 LAWS = (
