@@ -22,7 +22,7 @@ def kept(admin: Berth, database_url: str, tmp_path: Path) -> Path:
     done = admin("backup", str(file))
     assert done.returncode == 0, done.stderr
     assert "4 projects, 2 workloads, 1 evictions" in done.stdout
-    assert "keys in BERTH_HOME are not in it" in done.stderr
+    assert "keys that sign and seal are not in it" in done.stderr
     return file
 
 

@@ -102,3 +102,11 @@ def test_names_of_contexts_may_hold_anything(tmp_path: Path) -> None:
     kept = Contexts(names[2], dict.fromkeys(names, THERE))
     write_contexts(file, kept)
     assert read_contexts(file) == kept
+
+
+def test_a_certificate_of_ones_own_counts_on_this_machine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
+    with pytest.raises(BadSettings, match=r"SSL_CERT_FILE: .*nowhere\.pem cannot be read: No such file"):
+        Desk(page([])).client(Settings("https://localhost:9443", "berth_secret"))

@@ -1,6 +1,8 @@
 """Here we send a request and take its answer: what is lost is sent again, but never done twice."""
 
+import os
 import random
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from berth.client.config import Settings
+from berth.client.config import BadSettings, Settings
 from berth.client.errors import Refused, ServerFailed, Unreachable, refusal
 from berth.client.retry import Loss, Patience, delay_before_next
 
@@ -140,12 +142,22 @@ def manners(settings: Settings) -> dict[str, Any]:
     headers = {"Accept": "application/json", "User-Agent": "berth-client"}
     if settings.token:
         headers["Authorization"] = f"Bearer {settings.token}"
-    return {
+    given: dict[str, Any] = {
         "base_url": f"{settings.address}/api/v1/",
         "headers": headers,
         "timeout": TIMEOUT,
         "trust_env": not settings.is_local,
     }
+    if settings.is_local and (known := os.environ.get("SSL_CERT_FILE")):
+        given["verify"] = _trusting(known)  # what is trusted elsewhere is trusted here too
+    return given
+
+
+def _trusting(file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise BadSettings(f"SSL_CERT_FILE: {file} cannot be read: {error.strerror or error}") from None
 
 
 def unreachable(settings: Settings, error: httpx.TransportError) -> Unreachable:

@@ -61,6 +61,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 if HTTPS := env.bool("BERTH_HTTPS", default=False):
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked straight from a process, without TLS
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 

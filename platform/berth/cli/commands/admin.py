@@ -45,7 +45,7 @@ def backup(
         made = take(file.absolute(), with_keys=with_keys, replace=force)
     show_one(made, output, lambda _: _tell(file, made))
     if not made.files:
-        print("berth: the keys in BERTH_HOME are not in it: keep them elsewhere, too", file=sys.stderr)
+        print("berth: the keys that sign and seal are not in it: keep them elsewhere, too", file=sys.stderr)
 
 
 @app.command("verify")
