@@ -14,6 +14,7 @@ from projects.visits.requests import Receive, Scope, Send, Silent
 
 CONNECT_SECONDS = 5.0
 LARGEST_MESSAGE = 16 * 2**20
+MOST_FRAMES_KEPT = 2  # whoever reads slowly makes the pod wait, not this process grow
 GONE, BROKEN = 1001, 1011
 SENDABLE = (*range(1000, 1004), *range(1007, 1015), *range(3000, 5000))
 
@@ -35,17 +36,24 @@ async def join(scope: Scope, receive: Receive, send: Send, *, place: Place, head
                     await task
 
 
+class Straight(connect):
+    """Goes where it was sent and nowhere else: a pod's redirect would lead Berth to other machines."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
 async def _called(scope: Scope, place: Place, headers: Headers) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     # The pod hears the name that the visitor called, and is called at its own address.
     url = f"ws://{first_of(headers, b'host')}{path}{'?' + query if query else ''}"
     try:
-        return await connect(
+        return await Straight(
             url, host=place.host, port=place.port, additional_headers=to_pod_by_socket(headers),
             subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", ())] or None,
             compression=None, user_agent_header=None, proxy=None, open_timeout=CONNECT_SECONDS,
-            max_size=LARGEST_MESSAGE, ping_interval=None,
+            max_size=LARGEST_MESSAGE, max_queue=MOST_FRAMES_KEPT, ping_interval=None,
         )  # fmt: skip
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ValueError) as error:
         raise Silent(type(error).__name__) from None

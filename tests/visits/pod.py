@@ -133,6 +133,11 @@ def _told(scope: Any) -> dict[str, Any]:
 
 async def _echo(scope: Any, receive: Any, send: Any) -> None:
     await receive()
+    if scope["path"].startswith("/moved/"):
+        headers = [(b"location", f"ws://127.0.0.1:{scope['path'].rpartition('/')[2]}/stolen".encode())]
+        await send({"type": "websocket.http.response.start", "status": 302, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": b""})
+        return
     if scope["path"] == "/closed":
         await send({"type": "websocket.close", "code": 4000})
         return

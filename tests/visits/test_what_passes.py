@@ -17,7 +17,7 @@ from projects.visits import door
 from projects.visits.door import OPEN, may_be_called
 from projects.visits.passes import AT_ONCE
 from tests.visits.conftest import Desk
-from tests.visits.pod import served
+from tests.visits.pod import Pod, served
 
 
 def socket_of(desk: Desk, path: str = "/socket", cookie: str = "", **options: Any) -> ClientConnection:
@@ -181,6 +181,17 @@ def test_no_other_page_opens_a_socket(desk: Desk, origin: str) -> None:
 def test_a_pod_that_refuses_a_socket_refuses_it_here_too(desk: Desk) -> None:
     with pytest.raises(InvalidStatus):
         socket_of(desk, "/closed")
+
+
+def test_a_pod_cannot_send_berth_on_to_another_machine(desk: Desk) -> None:
+    other = Pod()
+    with served(other) as elsewhere:
+        with pytest.raises(InvalidStatus):
+            socket_of(desk, f"/moved/{elsewhere}")
+        with pytest.raises(InvalidStatus):
+            socket_of(desk, f"/moved/{desk.port}")
+    assert other.heard == []
+    assert [each["path"] for each in desk.server.heard] == [f"/moved/{elsewhere}", f"/moved/{desk.port}"]
 
 
 def test_who_lost_the_right_is_cut_off_in_the_middle(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,8 @@ SECURE_REFERRER_POLICY = "same-origin"
 
 if HTTPS := env.bool("BERTH_HTTPS", default=False):
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    # Browsers take cookies of these names from this very host only: no host beside ours can set one for us.
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
     SECURE_SSL_REDIRECT = True
     SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked straight from a process, without TLS
     SECURE_HSTS_SECONDS = 31_536_000
