@@ -1,6 +1,6 @@
 """Here what a service's engines reported over time becomes charts: use, queue, latency, engines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +11,11 @@ from projects.models import MetricsPoint, Service
 
 SPAN = timedelta(hours=1)
 MOST_POINTS = 400
+
+DATA_HEADS = (
+    "At", "Serving, engines", "Reporting, engines", "Use of the token cache, %", "Waiting, requests",
+    "95 % wait less than, ms",
+)  # fmt: skip
 
 Pick = Callable[[MetricsPoint], float | None]
 
@@ -31,7 +36,7 @@ class Chart:
 
 def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
     """None before anybody has looked."""
-    found = list(service.points.filter(at__gt=now - SPAN).order_by("-at")[:MOST_POINTS])[::-1]
+    found = _points(service, now)
     if not found:
         return []
     out = config.scale_out_policy
@@ -44,6 +49,21 @@ def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list
         _chart("queued", "Requests that wait", "", found, _of("total_queue_reqs", 1), backlog, now),
         _chart("latency", "95 % wait less than", "ms", found, _of("queue_time_p95", 1000), waits, now),
     ]
+
+
+def data_of(service: Service, now: datetime) -> Iterator[list[Any]]:
+    """What the charts are drawn from, look by look; what is not known stays empty."""
+    usage, queued, latency = (
+        _of("avg_token_usage", 100),
+        _of("total_queue_reqs", 1),
+        _of("queue_time_p95", 1000),
+    )
+    for point in _points(service, now):
+        yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
+
+
+def _points(service: Service, now: datetime) -> list[MetricsPoint]:
+    return list(service.points.filter(at__gt=now - SPAN).order_by("-at")[:MOST_POINTS])[::-1]
 
 
 def _of(name: str, factor: float) -> Pick:

@@ -7,6 +7,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.api.csv_files import csv_file
 from berth.web.pages import Request, page, signed_in
 from berth.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, may
@@ -19,7 +20,7 @@ from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
 from projects.services.autoscalers import config_of
 from projects.services.scale_rules import settings_of
-from projects.web.service_charts import charts_of
+from projects.web.service_charts import DATA_HEADS, charts_of, data_of
 
 WAYS = {
     "scale_out": ("PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"),
@@ -82,8 +83,10 @@ def _with_requests(rows: list[Service]) -> list[Listed]:
 
 @signed_in
 @require_GET
-def detail(request: Request, service: str) -> HttpResponse:
+def detail(request: Request, service: str) -> HttpResponse | StreamingHttpResponse:
     row = find_service(request.acting, service)
+    if request.GET.get("format") == "csv":
+        return csv_file(request, f"metrics-of-{row.workload.name}", DATA_HEADS, data_of(row, timezone.now()))
     return page(request, "projects/service.html", told(request, row), inner="projects/service_body.html")
 
 

@@ -5,7 +5,7 @@ from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
 from berth.web.pages import Request, page, signed_in
-from berth.web.tables import Column, Listing, exported, list_rows
+from berth.web.tables import Column, branches, exported, list_rows
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.acting import Acting
@@ -16,7 +16,7 @@ from scheduler.web.lines import Line, lines
 
 MOST_UNFOLDED = 150  # projects: beyond it departments are folded, and one at a time is opened
 MOST_ROWS = 10**9  # the tree folds instead of being cut
-Placed = tuple[str, Line]  # with the name of its department
+Placed = tuple[Line, Line]  # of which department
 
 
 def _amount(milli: int | None) -> float | str:
@@ -33,7 +33,7 @@ def _weight(line: Line) -> float | None:
 
 COLUMNS: tuple[Column[Placed], ...] = (
     Column("name", "Owner", lambda row: row[1].owner.name),
-    Column("department", "Department", lambda row: row[0], in_file=True),
+    Column("department", "Department", lambda row: row[0].owner.name, in_file=True),
     Column("quota", "Quota", lambda row: _amount(row[1].gpus) if row[1].known else None, "GPUs", number=True),
     Column("limit", "Limit", lambda row: _limit(row[1]), "GPUs", number=True),
     Column("weight", "Weight", lambda row: _weight(row[1]), number=True),
@@ -54,23 +54,7 @@ def _rank(line: Line) -> int:
 
 
 def _flat(tree: list[Line]) -> list[Placed]:
-    return [(top.owner.name, line) for top in tree for line in (top, *top.children)]
-
-
-def _chosen(tree: list[Line], found: Listing[Placed]) -> list[Line]:
-    """The tree with the projects that were found, in the order that was asked for within each department."""
-    kept: dict[int, list[Line]] = {id(top): [] for top in tree}
-    tops = {top.owner.name: top for top in tree}
-    named = set()
-    for department, line in found.rows:
-        if line is tops[department]:
-            named.add(id(line))
-        else:
-            kept[id(tops[department])].append(line)
-    chosen = [top for top in tree if id(top) in named or kept[id(top)]]
-    for top in chosen:
-        top.children = kept[id(top)]
-    return chosen
+    return [(top, line) for top in tree for line in (top, *top.children)]
 
 
 @signed_in
@@ -86,7 +70,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     if file := exported(request, found):
         return file
-    tree = _chosen(tree, found)
+    for top, children in (kept := branches(found, tree)):
+        top.children = children
+    tree = [top for top, _ in kept]
     few = sum(len(top.children) for top in tree) <= MOST_UNFOLDED
     unfolded = request.GET.get("open", "")
     shown = [(top, rights(request.acting, top), few or top.owner.name == unfolded) for top in tree]

@@ -71,13 +71,17 @@ def list_rows(
     request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
     default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """Of rows that are all at hand: any column sorts, words are looked for in what the columns tell."""
+    """Of rows that are all at hand: any column sorts, words are looked for in what the columns tell.
+
+    `default` may be empty: the order in which they are given.
+    """
     every, asked = list(rows), asked_of(request.GET, name)
     by = {column.key: column for column in columns}
     sort = asked["sort"] if asked["sort"].removeprefix("-") in by else default
     found = [row for row in every if _holds(row, columns, asked["search"])]
-    value = by[sort.removeprefix("-")].value
-    found.sort(key=lambda row: _weighed(value(row)))
+    if sort:
+        value = by[sort.removeprefix("-")].value
+        found.sort(key=lambda row: _weighed(value(row)))
     if sort.startswith("-"):
         found.reverse()
     start = int(asked["cursor"]) if asked["cursor"].isdecimal() and len(asked["cursor"]) < 9 else 0
@@ -108,6 +112,22 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
     reading = rows.iterator(chunk_size=AT_ONCE)
     while some := list(islice(reading, AT_ONCE)):
         yield some
+
+
+def branches(found: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
+    """Of pairs of a top and a row below it, or the top itself: a tree again, with what was found.
+
+    Tops stay where they are; what is below each is in the order that was asked for.
+    """
+    every = list(tops)
+    kept: dict[int, list[R]] = {id(top): [] for top in every}
+    named = set()
+    for top, row in found.rows:
+        if row is top:
+            named.add(id(top))
+        else:
+            kept[id(top)].append(row)
+    return [(top, kept[id(top)]) for top in every if id(top) in named or kept[id(top)]]
 
 
 def exported(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:

@@ -7,7 +7,7 @@
 
   const said = (element) => {
     const clone = element.cloneNode(true);
-    for (const gone of clone.querySelectorAll("button, form, .arrow, a.button")) gone.remove();
+    for (const gone of clone.querySelectorAll("button:not(.sorter), form, .arrow, a.button")) gone.remove();
     for (const time of clone.querySelectorAll("time[datetime]")) time.textContent = time.dateTime;
     for (const sub of clone.querySelectorAll(".sub, div, li")) sub.prepend(" ");
     return clone.textContent.replace(/\s+/g, " ").trim();

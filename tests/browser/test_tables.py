@@ -1,0 +1,81 @@
+"""Claims about every table in a real browser: its heads sort, it leaves as a file, and scripts stay few."""
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+from tests.browser.test_every_page import all_paths
+
+# Of each table with two rows or more: what it is called, where its heads do not sort or it leaves as no file.
+LACKING = """[...document.querySelectorAll('main table')]
+    .filter(table => table.tBodies[0]?.rows.length > 1)
+    .filter(table => !table.querySelector('input:not([name=w], [type=checkbox])'))
+    .map(table => {
+        const card = table.closest('.card') ?? document.querySelector('main');
+        const tree = table.querySelector('tr.group, [rowspan]') !== null;
+        const sorts = tree || table.querySelector('thead a, thead .sorter') !== null;
+        const leaves = card.querySelector('a[href*="format="], .table-foot button') !== null;
+        return sorts && leaves ? null : [table.caption?.textContent, {sorts, leaves}];
+    }).filter(Boolean)"""
+CHARTS = """[...document.querySelectorAll('main .step-chart, main .mosaic[role=img]')].filter(chart => {
+    const card = chart.closest('.card');
+    return !card.querySelector('table, a[download]');
+}).map(chart => chart.outerHTML.slice(0, 120))"""
+
+
+def test_every_table_sorts_and_leaves_and_every_chart_has_its_data(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        found = {}
+        for path in all_paths(scene):
+            page.goto(path, wait_until="load")
+            page.wait_for_function(
+                "document.querySelector('main table') === null || typeof htmx === 'object'"
+            )
+            if lacking := page.evaluate(LACKING) + page.evaluate(CHARTS):
+                found[path] = lacking
+        assert found == {}
+        assert faults == []
+
+
+def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/node-pools/train", wait_until="networkidle")
+        page.get_by_text("As a table").click()
+        table = page.locator("table").filter(has=page.locator("caption", has_text="Nodes over time"))
+        head = table.get_by_role("columnheader", name="Current")
+        head.get_by_role("button").focus()
+        for order, downwards in (("ascending", False), ("descending", True)):
+            page.keyboard.press("Enter")
+            expect(head).to_have_attribute("aria-sort", order)
+            numbers = [int(text) for text in table.locator("tbody tr td:nth-child(3)").all_inner_texts()]
+            assert numbers == sorted(numbers, reverse=downwards)
+        table.evaluate("table => { table.dataset.old = 'yes'; }")
+        page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
+        expect(table).not_to_have_attribute("data-old", "yes")
+        expect(head).to_have_attribute("aria-sort", "descending")  # also after it was fetched anew
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
+        text = download.value.path().read_text()
+        assert text.splitlines()[0] == "From,Wanted,Current,Pending,Draining"
+        assert len(text.splitlines()) == 1 + len(numbers)
+        assert faults == []
+
+
+def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto("/access", wait_until="networkidle")
+        page.evaluate("window.stillTheSame = true")
+        search = page.get_by_placeholder("Person, role, place")
+        search.press_sequentially("dave")
+        expect(page.locator("table").first.locator("tbody tr")).to_have_count(1)
+        expect(search).to_be_focused()
+        page.wait_for_url("**people-search=dave**")
+        page.get_by_role("columnheader", name="Since").get_by_role("link").click()
+        page.wait_for_url("**people-sort=since**")
+        assert page.evaluate("window.stillTheSame")
+        with page.expect_download() as download:
+            page.locator("#members a[download]").first.click()
+        rows = download.value.path().read_text().splitlines()
+        assert rows[0] == "Person,E-mail,Role,Where,Since"
+        assert [row.split(",")[0] for row in rows[1:]] == ["dave"]
+        assert faults == []
