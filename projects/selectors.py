@@ -27,6 +27,7 @@ from projects.models import (
     QuotaChange,
     RoleNode,
     Subscription,
+    Template,
     Workload,
 )
 
@@ -138,6 +139,14 @@ def subscriptions(acting: Acting) -> QuerySet[Subscription]:
         return rows.filter(own | Q(user__isnull=True))
     mine = Q(project__in=administered_projects(acting))
     return rows.filter(own | mine | Q(department__in=administered_departments(acting)))
+
+
+def templates(acting: Acting) -> QuerySet[Template]:
+    """Of visible projects."""
+    rows = Template.objects.select_related("project__department", "made_by").order_by("project__name", "name")
+    if is_platform_admin(acting):
+        return rows
+    return rows.filter(project__in=visible_projects(acting))
 
 
 def tokens(acting: Acting) -> QuerySet[ApiToken]:

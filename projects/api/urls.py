@@ -20,6 +20,7 @@ from projects.api import (
     session_workers,
     sessions,
     subscriptions,
+    templates,
     workloads,
 )
 
@@ -32,6 +33,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("departments/<str:name>", departments.OneDepartment.as_view()),
     path("projects", projects.Projects.as_view()),
     path("projects/<str:name>", projects.OneProject.as_view()),
+    path("projects/<str:name>/templates", templates.TemplatesOfProject.as_view()),
+    path("projects/<str:name>/templates/<str:template>", templates.OneTemplate.as_view()),
+    path("templates", templates.Templates.as_view()),
     path("quotas", quotas.Quotas.as_view()),
     path("quotas/departments/<str:name>/<str:pool>", quotas.DepartmentQuota.as_view()),
     path("quotas/projects/<str:name>/<str:pool>", quotas.ProjectQuota.as_view()),

@@ -11,6 +11,7 @@ from projects.models.ports import PortLink
 from projects.models.scaling import Engine, ScaleRequest, ScaleStep, Service
 from projects.models.sessions import Call, Session, SessionWorker
 from projects.models.subscriptions import Subscription
+from projects.models.templates import Template
 from projects.models.tenants import Department, Project, Quota, RemovedQuota
 from projects.models.views import SavedView
 from projects.models.workloads import Phase, Pod, PodState, RoleNode, Workload, WorkloadKind
@@ -49,6 +50,7 @@ __all__ = [
     "Session",
     "SessionWorker",
     "Subscription",
+    "Template",
     "Workload",
     "WorkloadKind",
 ]

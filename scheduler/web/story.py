@@ -4,13 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from django.urls import reverse
-from pydantic import BaseModel
 
 from berth.core.amounts import MILLI
-from berth.core.spec import GroupSpec, RoleSpec, WorkloadSpec
 from berth.core.words import counted
+from berth.documents.ordered import as_text
 from berth.web.numbers import duration, memory, spoken
 from projects.acting import Acting
 from projects.models import Event, Pod, Workload
@@ -162,8 +160,7 @@ def took(acting: Acting, workload: Workload) -> list[Told]:
 
 def written(workload: Workload, **instead: Any) -> str:
     """The document as YAML, in the order in which people write it."""
-    document = _in_order({**workload.spec, **instead}, WorkloadSpec)
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+    return as_text({**workload.spec, **instead})
 
 
 def _number(key: str, value: object, resource: str) -> str:
@@ -184,15 +181,3 @@ def _amount(value: float, resource: str) -> str:
     if resource == "pods":
         return counted(value, "pod")
     return counted(value / MILLI, "core" if resource == "cpu" else "GPU")
-
-
-def _in_order(value: Any, model: type[BaseModel]) -> Any:
-    """The keys as the document's schema lists them: the database keeps them in another order."""
-    if not isinstance(value, dict):
-        return value
-    known = [key for key in model.model_fields if key in value]
-    parts: dict[str, type[BaseModel]] = {"roles": RoleSpec, "groups": GroupSpec}
-    return {
-        key: [_in_order(each, parts[key]) for each in value[key]] if key in parts else value[key]
-        for key in [*known, *(key for key in value if key not in known)]
-    }

@@ -20,7 +20,7 @@ from berth.core.frames import CONTENT_TYPE, packed
 from pools.models import Machine, Node
 from pools.services import issue_join_token
 from projects.models import ApiToken, Membership, Quota, QuotaChange
-from projects.services import budgets, quotas, sessions, subscriptions, workloads
+from projects.services import budgets, quotas, sessions, subscriptions, templates, workloads
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
 from tests.cast import Cast, training
@@ -32,6 +32,7 @@ NOW = {"If-Match": "*"}
 SESSION = {"name": "play", "pools": ["local"], "python": "3.11.7", "cloudpickle": "3.1.2"}
 ONE_CALL = packed([({"key": str(uuid.uuid4())}, b"closed")])
 TOLD = {"to": "ops@example.org", "news": ["failed"]}
+KEPT = {"text": "command: a\nroles: [{replicas: 2}]\n"}
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 
@@ -53,6 +54,14 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "projects/vision", None, {}, "200 200 200 200 200 404 404 401"),
     ("PATCH", "projects/vision", {"title": "x"}, {}, "200 200 403 403 403 404 404 401"),
     ("DELETE", "projects/speech", None, {}, "204 204 404 404 404 404 404 401"),
+    ("GET", "templates", None, {}, "200 200 200 200 200 200 200 401"),
+    ("GET", "projects/vision/templates", None, {}, "200 200 200 200 200 404 404 401"),
+    ("GET", "projects/vision/templates/nightly", None, {}, "200 200 200 200 200 404 404 401"),
+    ("PUT", "projects/vision/templates/nightly", KEPT, NOW, "200 200 200 200 403 404 404 401"),
+    ("PUT", "projects/vision/templates/carols", KEPT, NOW, "200 200 200 403 403 404 404 401"),
+    ("PUT", "projects/vision/templates/none", KEPT, NEW, "201 201 201 201 403 404 404 401"),
+    ("DELETE", "projects/vision/templates/nightly", None, NOW, "204 204 204 204 403 404 404 401"),
+    ("DELETE", "projects/vision/templates/carols", None, NOW, "204 204 204 403 403 404 404 401"),
     ("GET", "quotas", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "quotas/departments/research/local", None, {}, "200 200 404 404 404 404 404 401"),
     ("PUT", "quotas/departments/research/local", {"gpu": 1}, NOW, "200 403 403 403 403 404 404 401"),
@@ -213,6 +222,10 @@ FOUND: list[tuple[str, str, Callable[[Any], str], tuple[str, ...]]] = [
         ("vision", "vision", "vision", "vision", "vision", "", ""),
     ),
     (
+        "templates", "names", lambda item: item["name"],
+        ("carols nightly theirs", *("carols nightly",) * 4, "theirs", ""),
+    ),
+    (
         "workloads", "names", lambda item: item["name"],
         ("carols chat ended notebook others train", *("carols chat ended notebook train",) * 4, "others", ""),
     ),
@@ -256,6 +269,12 @@ def named(cast: Cast) -> dict[str, object]:
     told = subscriptions.subscribe(
         acting=cast.carol, place=cast.vision, to="vision@example.org", news=["failed"]
     )
+    for name, acting, project in (
+        ("nightly", cast.dave, cast.vision),
+        ("carols", cast.carol, cast.vision),
+        ("theirs", cast.grace, cast.ads),
+    ):
+        templates.save_template(acting=acting, project=project, name=name, text=KEPT["text"])
     token = ApiToken.objects.create(
         user=cast.dave.user, name="secret", prefix="berth_", digest=uuid.uuid4().hex, scopes=["read"]
     )
@@ -301,7 +320,7 @@ def test_lists_hold_what_is_yours_and_nothing_else(
 
 
 def test_the_table_knows_every_address_and_method() -> None:
-    names = r"\{\w+\}|research|speech|vision|local-0|local|metal|box-1|empty|unused|chat|none"
+    names = r"\{\w+\}|research|speech|vision|local-0|local|metal|box-1|empty|unused|chat|none|nightly|carols"
     known = {(method, re.sub(names, "<>", path.partition("?")[0])) for method, path, *_ in MATRIX}
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}

@@ -160,6 +160,7 @@ def test_a_fault_has_the_line_of_its_part_or_of_what_it_is_missing_in() -> None:
 def test_a_setting_is_a_place_and_a_value() -> None:
     assert setting("roles[0].gpu=2") == (("roles", 0, "gpu"), 2)
     assert setting("env.A=b=c") == (("env", "A"), "b=c")
+    assert setting("env.EPOCHS=5") == (("env", "EPOCHS"), "5")
     assert setting("pools=[a, b]") == (("pools",), ["a", "b"])
     for wrong in ("gpu", "=1", "[0]=1", "a..b=1", ".a=1", "a[x]=1", "a=[", "a=!!python/none 1"):
         with pytest.raises(Invalid):

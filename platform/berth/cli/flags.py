@@ -28,6 +28,15 @@ class SubmitFlags:
         Texts,
         _option("A file of workload documents, YAML or JSON; - is stdin.", "--file", "-f", metavar="FILE"),
     ] = None
+    template: Annotated[
+        Text, _option("A template: NAME or PROJECT/NAME.", "--template", "-t", metavar="TEMPLATE")
+    ] = None
+    set: Annotated[
+        Texts,
+        _option(
+            "Set a part of a template's or file's document; repeat.", "--set", metavar="PART=VALUE"
+        ),
+    ] = None
     name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,

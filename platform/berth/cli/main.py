@@ -32,6 +32,7 @@ from berth.cli.commands import (
     simulate,
     steering,
     submit,
+    templates,
     token,
     top,
     trace,
@@ -115,6 +116,7 @@ app.command()(auditing.audit)
 app.command()(auditing.health)
 for name, group in (
     ("workload", workload),
+    ("template", templates.app),
     ("quota", quota.app),
     ("usage", usage.app),
     ("budget", budget.app),

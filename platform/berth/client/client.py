@@ -16,6 +16,7 @@ from berth.client.people import Members, Tokens, Users, identity, sign_in
 from berth.client.retry import Patience
 from berth.client.services import Services
 from berth.client.subscriptions import Subscriptions
+from berth.client.templates import Templates
 from berth.client.tenants import Departments, Projects, Quotas
 from berth.client.transport import Transport
 from berth.client.usage import Budgets, Usage
@@ -60,6 +61,7 @@ class Client:
         self.use = Uses(self._transport)
         self.budgets = Budgets(self._transport)
         self.subscriptions = Subscriptions(self._transport)
+        self.templates = Templates(self._transport)
         self.tokens = Tokens(self._transport)
         self.members = Members(self._transport)
         self.users = Users(self._transport)

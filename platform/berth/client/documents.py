@@ -34,7 +34,7 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(where it stands, document) for each document of a file; `-` is stdin. Raises SpecError."""
     place = "stdin" if file == STDIN else file
     try:
-        found = [document for document in yaml.load_all(_text(file), _Strict) if document is not None]
+        found = [document for document in yaml.load_all(read_text(file), _Strict) if document is not None]
     except yaml.YAMLError as error:
         raise SpecError([Problem(place, "cannot be read", _where(error), "YAML or JSON")]) from None
     except (RecursionError, ValueError) as error:
@@ -50,7 +50,8 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield where, document
 
 
-def _text(file: str) -> str:
+def read_text(file: str) -> str:
+    """As it was written. Raises SpecError."""
     try:
         data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _bytes(Path(file))
         text = data.decode()

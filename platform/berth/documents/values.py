@@ -13,6 +13,7 @@ Step = str | int
 Location = tuple[Step, ...]
 
 ITEMS_MOST = 1000
+TEXTS = ("env", "labels", "node_selector")  # what stands in them is text, however it looks
 SETTING = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
 _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
@@ -63,11 +64,14 @@ def found(data: Any, at: Sequence[Step]) -> Any:
 
 
 def setting(text: str) -> tuple[Location, object]:
-    """`roles[0].gpu=2` as a place and a value, which is read as YAML. Raises Invalid."""
+    """`roles[0].gpu=2` as a place and a value, which is read as YAML where it is not text anyway. Raises
+    Invalid."""
     where, sign, given = text.partition("=")
     at = location_of(where.strip())
     if not sign or not at or isinstance(at[0], int):
         raise Invalid([Problem("set", "is not a setting", shown(text), SETTING)])
+    if len(at) > 1 and at[-2] in TEXTS:
+        return at, given
     try:
         return at, yaml.safe_load(given)
     except (yaml.YAMLError, ValueError) as error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from berth.cli.beginnings import from_files, from_template, with_settings
 from berth.cli.exits import BadInput, ExitCode, code_of_outcome
 from berth.cli.flags import SubmitFlags, flag_of
 from berth.cli.link import connected
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @takes(SubmitFlags)
 def submit(flags: SubmitFlags) -> None:
-    """Submit a workload, described by options or by files.
+    """Submit a workload, described by options, by files or by a template.
 
     \b
     berth submit -n train -p vision --gpu 1 --replicas 4 -- python train.py --epochs 3
@@ -29,6 +30,7 @@ def submit(flags: SubmitFlags) -> None:
     berth submit -f train.yaml -f more.json
     generate | berth submit -f -
     berth submit -f train.yaml --dry-run      what would happen now, and why
+    berth submit --template vision/nightly -n run-7 --set roles[0].gpu=2 --set env.EPOCHS=5
     berth submit -n train --gpu 1 --print -- python train.py > train.yaml
 
     Every document is checked before the first is sent. When the connection is lost, the request is sent
@@ -37,7 +39,7 @@ def submit(flags: SubmitFlags) -> None:
     named = _documents(flags)
     if len(named) > 1 and (flags.watch or flags.follow):
         raise BadInput(f"--watch, --follow: given {len(named)} documents; allowed: one")
-    _check(named, from_flags=not flags.file)
+    _check(named, from_flags=not (flags.file or flags.template))
     documents = [document for _, document in named]
     if flags.show:
         show_data(documents[0] if len(documents) == 1 else documents, _whole(flags.output))
@@ -58,22 +60,28 @@ def submit(flags: SubmitFlags) -> None:
 
 def _documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     """(where it stands, document)"""
-    from berth.client.documents import read_documents
-
+    if flags.template:
+        if flags.file:
+            raise BadInput("--template: given together with --file; allowed: one of the two")
+        _refuse_mixture("--template", flags.document(), beside={"roles", "project", "name"})
+        named = from_template(flags.template, flags.project, flags.name)
+        return with_settings(named, flags.set or ())
     if flags.file:
-        _refuse_mixture(flags.document())
-        return [found for file in flags.file for found in read_documents(file)]
+        _refuse_mixture("--file", flags.document(), beside={"roles", "project"})
+        return with_settings(from_files(flags.file), flags.set or ())
+    if flags.set:
+        raise BadInput("--set: given alone; allowed: beside --template or --file")
     if not flags.name:
-        raise BadInput("--name: nothing given; allowed: a name, or --file")
+        raise BadInput("--name: nothing given; allowed: a name, or --file or --template")
     return [("", flags.document())]
 
 
-def _refuse_mixture(said: dict[str, Any]) -> None:
-    """Beside a file only the project may be said, for documents that name none."""
-    others = [*(set(said) - {"roles", "project"}), *(f"roles[0].{name}" for name in said["roles"][0])]
+def _refuse_mixture(option: str, said: dict[str, Any], *, beside: set[str]) -> None:
+    """Beside a file only the project may be said, for documents that name none; of a template also a name."""
+    others = [*(set(said) - beside), *(f"roles[0].{name}" for name in said["roles"][0])]
     if others:
         given = ", ".join(sorted(flag_of(name) for name in others))
-        raise BadInput(f"--file: given together with {given}; allowed: one of the two")
+        raise BadInput(f"{option}: given together with {given}; allowed: one of the two")
 
 
 def _check(named: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import httpx
 
+from berth.client.aio.templates import AsyncTemplates
 from berth.client.aio.transport import AsyncTransport
 from berth.client.aio.workloads import AsyncWorkloads
 from berth.client.answers import Identity
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AsyncClient:
-    """One server, one person: who they are, their workloads, sessions. Use it in an `async with`.
+    """One server, one person: who they are, their workloads, templates, sessions. Use it in an `async with`.
 
     Without settings, the address and token come from the environment or from the file `berth login` wrote.
     """
@@ -37,6 +38,7 @@ class AsyncClient:
         self._sleep = sleep
         self._transport = AsyncTransport(self.settings, http=http, patience=patience, sleep=sleep)
         self.workloads = AsyncWorkloads(self._transport, sleep)
+        self.templates = AsyncTemplates(self._transport)
 
     async def __aenter__(self) -> Self:
         return self

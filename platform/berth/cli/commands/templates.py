@@ -1,0 +1,111 @@
+"""Here people keep workload documents in projects and look at those that are kept."""
+
+from typing import Annotated, Any
+
+import typer
+
+from berth.cli.beginnings import place_of
+from berth.cli.exits import BadInput
+from berth.cli.link import connected
+from berth.cli.output import Column, Output, OutputOption, show_data, show_list
+from berth.cli.text import safe
+
+app = typer.Typer(no_args_is_help=True, help="Templates: workload documents kept in a project.")
+Reference = Annotated[str, typer.Argument(metavar="TEMPLATE", help="NAME or PROJECT/NAME.")]
+OfProject = Annotated[
+    str | None, typer.Option("--project", "-p", metavar="NAME", help="Else BERTH_PROJECT or login's.")
+]
+NOT_KEPT = ("name", "project", "submitted")
+
+
+@app.command("list")
+def list_templates(project: OfProject = None, output: OutputOption = Output.TABLE) -> None:
+    """Templates of one project, or of all that you see."""
+    with connected() as client:
+        found = list(client.templates.list(project))
+    show_list(found, _columns(), output, "No templates.")
+
+
+@app.command("show")
+def show(template: Reference, project: OfProject = None, output: OutputOption = Output.TABLE) -> None:
+    """Its document as it is kept; -o json or yaml tells everything about it.
+
+    \b
+    berth template show vision/nightly > nightly.yaml
+    """
+    with connected() as client:
+        found = client.templates.get(*place_of(client, template, project))
+    if output in (Output.JSON, Output.YAML):
+        show_data(found.plain(), output)
+    else:
+        print("\n".join(safe(line) for line in found.text.removesuffix("\n").split("\n")))
+
+
+@app.command("save")
+def save(
+    *,
+    template: Reference,
+    project: OfProject = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Its document, YAML or JSON; - is stdin."),
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(metavar="WORKLOAD", help="Take the document of this workload.")
+    ] = None,
+    about: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for, in a line.")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a template, or change one. Refused (exit 5) if somebody changes it meanwhile.
+
+    \b
+    berth template save vision/nightly -f nightly.yaml --about 'The run of every night'
+    berth template save nightly -p vision --workload train
+    """
+    from berth.client import NotFound
+
+    if (file is None) == (workload is None):
+        raise BadInput("template save: given neither or both; allowed: --file or --workload")
+    with connected() as client:
+        where, name = place_of(client, template, project)
+        found = None if workload is None else client.workloads.find(workload)
+        document: Any = _read(file or "") if found is None else _of_workload(found)
+        try:
+            client.templates.get(where, name)
+        except NotFound:
+            stored = client.templates.create(where, name, document, about=about or "")
+        else:
+            stored = client.templates.edit(where, name, document, about=about)
+    if output in (Output.JSON, Output.YAML):
+        show_data(stored.plain(), output)
+    else:
+        print(f"{stored.handle} saved")
+
+
+@app.command("remove")
+def remove(template: Reference, project: OfProject = None) -> None:
+    """Remove a template. What was begun with it stays as it is."""
+    with connected() as client:
+        where, name = place_of(client, template, project)
+        client.templates.remove(where, name)
+    print(f"{where}/{name} removed")
+
+
+def _read(file: str) -> str:
+    from berth.client.documents import read_text
+
+    return read_text(file)
+
+
+def _of_workload(found: Any) -> dict[str, Any]:
+    return {key: value for key, value in (found.spec or {}).items() if key not in NOT_KEPT}
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("TEMPLATE", lambda t: t.handle),
+        Column("KIND", lambda t: t.kind),
+        Column("BY", lambda t: t.changed_by),
+        Column("CHANGED", lambda t: f"{t.changed_at:%Y-%m-%d}" if t.changed_at else "-"),
+        Column("ABOUT", lambda t: t.about, grows=True),
+    ]

@@ -1,0 +1,44 @@
+"""Here one keeps workload documents in projects under asyncio, and begins with them."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from berth.client.aio.transport import AsyncTransport
+from berth.client.templates import Template, body_of, path_of
+from berth.client.transport import content_of
+
+
+class AsyncTemplates:
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list(self, project: str | None = None) -> AsyncIterator[Template]:
+        async for item in self._transport.pages("templates", {"project": project}):
+            yield Template.model_validate(item)
+
+    async def get(self, project: str, name: str) -> Template:
+        return Template.model_validate(await self._transport.get(path_of(project, name)))
+
+    async def create(
+        self, project: str, name: str, document: Mapping[str, Any] | str, *, about: str = ""
+    ) -> Template:
+        """Refused with Conflict when there is one already."""
+        return await self._put(path_of(project, name), body_of(document, about), {"If-None-Match": "*"})
+
+    async def edit(
+        self, project: str, name: str, document: Mapping[str, Any] | str, *, about: str | None = None
+    ) -> Template:
+        """Refused with Conflict when somebody was faster."""
+        path = path_of(project, name)
+        found = await self._transport.ask("GET", path)
+        kept = content_of(found)["about"] if about is None else about
+        return await self._put(path, body_of(document, kept), {"If-Match": found.headers.get("ETag", "*")})
+
+    async def remove(self, project: str, name: str) -> None:
+        path = path_of(project, name)
+        tag = (await self._transport.ask("GET", path)).headers.get("ETag", "*")
+        await self._transport.ask("DELETE", path, headers={"If-Match": tag})
+
+    async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> Template:
+        answer = await self._transport.ask("PUT", path, body=body, headers=condition)
+        return Template.model_validate(content_of(answer))

@@ -1,0 +1,29 @@
+"""Here a document that was read is written as text, in the order in which people write it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from berth.core.spec import GroupSpec, RoleSpec, WorkloadSpec
+
+PARTS: Mapping[str, type[BaseModel]] = {"roles": RoleSpec, "groups": GroupSpec}
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    ordered = _in_order(dict(document), WorkloadSpec)
+    return yaml.safe_dump(ordered, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _in_order(value: Any, model: type[BaseModel]) -> Any:
+    """The keys as the document's schema lists them: the database keeps them in another order."""
+    if not isinstance(value, dict):
+        return value
+    known = [key for key in model.model_fields if key in value]
+    return {
+        key: [_in_order(each, PARTS[key]) for each in value[key]]
+        if key in PARTS and isinstance(value[key], list)
+        else value[key]
+        for key in [*known, *(key for key in value if key not in known)]
+    }

@@ -1,0 +1,144 @@
+"""Here the templates of projects are listed, read, saved and removed, guarded by the version one has seen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body, body_of
+from berth.api.door import Door, created, done
+from berth.api.etags import etag, expected_version
+from berth.api.pages import Order, page
+from berth.api.queries import ListQuery, Word, no_query, query_of
+from berth.api.schema import described
+from berth.core.errors import Invalid, NotFound
+from berth.core.problems import Problem
+from berth.core.spec.texts import Text
+from berth.documents.ordered import as_text
+from projects import selectors
+from projects.models import Project, Template
+from projects.services import templates
+
+BY_NAME = Order("name", ("project__name", "name", "id"))
+GUARDS = ("If-Match", "If-None-Match")
+
+
+class TemplateValues(Body):
+    """Either the `document`, or its YAML as `text`, of which comments are kept."""
+
+    document: dict[str, Any] | None = None
+    text: str | None = None
+    about: Text = ""
+
+
+class TemplateAnswer(Answer):
+    name: str
+    project: str
+    about: str
+    kind: str
+    made_by: str | None
+    changed_by: str
+    changed_at: datetime
+    version: int
+
+
+class OneTemplateAnswer(TemplateAnswer):
+    text: str
+    document: dict[str, Any]
+
+
+class TemplatesQuery(ListQuery):
+    project: Word | None = None
+
+
+class Templates(Door):
+    @described("Templates of the projects that you see", query=TemplatesQuery, page=TemplateAnswer)
+    def get(self, request: Request) -> Response:
+        query = query_of(request, TemplatesQuery)
+        rows = selectors.templates(self.acting)
+        if query.project is not None:
+            rows = rows.filter(project__name=query.project)
+        return Response(page(rows, query, BY_NAME, presented))
+
+
+class TemplatesOfProject(Door):
+    @described("Templates of one project", query=ListQuery, page=TemplateAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        query = query_of(request, ListQuery)
+        project = selectors.find_project(self.acting, name)
+        rows = selectors.templates(self.acting).filter(project=project)
+        return Response(page(rows, query, BY_NAME, presented))
+
+
+class OneTemplate(Door):
+    @described("One template, with the document that it begins", answer=OneTemplateAnswer)
+    def get(self, request: Request, name: str, template: str) -> Response:
+        no_query(request)
+        found = self._there(selectors.find_project(self.acting, name), template)
+        return Response(whole(found), headers={"ETag": etag(found.version)})
+
+    @described("Save a template", body=TemplateValues, answer=OneTemplateAnswer, headers=GUARDS, also=(201,))
+    def put(self, request: Request, name: str, template: str) -> Response:
+        no_query(request)
+        project = selectors.find_project(self.acting, name)
+        self.require("submit", project)
+        present = self._find(project, template)
+        expected = expected_version(request, present.version if present else None)
+        values = body_of(request, TemplateValues)
+        stored = templates.save_template(
+            acting=self.acting, project=project, name=template, text=_text(values), about=values.about,
+            expected_version=expected,
+        )  # fmt: skip
+        tag = etag(stored.version)
+        if present is None:
+            return created(whole(stored), f"/api/v1/projects/{name}/templates/{template}", ETag=tag)
+        return Response(whole(stored), headers={"ETag": tag})
+
+    @described("Remove a template", status=204, headers=("If-Match",))
+    def delete(self, request: Request, name: str, template: str) -> Response:
+        no_query(request)
+        found = self._there(selectors.find_project(self.acting, name), template)
+        templates.require_change(self.acting, found)
+        expected = expected_version(request, found.version)
+        templates.remove_template(acting=self.acting, template=found, expected_version=expected)
+        return done()
+
+    def _find(self, project: Project, name: str) -> Template | None:
+        return selectors.templates(self.acting).filter(project=project, name=name).first()
+
+    def _there(self, project: Project, name: str) -> Template:
+        found = self._find(project, name)
+        if found is None:
+            raise NotFound("There is no such template.")
+        return found
+
+
+def presented(rows: Sequence[Template]) -> list[Any]:
+    return [TemplateAnswer(**_columns(row)) for row in rows]
+
+
+def whole(row: Template) -> OneTemplateAnswer:
+    return OneTemplateAnswer(**_columns(row), text=row.text, document=templates.document_of(row))
+
+
+def _columns(row: Template) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "project": row.project.name,
+        "about": row.about,
+        "kind": str(templates.document_of(row).get("kind", "training")),
+        "made_by": row.made_by.get_username() if row.made_by else None,
+        "changed_by": row.changed_by,
+        "changed_at": row.changed_at,
+        "version": row.version,
+    }
+
+
+def _text(values: TemplateValues) -> str:
+    if (values.text is None) == (values.document is None):
+        given = "neither" if values.text is None else "both"
+        raise Invalid([Problem("document", "needs document or text", given, "one of the two")])
+    return as_text(values.document) if values.document is not None else values.text or ""

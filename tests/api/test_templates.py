@@ -1,0 +1,111 @@
+"""Claims about templates over REST: kept as they were written, changed by who has seen the present one."""
+
+import pytest
+
+from projects.models import Audit, Template
+from tests.api.conftest import Caller
+from tests.cast import Cast
+
+NEW = {"If-None-Match": "*"}
+OF_VISION = "projects/vision/templates/nightly"
+TEXT = "# the night's run\ncommand: train   # all of it\nroles: [{replicas: 2, gpu: 1}]\n"
+
+
+def save(caller: Caller, path: str = OF_VISION, **values: object) -> object:
+    return caller("PUT", path, {"text": TEXT, "about": "every night", **values}, headers=NEW)
+
+
+def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Caller) -> None:
+    made = save(dave)
+    assert made.status_code == 201
+    told = made.json()
+    assert (told["text"], told["about"], told["made_by"]) == (TEXT, "every night", "dave")
+    assert told["document"] == {
+        "name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}],
+    }  # fmt: skip
+    read = dave.get(OF_VISION)
+    assert read["ETag"] == made["ETag"] == f'"{told["version"]}"'
+    assert read.json() == told
+    changed = dave("PUT", OF_VISION, {"text": TEXT + "priority: 10\n"}, headers={"If-Match": read["ETag"]})
+    assert (changed.status_code, changed.json()["document"]["priority"]) == (200, 10)
+    assert changed.json()["about"] == ""
+    stale = dave("PUT", OF_VISION, {"text": TEXT}, headers={"If-Match": read["ETag"]})
+    assert stale.status_code == 412
+    assert dave("PUT", OF_VISION, {"text": TEXT}).status_code == 428
+    assert save(dave).status_code == 412
+    assert [row.action for row in Audit.objects.filter(object_type="template").order_by("pk")] == [
+        "save_template", "save_template",
+    ]  # fmt: skip
+
+
+def test_what_is_saved_again_as_it_is_is_no_change(cast: Cast, dave: Caller) -> None:
+    tag = save(dave)["ETag"]
+    again = dave("PUT", OF_VISION, {"text": TEXT, "about": "every night"}, headers={"If-Match": tag})
+    assert (again.status_code, again["ETag"]) == (200, tag)
+    assert Audit.objects.filter(object_type="template").count() == 1
+
+
+def test_a_template_made_anew_has_another_version_than_the_one_before(cast: Cast, dave: Caller) -> None:
+    tag = save(dave)["ETag"]
+    assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 204
+    assert dave.get(OF_VISION).status_code == 404
+    save(dave)
+    assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 412
+    assert Audit.objects.filter(action="remove_template").count() == 1
+
+
+def test_a_document_as_json_is_kept_as_text(cast: Cast, dave: Caller) -> None:
+    document = {"roles": [{"gpu": 1, "replicas": 2, "name": "worker"}], "command": ["a", "b"], "name": "x"}
+    made = dave("PUT", OF_VISION, {"document": document}, headers=NEW)
+    assert made.json()["document"] == {**document, "project": "vision"}
+    assert made.json()["text"].startswith("name: x\nroles:\n- name: worker\n  replicas: 2\n")
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"text": "just words"}, "document"),
+        ({"text": "a: ["}, "document"),
+        ({"text": "&a [*a]"}, "document"),
+        ({"text": "command: a\nroles: [{gpu: 1.5}]\n"}, "document.roles[0].gpu"),
+        ({"text": "colour: red\nroles: [{}]\n"}, "document.colour"),
+        ({"text": TEXT + "project: ads\n"}, "document.project"),
+        ({"text": "kind: TrainingJob\n"}, "document.kind"),
+        ({"text": TEXT + "# " + "x" * 70_000}, "document"),
+        ({"text": "command: \x00\n"}, "document"),
+        ({"text": TEXT, "about": "x" * 300}, "about"),
+        ({"text": TEXT, "about": "a\nb"}, "about"),
+        ({}, "document"),
+        ({"text": TEXT, "document": {}}, "document"),
+        ({"text": 7}, "text"),
+        ({"texts": TEXT}, "texts"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_by_name(
+    cast: Cast, dave: Caller, values: dict[str, object], path: str
+) -> None:
+    answer = dave("PUT", OF_VISION, values, headers=NEW)
+    assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
+    assert not Template.objects.exists()
+
+
+def test_a_name_that_is_none_is_refused(cast: Cast, dave: Caller) -> None:
+    answer = save(dave, "projects/vision/templates/No Name")
+    assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "name")
+
+
+def test_many_are_listed_page_by_page_in_order(cast: Cast, dave: Caller, carol: Caller) -> None:
+    for number in range(5):
+        save(dave, f"projects/vision/templates/t{number}")
+    first = carol.get("projects/vision/templates", limit=3).json()
+    rest = carol.get("projects/vision/templates", limit=3, cursor=first["next"]).json()
+    assert [item["name"] for item in first["items"] + rest["items"]] == ["t0", "t1", "t2", "t3", "t4"]
+    assert "text" not in first["items"][0]
+    assert len(carol.get("templates", project="vision").json()["items"]) == 5
+
+
+def test_who_left_the_project_changes_their_template_no_more(cast: Cast, dave: Caller, carol: Caller) -> None:
+    tag = save(dave)["ETag"]
+    cast.dave.user.memberships.all().delete()
+    assert dave("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 404
+    assert carol("DELETE", OF_VISION, headers={"If-Match": tag}).status_code == 204
