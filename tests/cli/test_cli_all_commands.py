@@ -26,7 +26,9 @@ WITHOUT_DATA = {  # they say or write what is no list and no object
     "simulate", "trace", "use",
 }  # fmt: skip
 WITH_DATA_ALL_THE_SAME = {("berth", "machine", "remove")}
-CHANGED_BY_PEOPLE = ("token", "context", "department", "project", "member", "user", "notify")  # not watched
+CHANGED_BY_PEOPLE = (  # not watched
+    "token", "context", "department", "project", "member", "user", "notify", "template",
+)  # fmt: skip
 JOINTS = {"|", "||", "&&", ">", "<", "#"}
 
 

@@ -24,11 +24,6 @@ def template(version: int = 1, **values: Any) -> httpx.Response:
     return httpx.Response(200, json=told, headers={"ETag": f'"{version}"'})
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(monkeypatch)
-
-
 def test_templates_are_listed_and_shown_as_they_were_written(terminal: Terminal) -> None:
     told = terminal.run("template", "list", "-p", "vision", desk=(desk := Desk(page([template().json()]))))
     assert told.output.splitlines()[1].split(maxsplit=4) == [

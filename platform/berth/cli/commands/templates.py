@@ -20,7 +20,11 @@ NOT_KEPT = ("name", "project", "submitted")
 
 @app.command("list")
 def list_templates(project: OfProject = None, output: OutputOption = Output.TABLE) -> None:
-    """Templates of one project, or of all that you see."""
+    """Templates of one project, or of all that you see.
+
+    \b
+    berth template list -p vision
+    """
     with connected() as client:
         found = list(client.templates.list(project))
     show_list(found, _columns(), output, "No templates.")
@@ -84,7 +88,11 @@ def save(
 
 @app.command("remove")
 def remove(template: Reference, project: OfProject = None) -> None:
-    """Remove a template. What was begun with it stays as it is."""
+    """Remove a template. What was begun with it stays as it is.
+
+    \b
+    berth template remove vision/nightly
+    """
     with connected() as client:
         where, name = place_of(client, template, project)
         client.templates.remove(where, name)
