@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from projects.services import deliveries, news, quota_lapses
+from projects.services import deliveries, idle_news, news, quota_lapses
 
 
 def deliver(delivery: int) -> bool:
@@ -10,9 +10,11 @@ def deliver(delivery: int) -> bool:
 
 
 def tell() -> dict[str, int]:
-    """What is news without anything having moved: long waits, failing pools."""
+    """What is news without anything having moved: long waits, GPUs that idle, failing pools."""
     now = timezone.now()
-    return {"waiting": news.tell_waiting(now), "pools": news.tell_pools(now)}
+    return {
+        "waiting": news.tell_waiting(now), "idle": idle_news.tell_idle(now), "pools": news.tell_pools(now),
+    }  # fmt: skip
 
 
 def lapse() -> int:

@@ -21,7 +21,9 @@ from projects.services.subscriptions import shown_address
 class DeliveryAnswer(Answer):
     id: int
     at: datetime
-    kind: Literal["started", "completed", "failed", "preempted", "cancelled", "waiting", "budget", "pool"]
+    kind: Literal[
+        "started", "completed", "failed", "preempted", "cancelled", "waiting", "idle", "budget", "pool"
+    ]  # fmt: skip
     to: str
     channel: Literal["mail", "webhook", "chat"]
     state: Literal["waiting", "delivered", "given_up"]

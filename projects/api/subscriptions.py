@@ -27,7 +27,7 @@ from projects.services import subscriptions
 from projects.services.subscriptions import Place
 
 NewsWord = Literal[
-    "started", "completed", "failed", "preempted", "cancelled", "waiting", "budget", "pool"
+    "started", "completed", "failed", "preempted", "cancelled", "waiting", "idle", "budget", "pool"
 ]
 OLDEST = Order("oldest", ("id",))
 
@@ -36,7 +36,7 @@ class NewSubscription(Body):
     """Of one's own work; or of a `project`, a `department` or the whole `platform` that one administers."""
 
     to: Text
-    news: Annotated[list[NewsWord], Field(min_length=1, max_length=8)]
+    news: Annotated[list[NewsWord], Field(min_length=1, max_length=9)]
     waiting_minutes: int = 60
     project: Text | None = None
     department: Text | None = None

@@ -16,6 +16,9 @@ def subject(content: dict[str, Any]) -> str:
         return f"The node pool {content['pool']} is failing"
     if event == "waiting":
         return f"{content['project']}/{content['workload']} has waited {content['minutes']} minutes"
+    if event == "idle":
+        whose = f"{content['project']}/{content['workload']}"
+        return f"The GPUs of {whose} have been idle for {content['minutes']} minutes"
     return f"{content['project']}/{content['workload']} {said(event)}"
 
 

@@ -22,7 +22,7 @@ class Delivery(models.Model):
     at = models.DateTimeField(db_default=Now(), editable=False)
     kind = models.CharField(
         max_length=10,
-        help_text="started, completed, failed, preempted, cancelled, waiting, budget or pool",
+        help_text="started, completed, failed, preempted, cancelled, waiting, idle, budget or pool",
     )
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from berth.core.spec.addresses import Channel
 from projects.models.tenants import Department, Project
 
-OF_WORK = ("started", "completed", "failed", "preempted", "cancelled", "waiting")
+OF_WORK = ("started", "completed", "failed", "preempted", "cancelled", "waiting", "idle")
 NEWS = (*OF_WORK, "budget", "pool")
 MINUTES_MOST = 60 * 24 * 30
 

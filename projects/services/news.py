@@ -58,7 +58,7 @@ def write(
 def tell_waiting(now: datetime) -> int:
     """Of work that waits longer than somebody wants to wait without being told; each wait once."""
     told = 0
-    for subscription in _wanting("waiting"):
+    for subscription in wanting("waiting"):
         with transaction.atomic():
             locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
             row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
@@ -100,7 +100,7 @@ def tell_pools(now: datetime) -> int:
     """Of pools whose provider fails, again after some hours if it still does."""
     told = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
-    for row in _wanting("pool"):
+    for row in wanting("pool"):
         for pool in failing:
             lately = Delivery.objects.filter(
                 kind="pool", to=row.to, content__pool=pool.name, at__gt=now - POOL_AGAIN
@@ -113,20 +113,26 @@ def tell_pools(now: datetime) -> int:
     return told
 
 
-def _wanting(news: str) -> QuerySet[Subscription]:
+def wanting(news: str) -> QuerySet[Subscription]:
     return Subscription.objects.filter(news__contains=[news]).order_by("pk")
 
 
-def _waiting(row: Subscription, now: datetime) -> QuerySet[Workload]:
-    rows = Workload.objects.filter(
-        phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.waiting_minutes)
-    )
+def of_its_place(row: Subscription) -> QuerySet[Workload]:
+    """The work that a subscription tells of."""
+    rows = Workload.objects.all()
     if row.user is not None:
         rows = rows.filter(submitted_by=row.user, project__in=visible_projects(Acting.person(row.user)))
     elif row.project is not None:
         rows = rows.filter(project=row.project)
     elif row.department is not None:
         rows = rows.filter(project__department=row.department)
+    return rows
+
+
+def _waiting(row: Subscription, now: datetime) -> QuerySet[Workload]:
+    rows = of_its_place(row).filter(
+        phase=Phase.PENDING, since__lte=now - timedelta(minutes=row.waiting_minutes)
+    )
     before = Delivery.objects.filter(
         kind="waiting", workload_id=OuterRef("pk"), to=row.to, at__gte=OuterRef("since")
     )

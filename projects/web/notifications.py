@@ -30,6 +30,7 @@ TITLES = {
     "failed": "It failed",
     "cancelled": "It was cancelled",
     "waiting": "It waits for long",
+    "idle": "Its GPUs are idle for long",
     "budget": "A budget's warning is due",
     "pool": "A node pool is failing",
 }

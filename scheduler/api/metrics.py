@@ -24,6 +24,7 @@ from projects.models.workloads import LIVE_POD_STATES, Phase
 from scheduler.api.pool_metrics import pool_metrics
 from scheduler.api.queue_metrics import queue_metrics
 from scheduler.api.service_metrics import own_metrics, service_metrics
+from scheduler.api.use_metrics import use_metrics
 from scheduler.models import Cycle, Eviction
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +44,7 @@ class Rows(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from _work()
         yield from pool_metrics()
+        yield from use_metrics()
         yield from _cycles()
         yield _evictions()
         yield from queue_metrics()

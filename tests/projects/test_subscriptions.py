@@ -9,6 +9,7 @@ from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from projects.delivering import letters
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services import budgets, news
+from projects.services.idle_news import tell_idle as news_of_idle
 from projects.services.moves import move
 from projects.services.subscriptions import shown_address, subscribe, unsubscribe
 from scheduler.budgets import watch_budgets
@@ -152,3 +153,22 @@ def test_a_hook_s_secret_is_never_shown_again() -> None:
     assert shown_address("ops@example.org") == "ops@example.org"
     assert shown_address(HOOK) == "https://hooks.slack.com/…cret"
     assert shown_address("slack:https://user:pw@chat.example.org/a") == "slack:https://chat.example.org/…"
+
+
+def test_gpus_that_idle_are_told_once_and_a_new_spell_again(cast: Cast) -> None:
+    from scheduler.models import PodUse
+
+    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["idle"])
+    subscribe(acting=cast.bob, place=cast.speech, to="s@example.org", news=["idle"])
+    now, node = timezone.now(), make.node(cast.pool)
+    idle, works = (make.workload(cast.vision, name, phase="running", run=1) for name in ("idle", "works"))
+    make.used(make.place(idle, node, [0]), 0, busy_at=now - timedelta(minutes=61))
+    make.used(make.place(works, node, [1]), 80)
+    assert [news_of_idle(now), news_of_idle(now)] == [1, 0]
+    assert told() == [("v@example.org", "idle")]
+    content = Delivery.objects.get().content
+    assert letters.subject(content) == "The GPUs of vision/idle have been idle for 61 minutes"
+    assert "it holds: 1." in content["message"]
+    later = now + timedelta(hours=5)
+    PodUse.objects.filter(pod__workload=idle).update(at=later, busy_at=later - timedelta(hours=2))
+    assert news_of_idle(later) == 1

@@ -1,0 +1,57 @@
+"""Here whoever asked to be told hears of work that holds GPUs and does not use them."""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from berth.core.spec.addresses import Channel
+from projects.idle_gpus import idle_since
+from projects.models import Delivery, Phase, Subscription, Workload
+from projects.services.news import of_its_place, wanting, write
+
+MESSAGE = "GPUs that it holds: {gpus:g}. Since {since} none was busy for {percent} % of the time."
+
+
+def tell_idle(now: datetime) -> int:
+    """Each spell of idleness once for each address."""
+    told = 0
+    for subscription in wanting("idle"):
+        with transaction.atomic():
+            locked = Subscription.objects.select_for_update(of=("self",), skip_locked=True)
+            row = locked.select_related("user", "project", "department").filter(pk=subscription.pk).first()
+            if row is not None:
+                told += _tell(row, now)
+    return told
+
+
+def _tell(row: Subscription, now: datetime) -> int:
+    holding = of_its_place(row).filter(phase=Phase.RUNNING, gpu_milli_now__gt=0).select_related("project")
+    by_id = {workload.pk: workload for workload in holding}
+    idle = idle_since(by_id, now)
+    before = Delivery.objects.filter(kind="idle", to=row.to, workload_id__in=list(idle))
+    heard = {(pk, at) for pk, at in before.values_list("workload_id", "content__since")}
+    told = 0
+    for pk, since in sorted(idle.items(), key=lambda pair: (pair[1], pair[0])):
+        content = _content(by_id[pk], since, now)
+        if (pk, content["since"]) not in heard:
+            write("idle", (row.to, Channel(row.channel), row), content, now, by_id[pk])
+            told += 1
+    return told
+
+
+def _content(workload: Workload, since: datetime, now: datetime) -> dict[str, object]:
+    gpus = workload.gpu_milli_now / 1000
+    began = since.isoformat(timespec="seconds")
+    return {
+        "event": "idle",
+        "workload": workload.name,
+        "workload_id": str(workload.pk),
+        "project": workload.project.name,
+        "run": workload.run,
+        "gpus": gpus,
+        "since": began,
+        "minutes": int((now - since) / timedelta(minutes=1)),
+        "message": MESSAGE.format(gpus=gpus, since=began, percent=settings.BERTH_IDLE_GPU_PERCENT),
+        "at": now.isoformat(timespec="seconds"),
+    }
