@@ -24,7 +24,8 @@ def test_what_is_used_is_told_of_pools_and_devices(cast: Cast) -> None:
     make.used(make.place(work, node, [1]), None, cpu=500, memory=1024, gpu_memory=None)
     NodeUse.objects.create(node=node, at=timezone.now(), devices=[[500, 3], [None, None]])
     assert told("berth_pool_gpus_measured{", "berth_pool_gpus_busy{", "berth_pool_cores_",
-                "berth_gpu_busy_ratio{", "berth_gpu_memory_used_bytes{", "berth_workloads_gpus_idle{", "berth_pool_memory_used") == [
+                "berth_gpu_busy_ratio{", "berth_gpu_memory_used_bytes{", "berth_workloads_gpus_idle{",
+                "berth_pool_memory_used") == [
         'berth_pool_gpus_measured{pool="local"} 1.0',
         'berth_pool_gpus_busy{pool="local"} 0.5',
         'berth_pool_cores_held{pool="local"} 4.0',
