@@ -109,7 +109,7 @@ class Board:
         self.topology = Topology(pool.topology, self.nodes)
         self._emptied: list[tuple[Part, int]] = []  # asked to go in this cycle: nobody has their index
         self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
-        self._matcher = Matcher(self.nodes.nodes)
+        self.matcher = Matcher(self.nodes.nodes)
 
     # -- laying out
 
@@ -143,7 +143,7 @@ class Board:
                 self._charge(gang, part, pod, -1)
 
     def _part(self, role: Role) -> Part:
-        request, matcher = role.request, self._matcher
+        request, matcher = role.request, self.matcher
         milli = matcher.milli(role) if request.gpu_memory_mib else request.gpu
         return Part(role, milli, matcher.mask(role), matcher.soft(role))
 

@@ -144,6 +144,9 @@ class Gang:
             self._asked = self._asked_alone() or amounts_of(next(ways(self)))
         return self._asked
 
+    def forget_asked(self) -> None:
+        self._asked = None
+
     def _asked_alone(self) -> tuple[int, int, int] | None:
         """By far the most gangs have one role, of which something is missing."""
         part = self.parts[0]

@@ -59,13 +59,15 @@ class Matcher:
         self._least_memory = min((node.gpu_memory_mib for node in nodes), default=0)
         self._millis: dict[Hashable, int] = {}
 
-    def mask(self, role: Role) -> bytes | None:
+    def mask(self, role: Role, least: int = 0) -> bytes | None:
+        """`least`: so much memory a device must have."""
+        least = max(least, role.request.gpu_memory_mib)
         unpicky = self._plain and not role.node_selector and not role.gpu_models
-        if unpicky and role.request.gpu_memory_mib <= self._least_memory:
+        if unpicky and least <= self._least_memory:
             return None
-        key = picks(role)
+        key = picks(role), least
         if key not in self._masks:
-            mask = bytes(matches(role, node) for node in self._nodes)
+            mask = bytes(matches(role, node) and node.gpu_memory_mib >= least for node in self._nodes)
             self._masks[key] = None if all(mask) else mask
         return self._masks[key]
 
@@ -79,12 +81,16 @@ class Matcher:
             self._soft[key] = mask if any(mask) else None
         return self._soft[key]
 
-    def milli(self, role: Role) -> int:
+    def milli(self, role: Role, least: int = 0) -> int:
         """What a request by memory counts for: a part of the smallest device on which it could land."""
-        key, asked = picks(role), role.request.gpu_memory_mib
+        key, asked = (picks(role), least), role.request.gpu_memory_mib
         if key not in self._millis:
-            mask = self.mask(role)
+            mask = self.mask(role, least)
             open_nodes = (node for i, node in enumerate(self._nodes) if mask is None or mask[i])
             sizes = [node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= asked]
             self._millis[key] = -(-MILLI * asked // min(sizes)) if sizes else MILLI
         return self._millis[key]
+
+    def sizes(self) -> list[int]:
+        """Of devices, but for the smallest."""
+        return sorted({node.gpu_memory_mib for node in self._nodes if node.gpus})[1:]

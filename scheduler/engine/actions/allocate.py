@@ -6,6 +6,7 @@ from scheduler.engine.backfill import keep_nodes
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_bounds, pending
 from scheduler.engine.gang import Gang, Peers, amounts_of, ways
+from scheduler.engine.larger_devices import starts_on_larger_devices
 from scheduler.engine.order import Line
 from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Numbers, Reason
@@ -65,6 +66,8 @@ def _all_refused(board: Board, waiting: Sequence[Peers]) -> bool:
 def _started_or(board: Board, peers: Peers, gang: Gang, refused: Refused) -> Refusal | None:
     """Why it cannot start; None: what it needs stands on the board."""
     bound = over_bounds(gang, gang.asked)
+    if bound is not None and starts_on_larger_devices(board, gang, _start):
+        return None
     if bound is not None and gang.simple:
         return bound
     kind = _alike(board, peers, gang)
