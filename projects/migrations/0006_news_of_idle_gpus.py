@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('projects', '0004_ports_of_workloads'),
+        ('projects', '0005_templates_of_projects'),
     ]
 
     operations = [
