@@ -77,7 +77,7 @@ def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> st
         return bundle.kind.value
     if any(step.reserved for step in places):
         return Kind.RESERVE.value
-    return Kind.GROW.value if stood else Kind.START.value
+    return Kind.GROW.value if stood or bundle.kind is Kind.GROW else Kind.START.value
 
 
 def _giving_way(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
