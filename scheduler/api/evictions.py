@@ -1,7 +1,6 @@
 """Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
 
-import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -13,17 +12,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.answers import Answer, whole
+from berth.api.csv_files import csv_file
 from berth.api.door import Door
 from berth.api.pages import NEWEST, page
 from berth.api.queries import ListQuery, Query, Word, no_query, query_of
 from berth.api.schema import described
-from berth.api.streaming import streamed
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
 from projects import selectors as tenants
 from projects.acting import Acting
 from scheduler import selectors
-from scheduler.api.cells import Echo, cell
 from scheduler.audit_told import Told, told
 from scheduler.discretion import Reader, reader
 from scheduler.eviction_matrix import pairs
@@ -148,16 +146,10 @@ class EvictionsOfWorkload(Door):
 
 def as_csv(request: Request, rows: QuerySet[Eviction], eyes: Reader) -> StreamingHttpResponse:
     """The whole list, however long, in the order of `rows`, as it comes out of the database."""
-    writer = csv.writer(Echo())
-
-    def lines() -> Iterator[str]:
-        yield writer.writerow(COLUMNS)
-        for row in rows.iterator(chunk_size=1000):
-            shown = answer(told(eyes, [row])[0])
-            yield writer.writerow([cell(getattr(shown, column)) for column in COLUMNS])
-
-    named = {"Content-Disposition": 'attachment; filename="evictions.csv"'}
-    return streamed(request, lines(), "text/csv; charset=utf-8", **named)
+    shown = (answer(told(eyes, [row])[0]) for row in rows.iterator(chunk_size=1000))
+    return csv_file(
+        request, "evictions", COLUMNS, ([getattr(each, key) for key in COLUMNS] for each in shown)
+    )
 
 
 def answer(each: Told) -> EvictionAnswer:

@@ -2,8 +2,7 @@
 
 import base64
 import binascii
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -14,14 +13,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.answers import Answer
+from berth.api.csv_files import csv_file
 from berth.api.door import Door
 from berth.api.queries import ListQuery, Word, query_of
 from berth.api.schema import described
-from berth.api.streaming import streamed
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.quantities import Moment
-from scheduler.api.cells import Echo, cell
 from scheduler.usage_asked import asked
 from scheduler.usage_report import Asked, Dimension, Used, report, total
 
@@ -88,17 +86,9 @@ class UsageReport(Door):
 
 
 def as_csv(request: Request, question: Asked, rows: Sequence[Used]) -> StreamingHttpResponse:
-    writer = csv.writer(Echo())
     columns = [*(["at"] if question.step else []), *question.by, *AMOUNTS]
-
-    def lines() -> Iterator[str]:
-        yield writer.writerow(columns)
-        for row in rows:
-            told = answer(row)
-            yield writer.writerow([cell(getattr(told, column)) for column in columns])
-
-    named = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-    return streamed(request, lines(), "text/csv; charset=utf-8", **named)
+    answers = (answer(row) for row in rows)
+    return csv_file(request, "usage", columns, ([getattr(each, key) for key in columns] for each in answers))
 
 
 def answer(used: Used) -> UsedAnswer:

@@ -14,11 +14,12 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 
 
 def csv_file(
-    request: HttpRequest, name: str, heads: Sequence[str], rows: Iterable[Sequence[object]]
+    request: HttpRequest | Request, name: str, heads: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> StreamingHttpResponse:
     """`heads` tell the units; `rows` may read from the database as they go."""
     named = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return streamed(Request(request), csv_lines(heads, rows), "text/csv; charset=utf-8", **named)
+    asked = request if isinstance(request, Request) else Request(request)
+    return streamed(asked, csv_lines(heads, rows), "text/csv; charset=utf-8", **named)
 
 
 def csv_lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

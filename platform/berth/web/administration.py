@@ -1,8 +1,7 @@
 """Here is what the admin site shares: who may enter, what is never changed, how lists leave."""
 
-import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -12,14 +11,11 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from rest_framework.request import Request
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
 
-from berth.api.streaming import streamed
+from berth.api.csv_files import csv_file
 from berth.core.errors import BerthError
-
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Guarded(ModelAdmin):
@@ -104,15 +100,8 @@ def as_csv(
 ) -> StreamingHttpResponse:
     """Row by row, however many there are; no cell begins a formula."""
     chosen = columns or [field.attname for field in rows.model._meta.concrete_fields]
-    writer = csv.writer(_Echo())
-
-    def lines() -> Iterator[str]:
-        yield writer.writerow(chosen)
-        for row in rows.iterator(chunk_size=1000):
-            yield writer.writerow([_cell(getattr(row, column)) for column in chosen])
-
-    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return streamed(Request(request), lines(), "text/csv; charset=utf-8", **headers)
+    lines = ([getattr(row, column) for column in chosen] for row in rows.iterator(chunk_size=1000))
+    return csv_file(request, name, chosen, lines)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
@@ -159,17 +148,3 @@ def told(
     if count:
         messages.success(request, f"{count} {past}.")
     return None
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, dict | list):
-        value = json.dumps(value, ensure_ascii=False, default=str)
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(FORMULAS) and not isinstance(value, int | float) else text
-
-
-class _Echo:
-    """A file that hands every written line straight on."""
-
-    def write(self, line: str) -> str:
-        return line
