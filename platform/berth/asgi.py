@@ -16,19 +16,22 @@ from django.conf import settings
 from berth.api.asgi import Rest
 from berth.routing import websocket_urlpatterns
 from berth.tracing.spans import this_process_is
+from berth.web.live.named import named
 from projects.visits.door import Door
-from projects.visits.origins import origins
+from projects.visits.links import hosts_for_ports
 
 this_process_is("web")
 berth = ProtocolTypeRouter(
     {
         "http": Rest(pages),
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": named(
+            AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+        ),
     }
 )
 
 # Ports of pods answer on hosts of their own; without such hosts there is nothing but Berth.
-hosts = origins(settings.BERTH_APPS_ORIGIN)
+hosts = hosts_for_ports()
 application = (
     berth
     if hosts is None

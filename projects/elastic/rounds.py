@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from structlog.contextvars import bound_contextvars
 
 from berth.core.clock import Clock
 from berth.db import lease
 from berth.db.lease import Held, LeadershipLost, fenced
 from berth.db.wake import Waiter
+from berth.tracing.spans import span
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.step import living, step
 from projects.elastic.weights import forget_marks
@@ -83,8 +85,10 @@ class Rounds:
         """One pass, in a thread of its own, with a connection of its own."""
         seconds = IDLE_SECONDS
         try:
-            if step(service, self.ports(self._fence), self.clock.now()):
-                seconds = BUSY_SECONDS
+            with bound_contextvars(service=service.workload.handle), span("service pass") as told:
+                told.tell(berth__service=service.workload.handle)
+                if step(service, self.ports(self._fence), self.clock.now()):
+                    seconds = BUSY_SECONDS
         except LeadershipLost as lost:
             log.warning("no longer leading: %s", lost)
         except Service.DoesNotExist:

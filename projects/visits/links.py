@@ -3,21 +3,30 @@
 from datetime import datetime
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from berth.core.errors import Unavailable
 from projects.acting import Acting
 from projects.models import Workload
 from projects.services.ports import issue_link
 from projects.visits.door import OPEN
-from projects.visits.origins import origins
+from projects.visits.origins import Origins, origins
 
 NO_HOSTS = "This installation has no hosts for ports of workloads: its operator sets BERTH_APPS_ORIGIN."
 
 
 def link_to(*, acting: Acting, workload: Workload, port: str, at: datetime) -> tuple[str, datetime]:
     """The address, and until when it works. Raises NotFound, Forbidden, Conflict, Unavailable."""
-    hosts = origins(settings.BERTH_APPS_ORIGIN)
+    hosts = hosts_for_ports()
     if hosts is None:
         raise Unavailable(NO_HOSTS)
     link, secret = issue_link(acting=acting, workload=workload, port=port, at=at)
     return hosts.of(workload.pk, port) + OPEN + secret, link.expires_at
+
+
+def hosts_for_ports() -> Origins | None:
+    """As the operator set them; None where ports are not opened."""
+    try:
+        return origins(settings.BERTH_APPS_ORIGIN)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"BERTH_APPS_ORIGIN {error}, not {settings.BERTH_APPS_ORIGIN!r}") from None

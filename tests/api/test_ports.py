@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from projects.models import Phase, PortLink, Workload
+from projects.visits.links import hosts_for_ports
 from projects.visits.origins import Origins, origins
 from tests.api.conftest import Caller
 from tests.cast import Cast
@@ -93,3 +95,9 @@ def test_a_host_names_a_port_or_nothing() -> None:
         f"x.{key}-lab.apps.example.org", f"{key}-lab.apps.example.org.evil.org",
     ):  # fmt: skip
         assert hosts.named_by(other) is None, other
+
+
+def test_a_wrong_setting_is_told_when_the_server_starts(settings) -> None:
+    settings.BERTH_APPS_ORIGIN = "https://apps.example.org"
+    with pytest.raises(ImproperlyConfigured, match="BERTH_APPS_ORIGIN is written like"):
+        hosts_for_ports()

@@ -1,5 +1,6 @@
 """Claims about the log: every line is an event in JSON, with the ids of its request, cycle or job."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from django.conf import settings
 from django.test import Client
 from django_q.tasks import async_task
 
+from berth.web.live.named import named
 from scheduler.models import Cycle
 from tests.scheduler.stage import Stage
 
@@ -74,6 +76,20 @@ def test_a_jobs_lines_carry_its_name_and_id(db: None, lines: Lines) -> None:
     assert (told["task"], told["task_id"]) == ("tests.tracing.test_logs.a_job", number)
     logging.getLogger("a.job").warning("afterwards")
     assert "task" not in lines.told("afterwards")
+
+
+async def test_a_sockets_lines_share_a_name() -> None:
+    heard = []
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        heard.append(structlog.contextvars.get_contextvars()["request_id"])
+        await asyncio.sleep(0)
+        heard.append(structlog.contextvars.get_contextvars()["request_id"])
+
+    await asyncio.gather(*(named(app)({}, None, None) for _ in range(2)))
+    assert {heard.count(name) for name in heard} == {2}
+    assert len(set(heard)) == 2
+    assert "request_id" not in structlog.contextvars.get_contextvars()
 
 
 def test_markup_line_ends_and_what_breaks_stay_inside_one_line(lines: Lines) -> None:
