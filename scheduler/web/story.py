@@ -11,15 +11,15 @@ from berth.core.words import counted
 from berth.documents.ordered import as_text
 from berth.web.numbers import duration, memory, spoken
 from projects.acting import Acting
-from projects.models import Event, Pod, Workload
-from projects.selectors import events, pods
+from projects.models import Pod, Workload
+from projects.selectors import pods
 from scheduler.audit_told import Told, to_open
 from scheduler.discretion import own_departments, reader
 from scheduler.explain import WAITING, Explanation, explain
 from scheduler.models import Allocation
 from scheduler.selectors import evictions
 
-MOST_EVENTS, MOST_EVICTIONS, MOST_PODS = 100, 20, 500
+MOST_EVICTIONS, MOST_PODS = 20, 500
 COUNTED = (
     "asked",
     "allocated",
@@ -47,15 +47,6 @@ NAMES = {
     "takeable": "may be taken",
     "protected": "protected",
     "seconds": "for another",
-}
-TONES = {
-    "running": "good",
-    "completed": "good",
-    "failed": "bad",
-    "stopping": "warn",
-    "evicted": "warn",
-    "preempted": "warn",
-    "lost": "bad",
 }
 
 
@@ -139,11 +130,6 @@ def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Place
         [each for each in all_of_them if each.pod.run == workload.run],
         [each for each in all_of_them if each.pod.run != workload.run],
     )
-
-
-def happened(acting: Acting, workload: Workload) -> list[tuple[Event, str]]:
-    rows = events(acting).filter(workload_id=workload.pk)[:MOST_EVENTS]
-    return [(row, TONES.get(row.kind, "")) for row in rows]
 
 
 def gave_way(acting: Acting, workload: Workload) -> list[Told]:

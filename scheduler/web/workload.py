@@ -18,6 +18,7 @@ from projects.services import ports
 from projects.web.workloads import steps_for
 from scheduler.web import story
 from scheduler.web.log import runs_of
+from scheduler.web.timeline import timeline
 from scheduler.web.use import used_by
 
 
@@ -32,6 +33,7 @@ def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 def told(request: Request, workload: Workload) -> dict[str, Any]:
     acting = request.acting
     now, earlier = story.placed(acting, workload)
+    gave_way, took = story.gave_way(acting, workload), story.took(acting, workload)
     return {
         "workload": workload,
         "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
@@ -40,9 +42,9 @@ def told(request: Request, workload: Workload) -> dict[str, Any]:
         "pods": now,
         "earlier": earlier,
         "log_runs": runs_of([*now, *earlier]),
-        "events": story.happened(acting, workload),
-        "gave_way": story.gave_way(acting, workload),
-        "took": story.took(acting, workload),
+        "timeline": timeline(acting, workload, gave_way, took),
+        "gave_way": gave_way,
+        "took": took,
         "spec": story.written(workload),
         "holds_back": _holds_back(workload, timezone.now()),
     }

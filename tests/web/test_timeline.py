@@ -1,0 +1,105 @@
+"""Claims about a workload's timeline: one story, from the submission to the end, with who it gave way for."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from berth.core.clock import FixedClock
+from projects.models import Event, Workload
+from scheduler.models import Eviction
+from tests import factories as make
+from tests.cast import Cast
+from tests.scheduler.stage import Stage
+
+
+def titles(client, workload: Workload) -> list[str]:
+    return [each.title for each in client.get(f"/workloads/{workload.pk}").context["timeline"].entries]
+
+
+def tell(of: Workload, kind: str, message: str, minutes: float, **data: object) -> None:
+    Event.objects.create(
+        kind=kind, project_id=of.project_id, workload_id=of.pk, subject=of.name, message=message,
+        actor="scheduler", at=make.ago(minutes=minutes), data=data,
+    )  # fmt: skip
+
+
+def a_history(cast: Cast) -> tuple[Workload, Eviction]:
+    ours = make.workload(cast.vision, "ours", phase="running", run=2, preemptions=1)
+    theirs = make.workload(cast.vision, "theirs", phase="running", run=1)
+    tell(ours, "submitted", "Submitted by dave.", 100)
+    tell(ours, "starting", "Placed.", 90, reason="Placed")
+    tell(ours, "running", "All pods run.", 89, reason="AllPodsRun")
+    tell(ours, "stopping", "Preempted for vision/theirs: lower priority", 60, reason="Preempted")
+    tell(ours, "pending", "It waits again.", 59.9, reason="Preempted")
+    tell(ours, "starting", "Placed.", 30, reason="Placed")
+    tell(ours, "running", "All pods run.", 29, reason="AllPodsRun")
+    eviction = make.eviction(ours, theirs, cast.pool, kind="preempt", at=make.ago(minutes=60))
+    return ours, eviction
+
+
+def test_it_tells_waits_starts_who_it_gave_way_for_and_for_how_long(cast: Cast, sign_in) -> None:
+    ours, eviction = a_history(cast)
+    client = sign_in("erin")
+    assert titles(client, ours) == ["Runs", "Starts", "Waits", "Gave way", "Runs", "Starts", "Submitted"]
+    answer = client.get(f"/workloads/{ours.pk}")
+    lasted = [
+        (each.before, round(each.took / timedelta(minutes=1)))
+        for each in answer.context["timeline"].entries
+        if each.took is not None
+    ]
+    assert lasted == [("waited", 30), ("ran", 29), ("waited", 10)]
+    text = answer.content.decode()
+    assert f'href="/evictions/{eviction.pk}">Eviction {eviction.pk}</a>' in text
+    assert "vision/theirs" in text
+
+
+def test_who_made_others_give_way_is_told_so(cast: Cast, sign_in) -> None:
+    _, eviction = a_history(cast)
+    theirs = Workload.objects.get(name="theirs")
+    tell(theirs, "submitted", "Submitted by carol.", 70)
+    assert titles(sign_in("dave"), theirs) == ["Others gave way for it", "Submitted"]
+    assert f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}").content.decode()
+
+
+def test_a_beneficiary_of_strangers_is_told_by_its_size(cast: Cast, sign_in) -> None:
+    ours, strange = make.workload(cast.vision, "ours"), make.workload(cast.ads, "secret-name", gpus=4)
+    tell(ours, "submitted", "Submitted by dave.", 100)
+    make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))
+    text = sign_in("erin").get(f"/workloads/{ours.pk}").content.decode()
+    assert "secret-name" not in text
+    assert "Gave way" in text
+
+
+def test_who_waits_is_told_why_in_the_story_too(cast: Cast, sign_in) -> None:
+    waits = make.workload(
+        cast.vision, "waits", reason="OverFairShare", message="vision holds its fair share.",
+        explained_at=make.ago(seconds=5),
+    )  # fmt: skip
+    tell(waits, "submitted", "Submitted by dave.", 10)
+    first, _ = sign_in("dave").get(f"/workloads/{waits.pk}").context["timeline"].entries
+    assert (first.title, first.message) == ("Still waits", "vision holds its fair share.")
+
+
+def test_what_the_scheduler_really_writes_becomes_such_a_story(
+    transactional_db: None, sign_in, cast: Cast
+) -> None:
+    stage = Stage(cast, clock=FixedClock(timezone.now()))
+    stage.node(0)
+    stage.quota(cast.research, 2)
+    stage.quota(cast.vision, 2)
+    low = stage.submit("low", priority=10)
+    stage.tick(2)
+    high = stage.submit("high", priority=60)
+    for _ in range(6):
+        stage.tick(1, seconds=1)
+    assert stage.phase(high) == "running"
+    stage.finish(high)
+    for _ in range(200):
+        stage.tick(1, seconds=30)
+        if stage.phase(low) == "running":
+            break
+    stage.finish(low)
+    stage.tick(2)
+    told = titles(sign_in("dave"), low)
+    assert told == ["Completed", "Runs", "Starts", "Waits", "Gave way", "Runs", "Starts", "Submitted"]
+    assert "Others gave way for it" in titles(sign_in("dave"), high)
