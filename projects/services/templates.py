@@ -112,7 +112,7 @@ def _check(project: Project, name: str, text: str, about: str) -> None:
         problems.append(Problem("about", "is not a line of text", shown(about), allowed))
     extra: dict[str, Any] = {}
     try:
-        _check_document(project, text)
+        check_document(project, text)
     except Invalid as error:
         problems += [_inside(problem) for problem in error.problems]
         extra = error.extra
@@ -120,8 +120,8 @@ def _check(project: Project, name: str, text: str, about: str) -> None:
         raise Invalid(problems, **extra)
 
 
-def _check_document(project: Project, text: str) -> None:
-    """A document that could be submitted, but for what is filled in then."""
+def check_document(project: Project, text: str) -> None:
+    """One that could be submitted, but for what is filled in then. Raises Invalid."""
     if char := hidden_character(text, keep="\n\t\r"):
         raise Invalid([Problem("", f"holds the control character {char}", "", "printable characters")])
     if len(text) > TEXT_MOST:

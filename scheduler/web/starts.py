@@ -1,14 +1,20 @@
 """Here are the documents with which one may start: of each usual kind, of another workload, of a template."""
 
+import contextlib
 import uuid
 from collections.abc import Mapping
 
+from berth.core.spec import WorkloadSpec
+from berth.documents import CannotEdit, edited
+from berth.documents.ordered import as_text
 from projects.acting import Acting
-from projects.models import Workload
-from projects.selectors import workloads
+from projects.models import Template, Workload
+from projects.selectors import templates, workloads
+from projects.services.templates import document_of
 from scheduler.web.offers import open_projects
 from scheduler.web.story import written
 
+MOST_TEMPLATES = 50
 HEAD = """\
 name: {name}
 project: {project}
@@ -79,8 +85,20 @@ roles:
 }  # fmt: skip
 
 
+BARE = """\
+command: python train.py
+roles:
+  - name: worker
+    replicas: 1
+    gpu: 1
+"""
+ORDER = tuple(WorkloadSpec.model_fields)
+
+
 def first_text(acting: Acting, query: Mapping[str, str]) -> str:
-    """Another workload's document without the name that is taken, or an example of a kind."""
+    """A template's document, another workload's without the name that is taken, or an example of a kind."""
+    if (template := _template(acting, query.get("template", ""))) is not None:
+        return _begun(template)
     if (like := _workload(acting, query.get("like", ""))) is not None:
         return written(like, name=f"{like.name[:60]}-2")
     mine = open_projects(acting)
@@ -90,9 +108,45 @@ def first_text(acting: Acting, query: Mapping[str, str]) -> str:
     return HEAD.format(name=name, project=project) + rest
 
 
-def starts(acting: Acting) -> list[tuple[str, str]]:
+def starts() -> list[tuple[str, str]]:
     """(title, what stands behind the page's address)"""
     return [(title, f"kind={key}") for key, (title, _, _) in KINDS.items()]
+
+
+def template_starts(acting: Acting) -> list[str]:
+    mine = set(open_projects(acting))
+    found = templates(acting).filter(project__name__in=mine)[:MOST_TEMPLATES]
+    return [template.handle for template in found]
+
+
+def template_text(text: str) -> str:
+    """What is kept of a document: all but whose it is and what it is called."""
+    for key in ("name", "project", "submitted"):
+        with contextlib.suppress(CannotEdit):
+            text = edited(text, (key,))
+    return text or BARE
+
+
+def kept_text(acting: Acting, like: str) -> tuple[str, str]:
+    """Of a workload: its document without name and project, and its name."""
+    workload = _workload(acting, like)
+    return (template_text(written(workload)), workload.name) if workload is not None else (BARE, "")
+
+
+def _begun(template: Template) -> str:
+    """Its text, comments and all, with a name and its project."""
+    text = template.text
+    try:
+        for key, value in (("name", document_of(template)["name"]), ("project", template.project.name)):
+            text = edited(text, (key,), value, order=ORDER)
+    except CannotEdit:
+        return as_text(document_of(template))
+    return text
+
+
+def _template(acting: Acting, handle: str) -> Template | None:
+    project, _, name = handle.partition("/")
+    return templates(acting).filter(project__name=project, name=name).first()
 
 
 def _workload(acting: Acting, given: str) -> Workload | None:

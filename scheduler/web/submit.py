@@ -14,7 +14,7 @@ from projects.services.workloads import submit
 from scheduler.web.drafting.draft import Draft, opened, sent, step
 from scheduler.web.drafting.shown import shown
 from scheduler.web.offers import offer_to
-from scheduler.web.starts import first_text, starts
+from scheduler.web.starts import first_text, starts, template_starts
 from scheduler.web.story import Obstacle, obstacles
 from scheduler.what_if import Foreseen, dry_run, would_be_taken
 
@@ -101,6 +101,7 @@ def _page(request: Request, draft: Draft, answer: Answer, *, status: int = 200) 
         "shown": shown(draft, offer, answer.problems),
         "answer": answer,
         "offer": offer,
-        "starts": starts(request.acting),
+        "starts": starts(),
+        "templates": template_starts(request.acting),
     }
     return page(request, "scheduler/submit.html", context, inner="scheduler/submit_inner.html", status=status)

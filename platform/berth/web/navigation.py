@@ -24,6 +24,7 @@ GROUPS: tuple[tuple[str, tuple[Place, ...]], ...] = (
             Place("Services", "/services", "services"),
             Place("Queue", "/queue", "queue"),
             Place("Submit", "/submit", "submit"),
+            Place("Templates", "/templates", "template"),
         ),
     ),
     (

@@ -1,0 +1,147 @@
+"""Claims about templates on pages: begun with, kept from elsewhere, changed by one at a time."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from projects.models import Audit, Template, Workload
+from projects.services.templates import save_template
+from scheduler.web.drafting.draft import PREFIX
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+TEXT = "# every night\ncommand: train   # all of it\nroles: [{name: worker, replicas: 2, gpu: 1}]\n"
+PAGE = "/templates/vision/nightly/edit"
+
+
+@pytest.fixture
+def nightly(cast: Cast) -> Template:
+    return save_template(
+        acting=cast.dave, project=cast.vision, name="nightly", text=TEXT, about="<b>every night</b>"
+    )
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: Any) -> Client:
+    return sign_in("dave")
+
+
+def sent(template: Template, **values: Any) -> dict[str, Any]:
+    return {
+        "document": template.text, "agreed": template.text, "about": template.about,
+        "version": template.version, "step": "save", **values,
+    }  # fmt: skip
+
+
+def test_one_begins_with_a_template_on_the_page_of_submitting(nightly: Template, dave: Client) -> None:
+    answer = dave.get("/submit?template=vision/nightly")
+    assert answer.context["text"] == (
+        "# every night\nname: nightly\nproject: vision\n" + TEXT.removeprefix("# every night\n")
+    )
+    assert "?template=vision/nightly" in dave.get("/submit").content.decode()
+    sending = {"document": answer.context["text"], "step": "submit"}
+    assert dave.post("/submit", sending, **HTMX).status_code == 204
+    assert Workload.objects.get().name == "nightly"
+
+
+def test_the_page_lists_what_one_may_see_use_and_change(nightly: Template, sign_in: Any) -> None:
+    shown = {name: sign_in(name).get("/templates").content.decode() for name in ("dave", "erin", "grace")}
+    assert "Change<" in shown["dave"] and "Use<" in shown["dave"]
+    assert "nightly" in shown["erin"] and "Use<" not in shown["erin"] and "Change<" not in shown["erin"]
+    assert "vision/nightly" not in shown["grace"]
+    assert "No templates yet" in shown["grace"]
+    assert "&lt;b&gt;every night" in shown["dave"] and "<b>every night" not in shown["dave"]
+    found = sign_in("carol").get("/templates?search=night&project=vision", **HTMX).content.decode()
+    assert "nightly" in found
+    assert "None of these" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
+
+
+def test_a_template_is_changed_in_form_and_text(nightly: Template, dave: Client) -> None:
+    page = dave.get(PAGE).content.decode()
+    assert "# every night" in page and 'name="f:roles[0].gpu"' in page
+    typed = sent(nightly, about="weekly", **{PREFIX + "roles[0].gpu": "0.5"})
+    answer = dave.post(PAGE, typed, **HTMX)
+    assert answer.headers["HX-Redirect"] == "/templates"
+    nightly.refresh_from_db()
+    assert (nightly.text, nightly.about) == (TEXT.replace("gpu: 1", "gpu: 0.5"), "weekly")
+    row = Audit.objects.filter(action="save_template").latest("pk")
+    assert (row.actor, row.object_name) == ("dave", "vision/nightly")
+    assert set(row.after or {}) == {"about", "document"}
+
+
+def test_the_second_of_two_sees_what_the_first_saved_and_loses_nothing(
+    nightly: Template, dave: Client, sign_in: Any
+) -> None:
+    theirs = sent(nightly, document=TEXT + "priority: 10\n")
+    assert sign_in("carol").post(PAGE, theirs, **HTMX).status_code == 204
+    mine = sent(nightly, document=TEXT + "priority: 20\n")
+    answer = dave.post(PAGE, mine, **HTMX)
+    said = answer.content.decode()
+    assert answer.status_code == 412
+    assert "carol changed it meanwhile" in said and "priority: 10" in said and "priority: 20" in said
+    again = {**mine, "version": answer.context["shows"].version}
+    assert dave.post(PAGE, again, **HTMX).status_code == 204
+    nightly.refresh_from_db()
+    assert "priority: 20" in nightly.text
+
+
+def test_faults_stand_beside_their_fields_and_lines(nightly: Template, dave: Client) -> None:
+    answer = dave.post(PAGE, sent(nightly, document=TEXT.replace("gpu: 1", "gpu: 1.5")), **HTMX)
+    said = answer.content.decode()
+    assert answer.status_code == 422
+    assert 'id="f-roles-0-gpu-error"' in said and 'data-line="3"' in said
+    looked = dave.post(PAGE, sent(nightly, document="colour: red\n" + TEXT, step="look"), **HTMX)
+    assert looked.status_code == 200 and "unknown key" in looked.content.decode()
+
+
+def test_a_new_one_is_written_from_the_beginning(cast: Cast, dave: Client) -> None:
+    page = dave.get("/templates/vision/new")
+    values = {"document": page.context["text"], "step": "save", "version": "0", "name": "fresh"}
+    assert dave.post("/templates/vision/new", {**values, "name": "No"}, **HTMX).status_code == 422
+    assert dave.post("/templates/vision/new", values, **HTMX).status_code == 204
+    assert Template.objects.get().handle == "vision/fresh"
+    assert dave.post("/templates/vision/new", values, **HTMX).status_code == 412
+
+
+def test_a_workload_is_kept_as_a_template_without_its_name(cast: Cast, dave: Client) -> None:
+    like = make.workload(cast.vision, "train")
+    page = dave.get(f"/workloads/{like.pk}").content.decode()
+    assert f"/templates/keep?like={like.pk}" in page and f"/submit?like={like.pk}" in page
+    form = dave.get(f"/templates/keep?like={like.pk}&project=vision").context["form"]
+    assert "name: train" not in form["document"].value() and "project:" not in form["document"].value()
+    values = {"project": "vision", "name": "from-train", "about": "", "document": form["document"].value()}
+    assert dave.post("/templates/keep", values, **HTMX).status_code == 204
+    again = dave.post("/templates/keep", values, **HTMX)
+    assert again.status_code == 422 and "There is one of this name" in again.content.decode()
+
+
+def test_what_stands_on_the_page_of_submitting_is_kept(cast: Cast, dave: Client) -> None:
+    document = "name: x\nproject: vision\n" + TEXT
+    asked = dave.post("/templates/keep", {"document": document, "step": "ask"}, **HTMX)
+    assert asked.status_code == 200
+    form = asked.context["form"]
+    assert (form["document"].value(), form["name"].value()) == (TEXT, "x")
+    broken = {"project": "vision", "name": "x", "document": "a: ["}
+    assert "not YAML" in dave.post("/templates/keep", broken, **HTMX).content.decode()
+
+
+def test_removing_asks_first(nightly: Template, dave: Client) -> None:
+    path = "/templates/vision/nightly/remove"
+    assert "Remove vision/nightly?" in dave.get(path).content.decode()
+    assert Template.objects.exists()
+    assert dave.post(path, **HTMX).status_code == 204
+    assert not Template.objects.exists()
+
+
+def test_what_is_not_yours_does_not_exist_and_who_looks_on_changes_nothing(
+    nightly: Template, sign_in: Any
+) -> None:
+    for path in (PAGE, "/templates/vision/nightly/remove", "/templates/vision/new"):
+        assert sign_in("grace").get(path).status_code == 404
+        assert sign_in("erin").get(path).status_code == 403
+    assert "# every night" not in sign_in("grace").get("/submit?template=vision/nightly").content.decode()
+    values = {"project": "vision", "name": "sneaky", "document": TEXT}
+    assert sign_in("grace").post("/templates/keep", values, **HTMX).status_code == 422
+    assert Template.objects.count() == 1
