@@ -20,7 +20,7 @@ RULES = ROOT / "deploy" / "prometheus" / "berth.rules.yaml"
 BOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 PROMTOOL = shutil.which("promtool")
 PROMETHEUS_OWN = {"instance", "job"}
-UNITS = {"short", "s", "percentunit"}
+UNITS = {"short", "s", "percentunit", "bytes"}
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool here")
 
 

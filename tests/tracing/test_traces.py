@@ -17,11 +17,13 @@ from berth.tracing import spans
 from berth.wiring import wired
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.fake import FakeProvider
+from projects.elastic.rounds import Rounds
 from projects.services import tokens
 from scheduler.models import Cycle
 from tests import factories as make
 from tests.cast import make_cast
 from tests.scheduler.stage import Stage
+from tests.services.stage import make_stage
 from tests.tracing.collector import Collector
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +99,17 @@ def test_calls_to_providers_are_spans_with_what_was_asked_and_what_went_wrong(
     assert terminate.attributes["berth.pool"] == "elastic"
     assert terminate.attributes["berth.provider"] == "fake"
     assert terminate.attributes["berth.nodes.asked"] == 2
+
+
+def test_a_pass_over_a_service_is_a_span(collector: Collector, transactional_db: None) -> None:
+    played = make_stage()
+    service = played.submit()
+    rounds = Rounds(clock=played.stage.clock, ports=lambda fence: played.ports)
+    rounds._carry(service)
+    collector.wait_for("service pass")
+    [told] = collector.named("service pass")
+    assert told.attributes["berth.service"] == service.workload.handle
+    assert not told.failed
 
 
 def test_lines_of_the_log_name_the_trace(collector: Collector) -> None:
