@@ -1,0 +1,64 @@
+"""Here real schedulers measure real pods, die of it, and count no second twice."""
+import signal
+from pathlib import Path
+
+import pytest
+from django.db.models import Sum
+
+from projects.models import Phase, Workload
+from scheduler.models import NodeUse, PodUse, UsePoint
+from tests.cast import Cast
+from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit, until
+
+__all__ = ["cast", "schedulers"]
+pytestmark = pytest.mark.timeout(180)
+BUSY = "while [ ! -e {flag} ]; do :; done"
+
+
+def measured(workload: Workload) -> float:
+    """How many seconds of processor time were read last."""
+    readings = PodUse.objects.filter(pod__workload=workload)
+    return readings.aggregate(Sum("cpu_seconds"))["cpu_seconds__sum"] or 0
+
+
+def written(workload: Workload, step: int) -> float:
+    """How many seconds of processor time stand in the points."""
+    points = UsePoint.objects.filter(pod__workload=workload, step=step)
+    return (points.aggregate(Sum("cpu_milli_seconds"))["cpu_milli_seconds__sum"] or 0) / 1000
+
+
+def gpus_that_tell(place: Path) -> Path:
+    """Stands in for nvidia-smi."""
+    lines = "\\n".join(f"{index}, GPU-{index}, {10 * index}, {1000 + index}" for index in range(8))
+    place.write_text(f"#!/bin/sh\nprintf '{lines}\\n'\n")
+    place.chmod(0o700)
+    return place
+
+
+def test_what_pods_use_is_measured_across_the_death_of_who_measures(
+    cast: Cast, schedulers: Schedulers
+) -> None:
+    schedulers.env |= {
+        "BERTH_MEASURE_SECONDS": "1", "BERTH_GPU_PROBE": str(gpus_that_tell(schedulers.home / "smi")),
+    }  # fmt: skip
+    first = schedulers.start()
+    flag = schedulers.home / "over"
+    workload = submit(cast, "busy", BUSY.format(flag=flag), replicas=1)
+    until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
+    until(lambda: measured(workload) > 1)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    before = measured(workload)
+    schedulers.start()
+    until(lambda: measured(workload) > before + 1)
+    use = PodUse.objects.get(pod__workload=workload)
+    (device,) = use.pod.allocation.devices
+    assert use.devices == [[100 * device, 1000 + device]], "as the probe told"
+    assert [device for device, _ in NodeUse.objects.get(node=use.pod.node).devices] == [0, 100]
+    flag.touch()
+    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.reason, workload.message))
+    for step in (60, 3600):
+        assert written(workload, step) == pytest.approx(measured(workload), rel=0.05, abs=0.2)
+    pod = workload.pods.get()
+    lasted = (pod.ended_at - pod.started_at).total_seconds()
+    assert sum(UsePoint.objects.filter(step=60).values_list("seconds", flat=True)) <= lasted + 1
