@@ -23,7 +23,7 @@ HERE = {  # what works on this machine, without a server
 ASKING = [words for words in WORDS if words[1] not in HERE and words[:2] != ("berth", "workload")]
 WITHOUT_DATA = {  # they say or write what is no list and no object
     "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
-    "simulate", "trace", "use",
+    "use",
 }  # fmt: skip
 WITH_DATA_ALL_THE_SAME = {("berth", "machine", "remove")}
 CHANGED_BY_PEOPLE = (  # not watched

@@ -1,9 +1,12 @@
 """Here an organisation is set up and looked at from the command line, against a server that is there."""
 
+import csv
+import io
 import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import factories
 from tests.cast import Cast
@@ -103,6 +106,39 @@ def test_the_cluster_is_seen_at_one_look(berth: Berth, cast: Cast, as_alice: dic
     mine = json.loads(berth("top", "-o", "json", BERTH_TOKEN=token_of(cast.grace)).stdout)
     assert [row["workload"]["name"] for row in mine["workloads"]] == ["waits"], "what others run is theirs"
     assert "vision" not in json.dumps(mine)
+
+
+KINDS = ("json", "yaml", "csv", "table")
+MOVING = ("usage report", "top", "health")  # time goes on from one answer to the next
+LISTS = (
+    "list", "list --all", "queue local", "share", "evictions", "evictions --matrix", "events", "cycles",
+    "audit", "quota show", "quota history", "pool list", "pool plugins", "pool history local", "node list",
+    "service list", "budget list", "member list", "user list", "department list", "project list",
+    "notify list", "token list", "context list", "usage report", "machine list local",
+    "machine token list local", "top", "health", "whoami", "pool describe local", "describe vision/waits",
+    "why vision/waits", "project describe vision", "node describe local-0",
+)  # fmt: skip
+
+
+def test_every_list_and_every_thing_is_there_as_json_yaml_and_csv(
+    berth: Berth, cast: Cast, as_alice: dict[str, str]
+) -> None:
+    factories.scheduler_leads()
+    node = factories.node(cast.pool, 0)
+    held = factories.workload(cast.vision, name="held", phase="running")
+    factories.place(held, node, [0, 1])
+    waits = factories.workload(cast.vision, name="waits")
+    factories.eviction(held, waits, cast.pool)
+    for words in LISTS:
+        told = {kind: berth(*words.split(), "-o", kind, **as_alice) for kind in KINDS}
+        assert all(done.returncode == 0 for done in told.values()) or words == "health", (words, told)
+        data = json.loads(told["json"].stdout)
+        again = yaml.safe_load(told["yaml"].stdout)
+        assert (set(again) == set(data)) if words in MOVING else (again == data), words
+        rows = list(csv.reader(io.StringIO(told["csv"].stdout)))
+        if isinstance(data, list) and data:
+            assert len(rows) == 1 + len(data), words
+        assert len({len(row) for row in rows}) <= 1, words
 
 
 def test_the_shell_completes_what_the_server_has(

@@ -106,6 +106,9 @@ def _matrix(client: "Client", filters: dict[str, object], output: Output) -> Non
     if filters.pop("workload") is not None:
         raise BadInput("--matrix: not with --workload; allowed: --project, --beneficiary, --pool, --kind")
     found = client.evictions.matrix(**filters)
+    if output is Output.CSV:
+        show_list(found.pairs, pair_columns(), output, "No evictions.")
+        return
 
     def describe(_: object) -> None:
         show_list(found.pairs, pair_columns(), output, "No evictions.")

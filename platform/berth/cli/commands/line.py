@@ -39,6 +39,10 @@ def queue(
             return
         found = client.lines.read(name, limit=limit)
 
+    if output is Output.CSV:
+        show_list(found.items, _columns(), output, "")
+        return
+
     def describe(_: object) -> None:
         show_list(found.items, _columns(), output, f"Nobody waits in {name}.")
         if hidden := found.workloads - len(found.items):

@@ -1,10 +1,12 @@
 """Here we play a scenario on this machine, without any server."""
 
+import json
 import sys
 from typing import Annotated
 
 import typer
 
+from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import safe
 
 
@@ -18,20 +20,25 @@ def simulate(
     actions: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these actions, such as allocate,reclaim.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Play scheduling cycles on a cluster described in a file. No server is asked.
 
     \b
     berth simulate cluster.yaml
-    berth simulate cluster.yaml --until-stable --json
+    berth simulate cluster.yaml --until-stable -o json
     berth simulate cluster.yaml --actions allocate
     """
     from scheduler.engine.scenario import run
 
     named = None if actions is None else [word.strip() for word in actions.split(",")]
-    code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, named, as_json)
+    whole = as_json or output.is_data
+    code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, named, whole)
     if code:
         print(f"berth: {safe(text)}", file=sys.stderr)
         raise typer.Exit(code)
+    if output.is_data and not as_json:
+        show_data(json.loads(text), output)
+        return
     print(text)

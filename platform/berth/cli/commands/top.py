@@ -67,6 +67,9 @@ def top(
 def _print(seen: "ClusterSight", output: Output) -> None:
     from berth.cli.top.cluster import headline, node_columns, pool_columns, workload_columns
 
+    if output is Output.CSV:
+        show_data([row.plain() for row in seen.workloads], output)
+        return
     if output.is_data:
         show_data(seen.plain(), output)
         return

@@ -1,6 +1,5 @@
 """Here we play a trace of many jobs in simulated time, without any server."""
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from berth.cli.exits import BadInput
-from berth.cli.output import Column, print_fields, print_items, print_section
+from berth.cli.output import (
+    Column,
+    Output,
+    OutputOption,
+    print_fields,
+    print_items,
+    print_section,
+    show_data,
+)
 
 if TYPE_CHECKING:
     from scheduler.engine.replay.play import Progress
@@ -42,7 +49,8 @@ def trace(
             help="Running work is saved so often, and who gives way goes on from there. Else from nothing.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: OutputOption = Output.TABLE,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw SVG files into it.")] = None,
 ) -> None:
     """Play a trace of many jobs in simulated time: how long who waits, who holds what, what it costs.
@@ -51,7 +59,7 @@ def trace(
     berth trace philly --data ~/traces
     berth trace philly --policy skip --jobs 5000
     berth trace philly --checkpoint 1800
-    berth trace jobs.csv --json
+    berth trace jobs.csv -o json
     berth trace cluster.yaml --plots .
 
     A CSV file is told by its head: timestamp,duration,num_gpus,cluster with *vc_nodes*.csv (vc,node_num)
@@ -80,8 +88,8 @@ def trace(
     }
     if plots is not None:
         _draw(records, last.now, plots)
-    if as_json:
-        print(json.dumps(told, indent=2))
+    if as_json or output.is_data:
+        show_data(told, Output.JSON if as_json else output)
     else:
         _show(told)
 

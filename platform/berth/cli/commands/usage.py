@@ -38,7 +38,7 @@ def report(
     project: ProjectOption = None,
     person: Annotated[str | None, typer.Option(help="Of what this person submitted.")] = None,
     pool: PoolOption = None,
-    csv: Annotated[bool, typer.Option("--csv", help="As a CSV file.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="The same as -o csv.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """What was used, up to now: whole hours, exact to the second within them.
@@ -55,7 +55,7 @@ def report(
         "project": project, "person": person, "pool": pool,
     }  # fmt: skip
     with connected() as client:
-        if csv:
+        if csv or output is Output.CSV:
             for piece in client.usage.csv(**question):
                 sys.stdout.buffer.write(piece)
             return
