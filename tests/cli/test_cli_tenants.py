@@ -109,7 +109,7 @@ def test_the_cluster_is_seen_at_one_look(berth: Berth, cast: Cast, as_alice: dic
 
 
 KINDS = ("json", "yaml", "csv", "table")
-MOVING = ("usage report", "top", "health")  # time goes on from one answer to the next
+MOVING = ("usage report", "top", "health", "pool describe local")  # time goes on from one answer to the next
 LISTS = (
     "list", "list --all", "queue local", "share", "evictions", "evictions --matrix", "events", "cycles",
     "audit", "quota show", "quota history", "pool list", "pool plugins", "pool history local", "node list",
