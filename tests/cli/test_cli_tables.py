@@ -12,9 +12,10 @@ from rich.console import Console
 from berth.cli import output, watching
 from berth.cli.columns import workload_columns
 from berth.cli.commands import nodes, pools, quota
+from berth.cli.fitting import Place, Wish, fitted
 from berth.cli.flat import csv_text
 from berth.cli.output import Output, table_of
-from berth.cli.text import now
+from berth.cli.text import now, short
 from berth.client import Unreachable
 from berth.client.answers import Quota, Workload
 from berth.client.machine_answers import Node, NodePool
@@ -153,3 +154,24 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
             console.print(table_of(items, columns))
         assert ("\x1b[32m" in captured.get()) is coloured
     assert output.console_of().is_terminal is False, "a pipe gets none at all"
+
+
+def test_what_is_too_wide_is_written_shorter_then_left_out_then_cut() -> None:
+    wishes = [Wish(30), Wish(24, brief=8), Wish(6, spare=True), Wish(9, spare=True), Wish(80, grows=True)]
+    everything = [Place(at) for at in range(5)]
+    assert fitted(wishes, 200) == everything
+    assert fitted(wishes, 30 + 24 + 6 + 9 + 16 + 8) == everything, "what grows may be cut to something useful"
+    brief = [Place(0), Place(1, brief=True), Place(2), Place(3), Place(4)]
+    assert fitted(wishes, 30 + 8 + 6 + 9 + 16 + 8) == brief
+    assert fitted(wishes, 30 + 8 + 6 + 16 + 6) == [place for place in brief if place.column != 3]
+    assert fitted(wishes, 30 + 8 + 16 + 4) == [Place(0), Place(1, brief=True), Place(4)]
+    assert fitted(wishes, 50) == [Place(0, cut=22), Place(1, brief=True), Place(4)]
+    assert fitted(wishes, 10)[0] == Place(0, cut=16), "and no further"
+    assert fitted([], 10) == []
+
+
+def test_a_time_says_as_much_as_tells_it_from_others() -> None:
+    moment = now().astimezone().replace(hour=12)
+    assert short(moment) == moment.strftime("%H:%M:%S")
+    assert short(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")
+    assert short(None) == "-"

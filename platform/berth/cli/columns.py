@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.cli.output import Column
-from berth.cli.text import age, local, number, span
+from berth.cli.text import age, local, number, short, span
 
 STYLES = {
     "running": "green", "completed": "green dim", "ready": "green", "succeeded": "green dim",
@@ -30,7 +30,7 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("POOL", lambda w: w.pool or ",".join(w.pools), spare=True),
         Column("RUN", lambda w: str(w.run), right=True, wide=True, spare=True),
         Column("EVICTED", lambda w: str(w.preemptions), right=True, wide=True),
-        Column("SINCE", lambda w: age(w.since, now), right=True),
+        Column("SINCE", lambda w: age(w.since, now), right=True, spare=True),
         Column("AGE", lambda w: age(w.submitted_at, now), right=True, spare=True),
         Column("BY", lambda w: w.submitted_by or "-", wide=True, spare=True),
         Column("ID", lambda w: w.id, wide=True),
@@ -54,7 +54,7 @@ def pod_columns(now: datetime) -> list[Column]:
 
 def event_columns() -> list[Column]:
     return [
-        Column("TIME", lambda e: local(e.at)),
+        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("KIND", lambda e: e.kind),
         Column("SUBJECT", lambda e: e.subject),
         Column("BY", lambda e: e.actor),
@@ -64,7 +64,7 @@ def event_columns() -> list[Column]:
 
 def eviction_columns() -> list[Column]:
     return [
-        Column("TIME", lambda e: local(e.at)),
+        Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("KIND", lambda e: e.kind),
         Column("EVICTED", lambda e: e.gave_way),
         Column("FOR", lambda e: e.for_whom or "-"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from berth.cli.fitting import GAP, Wish, fitted
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 UNLIMITED_WIDTH = 100_000
-GAP = 2
-CUT_TO = 16  # a column that grows is of use with so many letters
 
 
 class Output(StrEnum):
@@ -39,8 +38,8 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to pri
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table. Where the terminal is narrow `spare` columns are left out, the last one first,
-    and `grows` columns are cut."""
+    """One column of a table. Where the terminal is narrow its cells are written as `brief` says, `spare`
+    columns are left out, the last one first, and `grows` columns are cut."""
 
     title: str
     of: Callable[[Any], str]
@@ -48,6 +47,7 @@ class Column:
     right: bool = False
     grows: bool = False
     spare: bool = False
+    brief: Callable[[Any], str] | None = None
     style: Callable[[Any], str] | None = None
 
 
@@ -94,20 +94,39 @@ def table_of(
     """`width`: how many letters a line may have."""
     from rich.table import Table
 
+    items = list(items)
     shown = [column for column in columns if output is Output.WIDE or not column.wide]
-    rows = [[_cell(column, item) for column in shown] for item in items]
-    kept = _fitting(shown, rows, width)
+    rows = [[_cell(column, column.of, item) for column in shown] for item in items]
+    briefs = {
+        at: [_cell(column, column.brief, item) for item in items]
+        for at, column in enumerate(shown)
+        if column.brief is not None
+    }
+    wishes = [
+        Wish(_widest(column, [row[at] for row in rows]),
+             _widest(column, briefs[at]) if at in briefs else None, column.spare, column.grows)
+        for at, column in enumerate(shown)
+    ]  # fmt: skip
+    places = fitted(wishes, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column in (shown[place] for place in kept):
+    for place in places:
+        column = shown[place.column]
         table.add_column(
             column.title,
             no_wrap=not column.grows,
             justify="right" if column.right else "left",
             overflow="ellipsis",
+            max_width=place.cut,
         )
-    for row in rows:
-        table.add_row(*(row[place] for place in kept))
+    for number, row in enumerate(rows):
+        table.add_row(
+            *(briefs[place.column][number] if place.brief else row[place.column] for place in places)
+        )
     return table
+
+
+def _widest(column: Column, cells: Sequence["Text"]) -> int:
+    return max([len(column.title), *(cell.cell_len for cell in cells)])
 
 
 def print_items(items: Iterable[Any], columns: Sequence[Column], output: Output = Output.TABLE) -> None:
@@ -116,26 +135,11 @@ def print_items(items: Iterable[Any], columns: Sequence[Column], output: Output 
     print_table(table_of(items, columns, output, UNLIMITED_WIDTH if whole else room()), whole=whole)
 
 
-def _cell(column: Column, item: Any) -> "Text":
+def _cell(column: Column, of: Callable[[Any], str], item: Any) -> "Text":
     from rich.text import Text
 
     style = column.style(item) if column.style else ""
-    return Text(safe(column.of(item)), style, no_wrap=True, overflow="ellipsis")
-
-
-def _fitting(shown: Sequence[Column], rows: Sequence[Sequence["Text"]], width: int) -> list[int]:
-    """Which columns there is room for, by their places."""
-    widths = [
-        max([len(column.title), *(row[place].cell_len for row in rows)]) for place, column in enumerate(shown)
-    ]
-    needed = [min(wide, CUT_TO) if shown[place].grows else wide for place, wide in enumerate(widths)]
-    kept = list(range(len(shown)))
-    for place in reversed(range(len(shown))):
-        if sum(needed[at] + GAP for at in kept) - GAP <= width:
-            break
-        if shown[place].spare:
-            kept.remove(place)
-    return kept
+    return Text(safe(of(item)), style, no_wrap=True, overflow="ellipsis")
 
 
 def print_table(table: "Table", *, whole: bool = False) -> None:

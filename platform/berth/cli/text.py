@@ -38,6 +38,16 @@ def local(moment: datetime | None) -> str:
     return "-" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def short(moment: datetime | None) -> str:
+    """In the reader's own zone too, and only as much as tells it from others now."""
+    if moment is None:
+        return "-"
+    here, today = moment.astimezone(), datetime.now().astimezone()
+    if here.date() == today.date():
+        return here.strftime("%H:%M:%S")
+    return here.strftime("%m-%d %H:%M" if here.year == today.year else "%Y-%m-%d")
+
+
 def now() -> datetime:
     return datetime.now(UTC)
 

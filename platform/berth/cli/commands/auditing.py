@@ -11,7 +11,7 @@ from berth.cli.listing import WatchOption, listing
 from berth.cli.names import DepartmentOption, ProjectOption
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_one
 from berth.cli.quantities import moment
-from berth.cli.text import age, local, now, plain, safe
+from berth.cli.text import age, local, now, plain, safe, short
 
 if TYPE_CHECKING:
     from berth.client.people_answers import Change, Health
@@ -86,7 +86,7 @@ def _tell(found: "Health") -> None:
 def _columns() -> list[Column]:
     moment_now = now()
     return [
-        Column("TIME", lambda c: local(c.at)),
+        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
         Column("AGE", lambda c: age(c.at, moment_now), right=True, wide=True),
         Column("BY", lambda c: c.actor or "-"),
         Column("ACTION", lambda c: c.action),

@@ -12,7 +12,7 @@ from berth.cli.link import connected
 from berth.cli.listing import WatchOption, listing
 from berth.cli.output import Column, Output, OutputOption, show_one
 from berth.cli.quantities import moment
-from berth.cli.text import local, now, safe
+from berth.cli.text import local, now, safe, short
 
 
 def cycles(
@@ -81,7 +81,7 @@ def _save(file: str, scenario: object) -> None:
 def _columns() -> list[Column]:
     return [
         Column("CYCLE", lambda c: str(c.id), right=True),
-        Column("TIME", lambda c: local(c.at)),
+        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
         Column("TRIGGER", lambda c: c.trigger, spare=True),
         Column("NODES", lambda c: str(c.nodes), right=True, wide=True),
         Column("WORKLOADS", lambda c: str(c.workloads), right=True, spare=True),

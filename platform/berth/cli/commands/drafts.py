@@ -11,7 +11,7 @@ from berth.cli.impact import quota_line, tell
 from berth.cli.link import connected
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import to_come
-from berth.cli.text import local, now, safe
+from berth.cli.text import local, now, safe, short
 
 if TYPE_CHECKING:
     from berth.client.answers import QuotaChange
@@ -118,7 +118,7 @@ def undo(
 def _columns() -> list[Column]:
     return [
         Column("CHANGE", lambda c: str(c.id), right=True),
-        Column("TIME", lambda c: local(c.at)),
+        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
         Column("BY", lambda c: c.actor),
         Column("QUOTAS", _quotas),
         Column("NOTE", _note, grows=True),

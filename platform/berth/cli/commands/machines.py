@@ -11,7 +11,7 @@ from berth.cli.listing import WatchOption, listing
 from berth.cli.names import PoolArgument
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import seconds
-from berth.cli.text import age, local, now, number, safe
+from berth.cli.text import age, local, now, number, safe, short
 
 app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool by a token.")
 tokens = typer.Typer(no_args_is_help=True, help="Tokens by which machines join a pool.")
@@ -109,7 +109,7 @@ def list_tokens(
         Column("BEGINS", lambda t: t.prefix),
         Column("STATE", lambda t: t.state),
         Column("FOR", lambda t: t.note or "-", grows=True),
-        Column("EXPIRES", lambda t: local(t.expires_at)),
+        Column("EXPIRES", lambda t: local(t.expires_at), brief=lambda t: short(t.expires_at)),
         Column("BY", lambda t: t.issued_by),
         Column("MACHINE", lambda t: t.used_by or "-", wide=not every),
     ]

@@ -10,7 +10,7 @@ from berth.cli.exits import BadInput
 from berth.cli.link import connected
 from berth.cli.names import DepartmentOption, ProjectOption
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.text import local, safe
+from berth.cli.text import local, safe, short
 
 app = typer.Typer(no_args_is_help=True, help="Members: who has which role where.")
 users = typer.Typer(no_args_is_help=True, help="People whom Berth knows.")
@@ -136,6 +136,6 @@ def _columns() -> list[Column]:
         Column("USER", lambda m: m.user),
         Column("ROLE", lambda m: m.role),
         Column("OF", lambda m: m.scope),
-        Column("SINCE", lambda m: local(m.created_at), spare=True),
+        Column("SINCE", lambda m: local(m.created_at), brief=lambda m: short(m.created_at), spare=True),
         Column("ID", lambda m: str(m.id), right=True, wide=True),
     ]

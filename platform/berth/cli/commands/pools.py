@@ -12,7 +12,7 @@ from berth.cli.names import PoolArgument
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list, show_one
 from berth.cli.parameters import takes
 from berth.cli.pool_values import PoolValues
-from berth.cli.text import age, local, now, number, pairs, safe
+from berth.cli.text import age, local, now, number, pairs, safe, short
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -218,7 +218,7 @@ def history(
     berth pool history train --kind error
     """
     columns = [
-        Column("WHEN", lambda e: local(e.at)),
+        Column("WHEN", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("WHAT", lambda e: e.kind),
         Column("NODE", lambda e: e.node or "-"),
         Column("WANTED", _wanted, right=True),

@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.cli.columns import phase_style
 from berth.cli.output import Column, Output, print_fields, print_items, print_section
-from berth.cli.text import age, local, now, number
+from berth.cli.text import age, local, now, number, short
 
 GOOD, BAD = ("ACTIVE", "COMPLETED", "PARTIAL", "NOOP"), ("FAILED", "CANCELLED")
 
@@ -59,7 +59,7 @@ def requests() -> list[Column]:
 
 def autoscalings() -> list[Column]:
     return [
-        Column("WHEN", lambda a: local(_at(a.triggered_at))),
+        Column("WHEN", lambda a: local(_at(a.triggered_at)), brief=lambda a: short(_at(a.triggered_at))),
         Column("ACTION", lambda a: a.action),
         Column("ENGINES", lambda a: f"{a.from_engines} to {a.to_engines}"),
         Column("STATUS", lambda a: a.status, style=lambda a: _style(a.status)),
