@@ -74,6 +74,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "latest": latest,
         "tenants": found.tenants,
         "sort": asked.sort,
+        "edge": asked.fields[0],
         "fields": [(name, FIELDS[name]) for name in asked.fields],
         "columns": [(pool, name, FIELDS[name]) for pool in asked.pools for name in asked.fields],
         "heads": _heads(found, administers=administers),

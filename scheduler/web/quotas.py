@@ -40,7 +40,7 @@ COLUMNS: tuple[Column[Placed], ...] = (
     Column("rank", "Rank", lambda row: _rank(row[1]), number=True),
     Column("share", "Fair share", lambda row: _milli(row[1].share), "GPUs", number=True),
     Column("held", "Held", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
-    Column("use", "Use", lambda row: row[1].waiting / MILLI, "GPUs wait"),
+    Column("waiting", "Waiting", lambda row: row[1].waiting / MILLI, "GPUs"),
 )
 
 

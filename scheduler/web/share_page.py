@@ -32,7 +32,7 @@ COLUMNS: tuple[Column[Placed], ...] = (
     Column("borrowed", "Borrowed", lambda row: _told(row[1], row[1].beyond), "GPUs", number=True),
     Column("asked", "Asked for", lambda row: _told(row[1], row[1].requested), "GPUs", number=True),
     Column("used", "Used lately", lambda row: row[1].used if row[1].known else None, number=True),
-    Column("lacks", "Lacks", lambda row: _told(row[1], row[1].lacking), "GPUs"),
+    Column("lacks", "Lacking", lambda row: _told(row[1], row[1].lacking), "GPUs"),
 )
 
 

@@ -24,7 +24,7 @@ QUIET = [
     "--disable-dev-shm-usage",
     "--disable-gpu",
 ]
-WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 
 
 class Faults(list[str]):

@@ -19,8 +19,8 @@ from berth.db.embedded import serving as database  # noqa: E402
 LOOKS = {
     "wide-light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
     "wide-dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
-    "narrow-light": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
-    "narrow-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True},
+    "narrow-light": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
+    "narrow-dark": {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark", "has_touch": True},
 }
 EMPTY = (
     "overview", "workloads", "quotas", "node-pools", "evictions", "queue", "fair-share",

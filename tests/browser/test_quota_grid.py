@@ -7,9 +7,11 @@ from playwright.sync_api import Locator, Page, expect
 
 from projects.models import Project, Quota, QuotaChange
 from tests import factories as make
+from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 from tests.browser.test_accessibility import faults_of
+from tests.browser.test_every_page import OVERFLOW
 
 
 def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
@@ -208,3 +210,18 @@ def test_the_grid_is_one_tab_stop_and_readable(opened: Open, scene: Scene) -> No
             assert faults_of(page) == []
             snapshot = page.locator("#quota-grid").aria_snapshot()
             assert "grid" in snapshot and "gridcell" in snapshot and "rowheader" in snapshot
+
+
+def test_on_a_phone_it_scrolls_inside_its_card_and_is_edited_by_touch(opened: Open, scene: Scene) -> None:
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        vision = cell(page, "vision")
+        vision.tap()
+        vision.tap()
+        page.locator(".cell-editor").fill("12")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Preview impact").click()
+        expect(page.locator("#impact-title")).to_be_visible()
+        assert page.evaluate(OVERFLOW) <= 0
+        assert faults_of(page) == []
+        assert faults == []

@@ -56,7 +56,7 @@ def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: 
         with page.expect_download() as download:
             page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
         text = download.value.path().read_text()
-        assert text.splitlines()[0] == "From,Wanted,Current,Pending,Draining"
+        assert text.splitlines()[0] == "From,Wanted nodes,Current nodes,Pending nodes,Draining nodes"
         assert len(text.splitlines()) == 1 + len(numbers)
         assert faults == []
 

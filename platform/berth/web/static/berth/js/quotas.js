@@ -264,7 +264,7 @@
     if (told.applied) applied(told);
     else if (told.theirs) { latest = told.latest; learn(told.theirs); say("Somebody was faster: decide what is to stay."); }
     else if (told.faults) faults(told.faults);
-    else if (answer?.ok) { place.innerHTML = told; place.querySelector("#impact-title").focus(); }
+    else if (answer?.ok) { place.innerHTML = told; htmx.trigger(place, "htmx:load"); place.querySelector("#impact-title").focus(); }
     else { place.replaceChildren(make("p", told, "notice bad")); place.firstChild.setAttribute("role", "alert"); }
     summary();
   }

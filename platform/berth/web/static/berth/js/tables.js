@@ -88,7 +88,9 @@
       place.append(search);
     }
     place.append(file);
-    (table.closest(".table-wrap") ?? table).after(place);
+    const card = table.closest(".card"), head = card?.querySelector(":scope > .card-head");
+    if (head && !head.querySelector("a[download]") && card.querySelectorAll("table").length === 1) head.append(place);
+    else (table.closest(".table-wrap") ?? table).after(place);
   }
 
   function begin(table) {
@@ -114,7 +116,18 @@
     if (kept.has(nameOf(table))) arrange(table, [...heads]);
   }
 
-  const all = (scope) => { for (const table of scope.querySelectorAll("main table, dialog table, table")) begin(table); };
+  /** What scrolls sideways can be scrolled by keyboard, too. */
+  function reach(wrap) {
+    if (wrap.scrollWidth <= wrap.clientWidth || wrap.querySelector("a[href], button, input, [tabindex]")) return;
+    wrap.tabIndex = 0;
+    wrap.setAttribute("role", "region");
+    wrap.setAttribute("aria-label", nameOf(wrap.querySelector("table")));
+  }
+
+  function all(scope) {
+    for (const table of scope.querySelectorAll("table")) begin(table);
+    for (const wrap of scope.querySelectorAll(".table-wrap")) reach(wrap);
+  }
   all(document);
   document.addEventListener("htmx:load", (event) => all(event.target));
 })();
