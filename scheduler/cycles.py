@@ -21,6 +21,7 @@ from scheduler.observe import Seen, observe
 from scheduler.opening import told
 from scheduler.points import point
 from scheduler.post import Post
+from scheduler.snapshot_codec import Texts
 from scheduler.snapshots import packed
 from scheduler.standings import keep_standings, settle_use
 
@@ -32,6 +33,7 @@ class Memory:
     """What one cycle leaves to the next, besides rows."""
 
     explanations: Explanations = field(default_factory=Explanations)
+    texts: Texts = field(default_factory=Texts)  # of what snapshots that are kept consist of
     recorded_at: datetime | None = None
     noted: tuple[str, ...] = ()
 
@@ -112,7 +114,7 @@ def _write_down(ran: Ran, post: Post, memory: Memory, notes: list[str], *, newes
             memory.recorded_at, memory.noted = seen.at, noted
         point("cycle.before_end")
     if written:
-        _keep_snapshot(ran, post)
+        _keep_snapshot(ran, post, memory)
     ran.written = True
     point("cycle.done")
     return happened
@@ -143,9 +145,9 @@ def finish(ran: Ran, notes: Sequence[str]) -> None:
     context.in_cycle(record.pk)
 
 
-def _keep_snapshot(ran: Ran, post: Post) -> None:
+def _keep_snapshot(ran: Ran, post: Post, memory: Memory) -> None:
     """Packed while nobody waits for it. A crash before costs this cycle's replay, no more."""
-    found = packed(ran.seen.snapshot, ran.plan)
+    found = packed(ran.seen.snapshot, ran.plan, memory.texts)
     if found is not None:
         with fenced(post.held):
             Cycle.objects.filter(pk=ran.record.pk).update(snapshot=found)

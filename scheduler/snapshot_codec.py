@@ -4,24 +4,57 @@ Scenario files are for people and refuse what people should not write; what rows
 seen. Fields that have their default are left out.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from scheduler.engine.model import Snapshot
+from scheduler.engine.model import Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
+Written = dict[str, tuple[object, str]]  # by name: what was written, and as what
+LONG = ("nodes", "workloads")  # of a snapshot: most of it, and most of that is what it was
 
 
 class Unreadable(ValueError):
     """It was written by an engine whose snapshots have other fields."""
 
 
-def encoded(snapshot: Snapshot) -> Any:
-    return _plain(snapshot)
+class Texts:
+    """Snapshots as JSON, and what of them need not be written once more: workloads and nodes that stayed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Written] = {}
+
+    def of(self, snapshot: Snapshot) -> str:
+        found = []
+        for name, default in _fields(Snapshot):
+            held = getattr(snapshot, name)
+            if name in LONG and held:
+                text = f"[{','.join(self._each(name, held))}]"
+            elif held == default:
+                continue
+            else:
+                text = written(_plain(held))
+            found.append(f'"{name}":{text}')
+        return f"{{{','.join(found)}}}"
+
+    def _each(self, kind: str, held: Sequence[Workload | Node]) -> Iterator[str]:
+        before = self._known.get(kind, {})
+        now = self._known[kind] = {}
+        for each in held:
+            known = before.get(each.name)
+            if known is None or known[0] is not each:
+                known = each, written(_plain(each))
+            now[each.name] = known
+            yield known[1]
+
+
+def written(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 def decoded(document: Any) -> Snapshot:

@@ -37,7 +37,7 @@ def _is_near(before: Snapshot, now: Snapshot) -> bool:
 
 def _are_alike(one: Queue, other: Queue) -> bool:
     """But for what they used."""
-    return one is other or _unused(one) == _unused(other)
+    return one is other or one == other or _unused(one) == _unused(other)
 
 
 def _unused(queue: Queue) -> Queue:

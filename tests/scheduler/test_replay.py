@@ -3,11 +3,14 @@
 import json
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from berth.core.errors import Conflict
 from projects.models import Pod, Project, Workload
@@ -18,7 +21,7 @@ from scheduler.engine.scenario import load
 from scheduler.engine_mark import engine_mark
 from scheduler.models import Cycle
 from scheduler.replay import replay
-from scheduler.snapshot_codec import Unreadable, decoded, encoded
+from scheduler.snapshot_codec import Texts, Unreadable, decoded
 from scheduler.snapshots import kept, packed
 from tests.engine.reference.clusters import clusters
 from tests.scheduler.stage import Stage
@@ -86,11 +89,28 @@ def test_whatever_the_cluster_a_replay_is_the_same(document: dict[str, Any]) -> 
 @given(document=clusters(time_based=True))
 def test_what_is_kept_comes_back_equal(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
-    assert decoded(json.loads(json.dumps(encoded(snapshot)))) == snapshot
+    assert decoded(json.loads(Texts().of(snapshot))) == snapshot
+
+
+@settings(
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(document=clusters(), chance=st.randoms(use_true_random=False))
+def test_what_is_written_on_from_the_cycle_before_is_what_would_be_written_anew(
+    document: dict[str, Any], chance: Random
+) -> None:
+    snapshot, texts = load(document).snapshot, Texts()
+    for turn in range(4):
+        plan = decide(snapshot)
+        assert packed(snapshot, plan, texts) == packed(snapshot, plan)
+        stay = [workload for workload in snapshot.workloads if chance.random() < 0.8]
+        workloads = [replace(w, priority=turn) if chance.random() < 0.3 else w for w in stay]
+        nodes = [replace(n, cpu=n.cpu + 1) if chance.random() < 0.3 else n for n in snapshot.nodes]
+        snapshot = replace(snapshot, workloads=tuple(workloads), nodes=tuple(nodes))
 
 
 def test_what_another_engine_wrote_is_refused_not_guessed() -> None:
-    snapshot = encoded(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
+    snapshot = json.loads(Texts().of(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
     with pytest.raises(Unreadable):
         decoded({**snapshot, "moons": 1})
     cycle = Cycle(pk=1, snapshot=zlib.compress(json.dumps({"snapshot": {"moons": 1}}).encode()))
