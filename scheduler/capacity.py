@@ -38,10 +38,12 @@ class NodeRow(NamedTuple):
     ready_at: datetime | None
 
 
-def node_rows() -> list[NodeRow]:
-    """Those that are there or on their way, by name."""
-    rows = Node.objects.filter(state__in=NODE_STATES).order_by("name").values_list(*NodeRow._fields)
-    return [NodeRow._make(row) for row in rows]
+def node_rows(pool: NodePool | None = None) -> list[NodeRow]:
+    """Those that are there or on their way, by name; of one pool, or all."""
+    rows = Node.objects.filter(state__in=NODE_STATES)
+    if pool is not None:
+        rows = rows.filter(pool=pool)
+    return [NodeRow._make(row) for row in rows.order_by("name").values_list(*NodeRow._fields)]
 
 
 @dataclass(slots=True)

@@ -63,7 +63,7 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
 
 
 def how_shares_come_about(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
-    """The same queues, each with the story of its share by resource, as things stand now and may be read."""
+    """The same queues, each with the story of its share by resource, as may be read."""
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     told: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for each in [] if pool is None else share_story(acting=acting, owner=workload.project, pool=pool):

@@ -20,11 +20,11 @@ MOST_POSITIONS = 2000  # mere changes of position that are written in one cycle,
 
 WRITE = """
     UPDATE projects_workload AS workload
-       SET explanation = told.explanation::jsonb, explained_at = %(now)s,
+       SET explanation = told.explanation, explained_at = %(now)s,
            reason = CASE WHEN workload.phase = 'pending' THEN told.reason ELSE workload.reason END,
            message = CASE WHEN workload.phase = 'pending' THEN told.message ELSE workload.message END
-      FROM unnest(%(ids)s::uuid[], %(reasons)s::text[], %(messages)s::text[], %(explanations)s::text[])
-           AS told(id, reason, message, explanation)
+      FROM jsonb_to_recordset(%(told)s::jsonb)
+           AS told(id uuid, reason text, message text, explanation jsonb)
      WHERE workload.id = told.id AND workload.phase IN ('pending', 'reserved')
 """
 
@@ -102,19 +102,13 @@ def _digest(refusal: Refusal) -> int:
 def _write(told: list[Told], now: datetime, cycle: int | None) -> None:
     if not told:
         return
+    # One text: of arrays, every element would be quoted on its own.
+    rows = [
+        {"id": str(pk), "reason": reason, "message": message, "explanation": {**explanation, "cycle": cycle}}
+        for pk, reason, message, explanation in told
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(
-            WRITE,
-            {
-                "now": now,
-                "ids": [pk for pk, _, _, _ in told],
-                "reasons": [reason for _, reason, _, _ in told],
-                "messages": [message for _, _, message, _ in told],
-                "explanations": [
-                    json.dumps({**explanation, "cycle": cycle}) for _, _, _, explanation in told
-                ],
-            },
-        )
+        cursor.execute(WRITE, {"now": now, "told": json.dumps(rows)})
 
 
 def _announce(ids: list[uuid.UUID]) -> None:

@@ -1,4 +1,8 @@
-"""Here we tell a reader how the fair share of a department or a project comes about, as things stand now."""
+"""Here we tell a reader how the fair share of a department or a project comes about.
+
+Quotas, use and nodes as they are now; what each queue asks for as the last cycle wrote it down, so that
+nobody has to look at all workloads to answer.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +16,14 @@ from berth.core.errors import NotFound
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
+from scheduler.capacity import KnownNodes, node_rows, pool_of
 from scheduler.discretion import EVERYTHING, Reader, own_departments, reader
 from scheduler.engine.share_steps import Division, Offer, Round
-from scheduler.engine.share_story import divisions
-from scheduler.observe import Seen, observe
+from scheduler.engine.share_story import divisions, divisions_of
+from scheduler.models import QueueStanding
+from scheduler.observe import observe
+from scheduler.opening import openings
+from scheduler.queues import Queues, queues_at
 from scheduler.share_told import sentences
 from scheduler.what_if import SPECS
 
@@ -59,36 +67,53 @@ def _story(
     whole: set[int] | None,
     now: datetime | None = None,
 ) -> list[Chapter]:
-    seen = observe(now or timezone.now(), SPECS)
-    story = divisions(seen.snapshot, pool.name)
-    path = _path(owner, seen, whole)
+    story, queues = _divided(pool, now or timezone.now())
+    path = _path(owner, queues, whole)
     return [
-        _chapter(division, queue, pool, seen, eyes, whole)
+        _chapter(division, queue, pool, queues, eyes, whole)
         for queue in path
         for division in story
         if (found := division.of(queue)) is not None and (division.resource == "gpu" or found.requested > 0)
     ]
 
 
-def _path(owner: Department | Project, seen: Seen, whole: set[int] | None) -> Iterator[str]:
+def _divided(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
+    standings = list(QueueStanding.objects.filter(pool=pool))
+    if not standings:  # no cycle has been yet
+        seen = observe(now, SPECS)
+        return divisions(seen.snapshot, pool.name), seen.queues
+    queues = queues_at(now, NodePool.objects.order_by("name"))
+    requested = {name: row.requested for row in standings if (name := _queue(row, queues)) is not None}
+    rows = node_rows(pool)
+    nodes = KnownNodes().described(rows, {pool.pk: pool.name}, openings([pool], rows))
+    return divisions_of(pool_of(pool), nodes, queues.described, requested), queues
+
+
+def _queue(row: QueueStanding, queues: Queues) -> str | None:
+    if row.project_id is not None:
+        return queues.projects.get(row.project_id)
+    return None if row.department_id is None else queues.departments.get(row.department_id)
+
+
+def _path(owner: Department | Project, queues: Queues, whole: set[int] | None) -> Iterator[str]:
     """The queues to tell of, the outer one first."""
     if isinstance(owner, Department):
-        yield seen.queues.departments[owner.pk]
+        yield queues.departments[owner.pk]
         return
     if whole is None or owner.department_id in whole:
-        yield seen.queues.departments[owner.department_id]
-    yield seen.queues.projects[owner.pk]
+        yield queues.departments[owner.department_id]
+    yield queues.projects[owner.pk]
 
 
 def _chapter(
-    division: Division, queue: str, pool: NodePool, seen: Seen, eyes: Reader, whole: set[int] | None
+    division: Division, queue: str, pool: NodePool, queues: Queues, eyes: Reader, whole: set[int] | None
 ) -> Chapter:
-    owner, mine = seen.queues.owners[queue], division.of(queue)
+    owner, mine = queues.owners[queue], division.of(queue)
     assert mine is not None, "only its own divisions are told of"
     kind = "department" if owner.project_id is None else "project"
 
     def called(name: str) -> str:
-        other = seen.queues.owners[name]
+        other = queues.owners[name]
         if other.project_id is None:
             known = whole is None or other.department_id in whole
         else:
@@ -98,7 +123,7 @@ def _chapter(
     return Chapter(
         kind=kind,
         name=owner.name,
-        of=pool.name if division.parent is None else seen.queues.owners[division.parent].name,
+        of=pool.name if division.parent is None else queues.owners[division.parent].name,
         resource=division.resource,
         total=_units(division, division.total),
         share=_units(division, mine.share),

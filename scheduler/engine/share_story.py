@@ -1,9 +1,15 @@
 """Here we divide a pool's capacity once more, only to tell how its queues' shares come about."""
 
+from collections.abc import Mapping, Sequence
+
 from scheduler.engine.layout import Layout
-from scheduler.engine.model import Snapshot
+from scheduler.engine.ledger import Ledger
+from scheduler.engine.model import Node, Pool, Queue, Snapshot
+from scheduler.engine.nodes import Nodes
 from scheduler.engine.share_steps import Division
-from scheduler.engine.shares import settle_shares
+from scheduler.engine.shares import divide_again, settle_shares
+
+NOTHING = (0, 0, 0)
 
 
 def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
@@ -12,4 +18,15 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
     story: list[Division] = []
     if board is not None:
         settle_shares(board.pool, board.ledger, board.nodes.capacity(), story)
+    return story
+
+
+def divisions_of(
+    pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
+) -> list[Division]:
+    """The same where it is known what each queue holds and asks for together."""
+    ledger, story = Ledger(pool, queues), list[Division]()
+    for account in ledger.accounts.values():
+        account.requested = list(requested.get(account.name, NOTHING))
+    divide_again(pool, ledger, Nodes(nodes, pool.cpu_load_limit).capacity(), story)
     return story

@@ -3,11 +3,15 @@
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from scheduler.engine.cycle import decide
 from scheduler.engine.scenario import load
 from scheduler.engine.share_steps import Division
-from scheduler.engine.share_story import divisions
+from scheduler.engine.share_story import divisions, divisions_of
 from scheduler.share_told import sentences
+from tests.engine.reference.clusters import clusters
 from tests.engine.test_fair_share_numbers import CASES, GPU, document, queue
 
 A, B = "a", "b"
@@ -121,3 +125,20 @@ def test_a_name_that_the_reader_may_not_know_is_not_told() -> None:
     told = " ".join(sentences(division, A, lambda name: "another project" if name == B else name))
     assert "another project's (0.6 GPUs)" in told
     assert "of b's" not in told
+
+
+@settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(cluster=st.one_of(clusters(), clusters(time_based=True)))
+def test_what_a_cycle_wrote_down_of_each_queue_tells_how_its_share_came_about(cluster: Any) -> None:
+    snapshot = load(cluster).snapshot
+    reports = decide(snapshot).queues
+    for pool in snapshot.pools:
+        nodes = [node for node in snapshot.nodes if node.pool == pool.name]
+        mine = {report.queue: report for report in reports if report.pool == pool.name}
+        requested = {name: report.requested for name, report in mine.items()}
+        story = divisions_of(pool, nodes, snapshot.queues, requested)
+        for division in story:
+            for each in division.brought:
+                assert each.share == getattr(mine[each.queue].share, division.resource)
+        if len(snapshot.pools) == 1:  # else a place in one pool may have answered what is asked of another
+            assert story == divisions(snapshot, pool.name)

@@ -1,0 +1,54 @@
+"""Here we show that what would be lost with each node is added up by the database as one would by hand."""
+
+from datetime import timedelta
+
+import pytest
+
+from berth.core.amounts import MILLI
+from pools.engine.victims import Work
+from pools.models import Node
+from pools.work import work_to_lose
+from projects.models import Workload
+from scheduler.models import Allocation, Reservation
+from tests.scheduler.stage import NOON, Stage
+
+pytestmark = pytest.mark.django_db
+
+
+def by_hand(stage: Stage) -> dict[int, Work]:
+    now, found = stage.clock.now(), dict[int, list[int]]()
+    for held in Allocation.objects.filter(released_at=None).select_related("pod__workload"):
+        saved = held.pod.workload.last_checkpoint_at
+        since = held.bound_at if saved is None else max(held.bound_at, saved)
+        seconds = max(0, int((now - since).total_seconds()))
+        sums = found.setdefault(held.node_id, [0, 0, 0, 0])
+        sums[0] += not held.pod.workload.preemptible
+        sums[1] += seconds * held.gpu_milli * len(held.devices) // MILLI
+        sums[2] += seconds * held.cpu_milli // MILLI
+        sums[3] += 1
+    return {node: Work(*sums) for node, sums in found.items()}
+
+
+def test_seconds_since_the_start_or_the_last_checkpoint_count_and_promises_are_pods(stage: Stage) -> None:
+    stage.quota(stage.cast.product, 8)
+    stage.submit("thirds", roles=[{"name": "w", "replicas": 2, "gpu": 0.3, "cpu": 0.7}])
+    stage.submit("firm", priority=120, roles=[{"name": "w", "replicas": 1, "gpu": 1}])
+    stage.submit("saved", roles=[{"name": "w", "replicas": 1, "gpu": 1, "cpu": 3}])
+    stage.submit("without", roles=[{"name": "w", "replicas": 1, "gpu": 0, "cpu": 1}])
+    stage.tick(3)
+    assert Allocation.objects.filter(released_at=None).count() == 5
+    Allocation.objects.update(bound_at=NOON - timedelta(seconds=1000.9))
+    Workload.objects.filter(name="saved").update(last_checkpoint_at=stage.clock.now() - timedelta(seconds=7))
+    assert work_to_lose(stage.clock.now()) == by_hand(stage)
+    earlier = work_to_lose(NOON - timedelta(days=1))  # a clock that went back loses nothing
+    assert {(work.gpu_seconds, work.cpu_seconds) for work in earlier.values()} == {(0, 0)}
+    held = Allocation.objects.filter(released_at=None)[0]
+    held.released_at = stage.clock.now()
+    held.save()
+    Reservation.objects.create(
+        workload=Workload.objects.get(name="firm"), node=Node.objects.get(pk=held.node_id), role="w", index=7,
+        devices=[], gpu_milli=0,
+    )  # fmt: skip
+    left = by_hand(stage)
+    assert work_to_lose(stage.clock.now())[held.node_id].pods == left.get(held.node_id, Work()).pods + 1
+    assert work_to_lose(stage.clock.now(), stage.cast.pool) == work_to_lose(stage.clock.now())
