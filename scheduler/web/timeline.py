@@ -73,6 +73,7 @@ def timeline(acting: Acting, workload: Workload, gave: Sequence[Told], took: Seq
 def _entry(row: Event, evictions: tuple[Told, ...]) -> Entry:
     reason = str(row.data.get("reason", ""))
     gave_way = GAVE_WAY.get(reason) if row.kind == Phase.STOPPING else _part(row.kind)
+    gave_way = gave_way or ("Gave way" if evictions else None)
     title = gave_way or TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
     tone = "warn" if gave_way else TONES.get(row.kind, "")
     return Entry(row.at, title, row.message, tone, evictions=evictions)

@@ -10,7 +10,7 @@ from scheduler.models import NodeUse
 from tests import factories as make
 
 MINUTES, HOURS = 60, 24
-IDLE = ("embedding-refresh", "grasp-notebook")  # what holds a GPU and does nothing with it
+IDLE = ("embedding-refresh",)  # holds GPUs since it started, and does nothing with them
 
 
 def measured() -> None:
@@ -31,7 +31,7 @@ def _measured(pod: Pod, number: int, now: datetime) -> None:
     make.used(
         pod, *[busy if seen else None] * gpus, cpu=1100 + 100 * (number % 4), memory=2500,
         gpu_memory=(61_000 - 900 * number) if seen else None,
-        busy_at=now - timedelta(hours=3) if idle and seen else None,
+        busy_at=pod.started_at if idle and seen else None,
     )  # fmt: skip
     for step, count in ((60, MINUTES), (3600, HOURS if number < 8 else 1)):
         for back in range(count):

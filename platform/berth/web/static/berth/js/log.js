@@ -89,6 +89,7 @@
     hangUp();
     pod = pods()?.value ?? "";
     if (!pod) return settle();
+    for (const tool of document.querySelectorAll("[data-log-tool]")) tool.hidden = false;
     const file = new URL(download.href);
     file.searchParams.set("pod", pod);
     download.href = file;
