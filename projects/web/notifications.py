@@ -48,7 +48,10 @@ class SubscriptionForm(forms.Form):
         widget=forms.NumberInput(attrs={"class": "short"}),
     )
     to = forms.CharField(
-        label="To", max_length=2000, help_text="A mail address, https://…, or slack:https://… for a chat"
+        label="To",
+        max_length=2000,
+        help_text="A mail address, https://…, or slack:https://… for a chat",
+        widget=forms.TextInput(attrs={"data-secret": ""}),  # a hook's address is as good as a password
     )
 
 

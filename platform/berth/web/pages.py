@@ -23,7 +23,7 @@ class Request(HttpRequest):
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]
 ENDED_SESSION = (
-    "Your session has ended. Sign in in another tab, then try again: what you typed is still here."
+    "Your session has ended. Sign in again, here or in another tab: what you typed is kept."
 )
 
 

@@ -60,7 +60,10 @@
       note(message.kind, message.ids);
     };
     socket.onclose = (event) => {
-      if (event.code === 4401) return badge("off", "Signed out");
+      if (event.code === 4401) {
+        document.dispatchEvent(new CustomEvent("berth:ended"));
+        return badge("off", "Signed out");
+      }
       badge("polling", "Updates every 5 s");
       poll ||= setInterval(() => note("everything"), POLL);
       setTimeout(connect, retry);

@@ -123,7 +123,7 @@
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
   });
   document.addEventListener("htmx:load", (event) => times(event.target));
-  document.addEventListener("htmx:responseError", (event) => toast(event.detail.xhr.getResponseHeader("Content-Type")
+  document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && toast(event.detail.xhr.getResponseHeader("Content-Type")
     ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The server answered ${event.detail.xhr.status}.`, true));
   document.addEventListener("htmx:sendError", (event) => {
     if (!event.detail.elt.dataset?.live) toast("The server cannot be reached. Try again in a moment.", true);

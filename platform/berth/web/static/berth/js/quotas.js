@@ -261,6 +261,7 @@
       told = "The server cannot be reached. What you typed is still here; try again in a moment.";
     }
     applying = false;
+    if (answer?.status === 401) document.dispatchEvent(new CustomEvent("berth:ended", { detail: { leave: true } }));
     if (told.applied) applied(told);
     else if (told.theirs) { latest = told.latest; learn(told.theirs); say("Somebody was faster: decide what is to stay."); }
     else if (told.faults) faults(told.faults);
@@ -379,7 +380,7 @@
   document.addEventListener("berth:changed", (event) => {
     if (event.detail.some((kind) => kind === "tenants" || kind === "everything")) news();
   });
-  addEventListener("beforeunload", (event) => { if (draft.size) event.preventDefault(); });
+  addEventListener("beforeunload", (event) => { if (draft.size && document.documentElement.dataset.leaving === undefined) event.preventDefault(); });
   document.querySelector("#rows").addEventListener("click", (event) => {
     if (event.target.closest("[data-more]")) { event.preventDefault(); more(); }
   });

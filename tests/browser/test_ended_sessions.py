@@ -1,0 +1,140 @@
+"""Claims about a session that ends while somebody fills a form: what was typed is there after signing in."""
+
+import re
+
+from django.contrib.sessions.models import Session
+from playwright.sync_api import Page, expect
+
+from projects.models import ApiToken, Quota, Workload
+from tests.browser.conftest import Open
+from tests.browser.scene import PASSWORD, Scene
+
+KEPT = "sessionStorage.getItem('berth-draft')"
+ROLE = re.compile(r"name: role-2\n    replicas: 3\n    gpu: 0\.5")
+BACK = "What you had typed is here again."
+
+
+def end_session() -> None:
+    Session.objects.all().delete()
+
+
+def sign_in(page: Page, name: str) -> None:
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_a_submission_is_finished_after_signing_in_again(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, _):
+        page.goto("/submit")
+        page.get_by_role("button", name="Add a role").click()
+        expect(page.get_by_role("heading", name="Role role-2")).to_be_visible()
+        page.get_by_label("Project", exact=True).select_option("vision")
+        page.locator("#f-roles-1-gpu").fill("0.5")
+        page.get_by_label("Name", exact=True).fill("survives")
+        expect(page.locator("#document")).to_have_value(re.compile("name: survives"))
+        end_session()
+        page.locator("#f-roles-1-at_least").fill("3")
+        page.get_by_role("button", name="Submit", exact=True).click()
+        sign_in(page, "dave")
+        page.wait_for_url("**/submit")
+        expect(page.get_by_text(BACK)).to_be_visible()
+        expect(page.get_by_label("Name", exact=True)).to_have_value("survives")
+        expect(page.locator("#f-roles-1-at_least")).to_have_value("3")
+        expect(page.locator("#document")).to_have_value(ROLE)
+        page.get_by_role("button", name="Submit", exact=True).click()
+        expect(page.get_by_role("heading", name="survives")).to_be_visible()
+        assert Workload.objects.get(name="survives").submitted_by == scene.people["dave"]
+        page.goto("/submit")
+        assert page.evaluate(KEPT) is None, "once it is through, nothing is kept"
+        expect(page.get_by_label("Name", exact=True)).to_have_value("my-training")
+
+
+def test_whoever_is_typing_is_told_and_decides_when_to_go(opened: Open) -> None:
+    with opened("dave") as (page, _):
+        page.goto("/submit")
+        end_session()
+        page.get_by_label("Name", exact=True).fill("half-typed")
+        expect(page.get_by_text("Your session has ended. What you typed is kept.")).to_be_visible()
+        assert page.url.endswith("/submit"), "nobody is thrown out in the middle of a word"
+        page.get_by_label("Command", exact=True).fill("python half.py")
+        page.get_by_role("button", name="Sign in again").click()
+        sign_in(page, "dave")
+        expect(page.get_by_label("Name", exact=True)).to_have_value("half-typed")
+        expect(page.locator("#document")).to_have_value(re.compile("command: python half.py"))
+
+
+def test_a_draft_of_quotas_is_put_back(opened: Open, scene: Scene) -> None:
+    with opened("bert") as (page, _):
+        page.goto("/quotas/draft?pool=train")
+        page.get_by_label("GPUs of vision").fill("12")
+        page.get_by_label("What it is for").fill("vision grows")
+        end_session()
+        page.get_by_role("button", name="Preview impact").click()
+        sign_in(page, "bert")
+        page.wait_for_url("**/quotas/draft?pool=train")
+        expect(page.get_by_label("GPUs of vision")).to_have_value("12")
+        expect(page.get_by_label("What it is for")).to_have_value("vision grows")
+        page.get_by_role("button", name="Apply").click()
+        page.wait_for_url("**/quotas?pool=train")
+        assert Quota.objects.get(project=scene.projects["vision"], pool__name="train").gpu_milli == 12_000
+
+
+def test_a_draft_in_the_grid_of_quotas_is_put_back(opened: Open, scene: Scene) -> None:
+    with opened("bert") as (page, _):
+        page.goto("/quotas")
+        cell = page.locator("tr[data-name=vision] td").first
+        cell.click()
+        page.keyboard.type("13")
+        page.keyboard.press("Enter")
+        expect(cell.locator("ins")).to_have_text("13")
+        end_session()
+        page.get_by_role("button", name="Preview impact").click()
+        sign_in(page, "bert")
+        expect(page.locator("tr[data-name=vision] td").first.locator("ins")).to_have_text("13")
+
+
+def test_a_form_that_opened_in_a_dialog_comes_back_as_a_page(opened: Open, scene: Scene) -> None:
+    with opened("bert") as (page, _):
+        page.goto("/access")
+        page.get_by_role("link", name="Issue a token").click()
+        page.get_by_role("dialog").get_by_label("Name").fill("nightly-runs")
+        page.get_by_role("dialog").get_by_label("Ends after").select_option("30")
+        end_session()
+        page.get_by_role("dialog").get_by_role("button", name="Issue").click()
+        sign_in(page, "bert")
+        page.wait_for_url("**/access/tokens/new")
+        expect(page.get_by_label("Name")).to_have_value("nightly-runs")
+        expect(page.get_by_label("Ends after")).to_have_value("30")
+
+
+def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, _):
+        page.goto("/notifications/new")
+        page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
+        page.get_by_label("Long is, minutes").fill("17")
+        end_session()
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        kept = page.evaluate(KEPT)
+        assert '"17"' in kept
+        assert "a-secret" not in kept and "csrf" not in kept
+        sign_in(page, "carol")
+        expect(page.get_by_label("Long is, minutes")).to_have_value("60")
+        page.wait_for_function(f"{KEPT} === null")
+        expect(page.get_by_label("Long is, minutes")).to_have_value("60")
+
+
+def test_who_signed_in_again_in_another_tab_goes_on(opened: Open, scene: Scene) -> None:
+    with opened("bert") as (page, _):
+        page.goto("/access/tokens/new")
+        page.get_by_label("Name").fill("nightly-runs")
+        end_session()
+        other = page.context.new_page()
+        other.goto("/quotas")
+        sign_in(other, "bert")
+        expect(other.get_by_role("heading", name="Quotas", level=1)).to_be_visible()
+        page.get_by_role("button", name="Issue").click()
+        expect(page.get_by_text("berth_").first).to_be_visible()
+        assert ApiToken.objects.get().name == "nightly-runs"
