@@ -77,7 +77,7 @@ def news(request: Request) -> JsonResponse:
 def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What is stored in these places, as far as one sees it, with what is known of who set it."""
     pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
-    held = stored(acting, pools.values())
+    held = stored(acting, pools.values(), {key for key, _ in places})
     told = []
     for (key, name), who in places.items():
         if name not in pools:

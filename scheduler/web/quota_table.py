@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from berth.core.amounts import MILLI
 from pools.models import Node, NodePool
@@ -135,10 +135,15 @@ def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
     return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
 
 
-def stored(acting: Acting, pools: Iterable[NodePool]) -> dict[str, dict[int, Held]]:
-    """By owner and pool, what the reader may see."""
+def stored(
+    acting: Acting, pools: Iterable[NodePool], keys: Iterable[str] | None = None
+) -> dict[str, dict[int, Held]]:
+    """By owner and pool, what the reader may see; of all owners, or of those whose keys are given."""
     found: dict[str, dict[int, Held]] = defaultdict(dict)
     rows = quotas(acting).filter(pool__in=list(pools)).select_related(None).order_by()
+    if keys is not None:
+        tops, inner = owners_of(keys)
+        rows = rows.filter(Q(department__in=tops) | Q(project__in=inner))
     for pk, version, pool, top, project, *values in rows.values_list(
         "pk", "version", "pool_id", "department_id", "project_id", *COLUMNS
     ):

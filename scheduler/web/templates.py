@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -13,7 +13,7 @@ from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
 from berth.core.problems import Problem
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
-from berth.web.paging import slice_of
+from berth.web.tables import Column, exported, list_query
 from projects.access import Action, may
 from projects.models import Project, Template
 from projects.selectors import find_project, templates
@@ -24,9 +24,14 @@ from scheduler.web.offers import offer_to, open_projects
 from scheduler.web.starts import kept_text, template_text
 
 SAVE = "save"
-COLUMNS = {"name": "name", "project": "project__name", "changed": "changed_at"}
-
 Row = tuple[Template, bool, bool]
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("name", "Template", lambda row: row[0].name, order="name"),
+    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
+    Column("about", "What it is for", lambda row: row[0].about),
+    Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
+    Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
+)
 
 
 class KeepForm(forms.Form):
@@ -54,20 +59,23 @@ class Page:
 
 @signed_in
 @require_GET
-def index(request: Request) -> HttpResponse:
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = templates(request.acting)
-    if chosen := request.GET.get("project", ""):
+    if chosen := request.GET.get("project", "").replace("\x00", ""):
         rows = rows.filter(project__name=chosen)
-    if search := request.GET.get("search", "").strip():
+    if search := request.GET.get("search", "").replace("\x00", "").strip():
         rows = rows.filter(name__icontains=search) | rows.filter(about__icontains=search)
     mine = open_projects(request.acting)
-    found = slice_of(
-        rows, COLUMNS, sort=request.GET.get("sort", ""), default="name", cursor=request.GET.get("cursor", "")
-    )
+    usable = set(mine)
+    found = list_query(
+        request, COLUMNS, rows, lambda some: list(_with_rights(request, some, usable)), file_name="templates",
+        default="name",
+    )  # fmt: skip
+    if file := exported(request, found):
+        return file
     context = {
-        "rows": list(_with_rights(request, found.rows, set(mine))),
-        "slice": found,
-        "sort": found.sort,
+        "rows": found.rows,
+        "listing": found,
         "projects": templates(request.acting).order_by("project__name").values_list(
             "project__name", flat=True
         ).distinct(),
@@ -84,7 +92,7 @@ def keep(request: Request) -> HttpResponse:
     """A document that stands elsewhere, of a workload or on the page of submitting, is kept under a name."""
     if request.method == "GET":
         text, name = kept_text(request.acting, request.GET.get("like", ""))
-        kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
+        kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "").replace("\x00", "")}
         return _keep_page(request, KeepForm(initial=kept, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))

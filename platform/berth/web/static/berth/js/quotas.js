@@ -4,7 +4,7 @@
   const form = document.getElementById("quota-draft");
   const { read, make, conflictBox, faultBox } = window.berthQuotas;
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
-  const versions = new Map(); // of what was learnt since the rows were drawn
+  const versions = new Map(), rows = new Map(); // what was learnt since the rows were drawn; rows by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
   const part = (name) => form.querySelector(`[data-${name}]`);
@@ -19,7 +19,7 @@
   const stored = (td) => td.dataset.stored ?? (td.dataset.stored = (td.firstChild?.data ?? "").trim());
   const textOf = (td) => entryOf(td)?.typed ?? stored(td);
   const label = (td) => `${columnOf(td).head} of ${rowOf(td).dataset.name} on ${columnOf(td).pool}`;
-  const rowNamed = (owner) => table?.querySelector(`tr[data-owner="${owner}"]`) ?? null;
+  const rowNamed = (owner) => rows.get(owner) ?? null;
 
   function cellNamed(place, field) {
     const [owner, pool] = place.split("/");
@@ -104,8 +104,10 @@
     return [make("span", `projects: ${inner.text}`, oversold ? "sub warn" : "sub"), oversold];
   }
 
+  const headOf = (pool) => table.querySelector(`th[data-pool-head="${pool}"] [data-has]`);
+
   function paintHead(pool) {
-    const told = table.querySelector(`th[data-pool-head="${pool}"] [data-has]`), column = columns.find((each) => each.pool === pool && each.field === "gpu");
+    const told = headOf(pool), column = columns.find((each) => each.pool === pool && each.field === "gpu");
     if (!told || !column) return;
     const given = promised(Number(told.dataset.promised), Number(told.dataset.open), column, (place) => place.startsWith("department-"));
     const has = Number(told.dataset.has);
@@ -176,9 +178,9 @@
 
   // -- what others store
 
-  function learn(rows) {
+  function learn(told) {
     const touched = [];
-    for (const { owner, pool, version, values, by } of rows) {
+    for (const { owner, pool, version, values, by } of told) {
       const place = `${owner}/${pool}`;
       if (version === versionOf(place)) continue;
       versions.set(place, version);
@@ -187,8 +189,9 @@
         const top = td ? rowOf(td).dataset.top : draft.get(place)?.top;
         if (td && stored(td) !== now) {
           const above = cellNamed(`${top}/${pool}`, field);
-          if (above?.dataset.sum !== undefined && top !== owner) shift(above, stored(td), now);
-          if (owner === top) shiftHead(pool, field, stored(td), now);
+          if (above?.dataset.sum !== undefined && top !== owner) shift(above, "sum", columnOf(above), stored(td), now);
+          const head = owner === top && field === "gpu" ? headOf(pool) : null;
+          if (head) shift(head, "promised", columnOf(td), stored(td), now);
           td.dataset.stored = now;
           td.classList.add("news");
           td.title = by ? `${by} changed this` : "";
@@ -206,20 +209,11 @@
     }
   }
 
-  function shift(td, before, after) {
-    const column = columnOf(td);
+  /** Of what keeps a sum: one of its parts was `before` and is `after`. */
+  function shift(keeper, sum, column, before, after) {
     for (const [text, sign] of [[before, -1], [after, 1]]) {
-      const amount = amountOf(text, column), which = amount === null ? "open" : "sum";
-      td.dataset[which] = Number(td.dataset[which]) + sign * (amount ?? 1);
-    }
-  }
-
-  function shiftHead(pool, field, before, after) {
-    const told = table.querySelector(`th[data-pool-head="${pool}"] [data-has]`), column = columns.find((each) => each.pool === pool && each.field === field);
-    if (!told || field !== "gpu") return;
-    for (const [text, sign] of [[before, -1], [after, 1]]) {
-      const amount = amountOf(text, column), which = amount === null ? "open" : "promised";
-      told.dataset[which] = Number(told.dataset[which]) + sign * (amount ?? 1);
+      const amount = amountOf(text, column), which = amount === null ? "open" : sum;
+      keeper.dataset[which] = Number(keeper.dataset[which]) + sign * (amount ?? 1);
     }
   }
 
@@ -308,8 +302,9 @@
     return loading;
   }
 
-  function drawn(rows) {
-    for (const row of rows) {
+  function drawn(come) {
+    for (const row of come) {
+      rows.set(row.dataset.owner, row);
       for (const td of row.cells) {
         if (td.tagName !== "TD") continue;
         if (!td.hasAttribute("tabindex")) td.tabIndex = -1;
@@ -327,6 +322,8 @@
     table = found;
     latest = Math.max(latest, Number(table.dataset.latest));
     versions.clear();
+    rows.clear();
+    for (const row of table.tBodies[0].rows) rows.set(row.dataset.owner, row);
     columns = [...table.querySelectorAll("thead [data-field]")].map((th) => ({ ...th.dataset, scale: Number(th.dataset.scale), head: th.textContent.replace(/[↑↓]/g, "").trim().replace(/\s+/g, ", ") }));
     if (!form) return;
     grid = window.berthGrid(table, {
