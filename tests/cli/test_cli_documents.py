@@ -19,7 +19,7 @@ SCENARIOS = sorted((ROOT / "examples" / "scenarios").glob("*.yaml"))
 
 def commands() -> list[str]:
     """Every line of a code block, and of the comments of the scenarios, that calls `berth`."""
-    pages = [page for page in PAGES if page.name != "cli.md"]  # the commands' own help, held to them elsewhere
+    pages = [page for page in PAGES if page.name != "cli.md"]  # held to them elsewhere
     texts = [block for page in pages for block in re.findall(r"```\n(.*?)```", page.read_text(), re.DOTALL)]
     texts += [re.sub(r"(?m)^#\s*", "", file.read_text()) for file in SCENARIOS]
     lines = [line.strip() for text in texts for line in text.splitlines()]

@@ -1,10 +1,14 @@
 """Here we show where the address and the token come from, and who gets to see the token."""
 
 import stat
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
 
+from berth.client import Client
 from berth.client.config import (
     BadSettings,
     Contexts,
@@ -110,3 +114,34 @@ def test_a_certificate_of_ones_own_counts_on_this_machine_too(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
     with pytest.raises(BadSettings, match=r"SSL_CERT_FILE: .*nowhere\.pem cannot be read: No such file"):
         Desk(page([])).client(Settings("https://localhost:9443", "berth_secret"))
+
+
+class Proxy(BaseHTTPRequestHandler):
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"items": [], "next": null}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_servers_elsewhere_are_reached_by_the_proxy_of_the_environment_and_this_machine_directly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        for host in ("berth.example.org", f"127.0.0.1:{proxy.server_port}"):
+            with Client(Settings(f"http://{host}", "berth_secret")) as client:
+                assert list(client.projects.list()) == []
+        proxy.shutdown()
+    assert [path.partition("?")[0] for path in Proxy.asked] == [
+        "http://berth.example.org/api/v1/projects", "/api/v1/projects",
+    ]  # fmt: skip
