@@ -10,7 +10,8 @@ MOST_SCRIPT_BYTES = 200_000
 PATHS = (
     "/", "/workloads", "/services", "/submit", "/quotas", "/quotas?pool=train", "/quotas/draft?pool=train",
     "/quotas/changes",
-    "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-3",
+    "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
+    "/nodes/train-3",
     "/evictions", "/activity", "/access", "/queue?pool=train", "/fair-share?pool=train", "/usage?span=7d",
     "/notifications",
 )  # fmt: skip

@@ -9,6 +9,7 @@ from pools.runtimes.pod_dir import PodDir
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.scene import Scene
+from tests.browser.test_accessibility import faults_of
 
 MARKUP = "<img src=x onerror=alert(1)> <b>bold</b>"
 
@@ -83,6 +84,7 @@ def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 19999")
         assert hits.locator("img, b").count() == 0
+        assert faults_of(page) == []
         page.get_by_role("button", name="Show line 20001 in the log").click()
         expect(page.locator("#log pre")).to_contain_text("Loss is inf\nline 20001")
         page.get_by_role("button", name="Show what came before").click()
