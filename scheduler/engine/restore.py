@@ -1,7 +1,7 @@
 """Here we put back what was taken off the board for a newcomer: where it stood, or elsewhere."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Part, Want, scopes_above
@@ -25,8 +25,6 @@ class Restorer:
     def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
         """The pods that had to move; None: not all of them can be had, and the board is to be rewound."""
         start = self._board.mark()
-        if self._is_hopeless(gang, pods):
-            return None
         moved = self._one_by_one(gang, pods)
         if moved is None and not gang.simple:
             self._board.rewind(start)
@@ -38,6 +36,8 @@ class Restorer:
         board = self._board
         away = [(part, pod) for part, pod in pods if not put_back(board, gang, part, pod)]
         moved: list[Moved] = []
+        if self._room and self._is_hopeless(gang, away):
+            return None
         for part, pod in away:
             spot = _elsewhere(board, gang, part, pod)
             if spot is None:
@@ -52,10 +52,10 @@ class Restorer:
         if gang.simple and len(kinds) == 1 and all(part.on is None for part, _ in pods):
             self._room[kinds.pop()] = most
 
-    def _is_hopeless(self, gang: Gang, pods: Iterable[Held]) -> bool:
-        if not self._room:
-            return False
-        asked = Counter(self._kind(gang, part, pod) for part, pod in pods)
+    def _is_hopeless(self, gang: Gang, away: Sequence[Held]) -> bool:
+        if len(away) == 1:
+            return self._room.get(self._kind(gang, *away[0]), 1) < 1
+        asked = Counter(self._kind(gang, part, pod) for part, pod in away)
         return any(count > self._room.get(kind, count) for kind, count in asked.items())
 
     def _kind(self, gang: Gang, part: Part, pod: Pod) -> Hashable:
