@@ -1,7 +1,8 @@
 """Here a thread of the scheduler's process measures what pods use, again and again.
 
-Any number of processes have one; the one that holds the lease of its own measures. It shares neither the
-scheduler's lock nor its transactions: if it is slow, or dies, nobody waits for it.
+That of the process that leads measures, for the pods of a machine are seen from there; a lease of its own
+keeps two that believe they lead from counting the same seconds. It shares neither the scheduler's lock nor
+its transactions: if it is slow, or dies, nobody waits for it.
 """
 
 import logging
@@ -12,9 +13,10 @@ from django.db import InterfaceError, OperationalError, connection
 
 from berth.core.clock import Clock
 from berth.db import lease
-from berth.db.lease import LeadershipLost
+from berth.db.lease import Held, LeadershipLost
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
+from scheduler.post import always
 from scheduler.use.readings import look
 from scheduler.use.writing import write_down
 
@@ -27,9 +29,13 @@ LEASE_TIMES = 3  # the lease outlasts so many looks
 class UseWatch:
     """`seconds` between two looks; none at all with 0."""
 
-    def __init__(self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float) -> None:
-        self._clock, self._runtime_of, self._seconds = clock, runtime_of, seconds
+    def __init__(
+        self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float,
+        leads: Callable[[], bool] = always,
+    ) -> None:  # fmt: skip
+        self._clock, self._runtime_of, self._seconds, self._leads = clock, runtime_of, seconds, leads
         self._holder = lease.this_process()
+        self._held: Held | None = None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -44,17 +50,28 @@ class UseWatch:
             self._thread.join(patience)
 
     def once(self) -> bool:
-        """False when another process measures."""
-        held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
-        if held is None:
+        """False when it is for another process to measure."""
+        if not self._leads():
+            self._hand_on()
             return False
-        write_down(look(self._clock.now, self._runtime_of), held)
+        self._held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
+        if self._held is None:
+            return False
+        write_down(look(self._clock.now, self._runtime_of), self._held)
         return True
+
+    def _hand_on(self) -> None:
+        if self._held is not None:
+            lease.release(self._held)
+            self._held = None
 
     def _go_on(self) -> None:
         try:
             while not self._over.wait(self._seconds):
                 self._guarded()
+            self._hand_on()
+        except (OperationalError, InterfaceError):
+            log.info("the database went first")
         finally:
             connection.close()
 

@@ -169,6 +169,18 @@ def test_one_process_measures_and_another_takes_over(measuring: Measuring) -> No
     assert measuring.sums(HOUR) == before
 
 
+def test_only_who_leads_measures_and_hands_it_on_when_it_does_not(measuring: Measuring) -> None:
+    leads = {"first": True, "second": False}
+    first, second = (
+        UseWatch(measuring.stage.clock, lambda pool: measuring.runtime, PACE, lambda name=name: leads[name])
+        for name in leads
+    )
+    first._holder, second._holder = leads
+    assert (first.once(), second.once()) == (True, False)
+    leads.update(first=False, second=True)
+    assert (second.once(), first.once(), second.once()) == (False, False, True)
+
+
 def test_a_runtime_that_does_not_answer_stops_nobody(measuring: Measuring) -> None:
     measuring.runtime.next("measure", RuntimeFailure("its head is away"))
     measuring.pass_time()

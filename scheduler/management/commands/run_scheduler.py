@@ -31,17 +31,22 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
-        use = watch()
+        use = watch(scheduler)
         use.begin()
         scheduler.run()
         use.end()
 
 
-def watch() -> UseWatch:
+def watch(scheduler: Scheduler) -> UseWatch:
     from berth.wiring import wired
 
     wiring = wired()
-    return UseWatch(wiring.clock, wiring.runtime_of, settings.BERTH_MEASURE_SECONDS)
+    return UseWatch(
+        wiring.clock,
+        wiring.runtime_of,
+        settings.BERTH_MEASURE_SECONDS,
+        leads=lambda: scheduler.loop is not None,
+    )
 
 
 def made() -> Scheduler:
