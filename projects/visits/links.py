@@ -5,7 +5,8 @@ from datetime import datetime
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from berth.core.errors import Unavailable
+from berth.core.errors import Conflict
+from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Workload
 from projects.services.ports import issue_link
@@ -16,10 +17,11 @@ NO_HOSTS = "This installation has no hosts for ports of workloads: its operator 
 
 
 def link_to(*, acting: Acting, workload: Workload, port: str, at: datetime) -> tuple[str, datetime]:
-    """The address, and until when it works. Raises NotFound, Forbidden, Conflict, Unavailable."""
+    """The address, and until when it works. Raises NotFound, Forbidden, Conflict."""
+    require(acting, Action.OPERATE, workload)
     hosts = hosts_for_ports()
     if hosts is None:
-        raise Unavailable(NO_HOSTS)
+        raise Conflict(NO_HOSTS)
     link, secret = issue_link(acting=acting, workload=workload, port=port, at=at)
     return hosts.of(workload.pk, port) + OPEN + secret, link.expires_at
 

@@ -108,6 +108,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "workloads/{workload}/resume", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "workloads/{carols}/cancel", None, {}, "200 200 200 403 403 404 404 401"),
     ("POST", "workloads/cancel", {"ids": [NOBODYS]}, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "workloads/{workload}/ports/lab/link", None, {}, "409 409 409 409 403 404 404 401"),
     ("GET", "workloads/{workload}/pods", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/events", None, {}, "200 200 200 200 200 404 404 401"),
     ("GET", "workloads/{workload}/deliveries", None, {}, "200 200 200 200 200 404 404 401"),

@@ -58,7 +58,7 @@ def test_ports_and_workloads_that_are_not_there(dave: Caller, desk: str) -> None
 def test_without_hosts_for_ports_the_refusal_says_what_to_set(dave: Caller, desk: str, settings) -> None:
     settings.BERTH_APPS_ORIGIN = ""
     answer = dave.post(desk)
-    assert answer.status_code == 503
+    assert answer.status_code == 409
     assert "BERTH_APPS_ORIGIN" in answer.json()["detail"]
     assert not PortLink.objects.exists()
 
