@@ -46,7 +46,7 @@ class SearchQuery(Query):
     ) = None
 
 
-class LineAnswer(Answer):
+class LogLineAnswer(Answer):
     """Long lines are cut, bytes that are no text replaced."""
 
     line: int = Field(description="Its number among the lines that are kept, from 1.")
@@ -62,7 +62,7 @@ class FoundAnswer(Answer):
     matching: int = Field(description="Lines from where the search began to `searched`.")
     size: int = Field(description="Bytes that the log has.")
     searched: int = Field(description="Up to this byte: a search of a very long log ends early.")
-    items: list[LineAnswer]
+    items: list[LogLineAnswer]
     next: str | None
 
 
@@ -95,8 +95,8 @@ def cursor_of(place: Place | None) -> str | None:
     return None if place is None else f"{place.offset}-{place.line}"
 
 
-def _line(line: Line) -> LineAnswer:
-    return LineAnswer(
+def _line(line: Line) -> LogLineAnswer:
+    return LogLineAnswer(
         line=line.at.line, offset=line.at.offset, text=_text(line.text),
         before=[_text(each) for each in line.before], after=[_text(each) for each in line.after],
     )  # fmt: skip

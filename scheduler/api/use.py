@@ -26,8 +26,8 @@ from projects.idle_gpus import RUNS, idle_since
 from projects.models import Pod, Workload
 from scheduler.api.use_shapes import (
     DeviceUseAnswer,
-    PointAnswer,
     UseAnswer,
+    UsePointAnswer,
     device_answers,
     point_answers,
     use_answer,
@@ -67,7 +67,7 @@ class WorkloadUseAnswer(Answer):
     now: UseAnswer
     pods: list[OfPodAnswer]
     step: int = Field(description="Seconds from one point to the next.")
-    over_time: list[PointAnswer] = Field(description="Oldest first; what was not measured is missing.")
+    over_time: list[UsePointAnswer] = Field(description="Oldest first; what was not measured is missing.")
 
 
 class NodeUseAnswer(Answer):
@@ -79,7 +79,7 @@ class NodeUseAnswer(Answer):
 
 class OneNodeUseAnswer(NodeUseAnswer):
     step: int
-    over_time: list[PointAnswer]
+    over_time: list[UsePointAnswer]
 
 
 class OfWorkloadAnswer(Answer):

@@ -17,7 +17,7 @@ class HeldAnswer(Answer):
     gpu_memory_mib: int
 
 
-class UsedAnswer(Answer):
+class InUseAnswer(Answer):
     """Null was not measured, which is not the same as nothing used."""
 
     gpu: float | None = Field(description="GPUs held, times how much of the time they were busy.")
@@ -31,17 +31,17 @@ class UseAnswer(Answer):
     pods: int
     pods_measured: int
     held: HeldAnswer
-    used: UsedAnswer
+    used: InUseAnswer
     gpu_known: float = Field(description="Of the GPUs held, of how many it is known how busy they are.")
     gpu_busy_percent: float | None = Field(description="Of these.")
 
 
-class PointAnswer(Answer):
+class UsePointAnswer(Answer):
     """Averages over a minute or an hour; of memory the most there was."""
 
     at: datetime
     held: HeldAnswer
-    used: UsedAnswer
+    used: InUseAnswer
     gpu_known: float
 
 
@@ -61,7 +61,7 @@ def use_answer(use: told.Use) -> UseAnswer:
             gpu=_whole(use.held_gpu_milli), cpu=_whole(use.held_cpu_milli), memory_mib=use.held_memory_mib,
             gpu_memory_mib=use.held_gpu_memory_mib,
         ),
-        used=UsedAnswer(
+        used=InUseAnswer(
             gpu=whole(use.gpu_milli), cpu=whole(use.cpu_milli), memory_mib=use.memory_mib,
             gpu_memory_mib=use.gpu_memory_mib,
         ),
@@ -70,15 +70,15 @@ def use_answer(use: told.Use) -> UseAnswer:
     )  # fmt: skip
 
 
-def point_answers(points: Iterable[Point]) -> list[PointAnswer]:
+def point_answers(points: Iterable[Point]) -> list[UsePointAnswer]:
     return [
-        PointAnswer(
+        UsePointAnswer(
             at=point.at,
             held=HeldAnswer(
                 gpu=_whole(point.held_gpu_milli), cpu=_whole(point.held_cpu_milli),
                 memory_mib=point.held_memory_mib, gpu_memory_mib=point.held_gpu_memory_mib,
             ),
-            used=UsedAnswer(
+            used=InUseAnswer(
                 gpu=whole(point.gpu_milli), cpu=whole(point.cpu_milli), memory_mib=point.memory_mib,
                 gpu_memory_mib=point.gpu_memory_mib,
             ),

@@ -6,7 +6,12 @@ import re
 import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
+from django.urls import get_resolver
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from pydantic import BaseModel
+
+from berth.api.answers import Answer
+from berth.api.bodies import Body
 
 
 @pytest.fixture
@@ -50,3 +55,16 @@ def test_the_docs_page_carries_no_script_of_its_own(db: None) -> None:
     page = Client().get("/api/v1/docs").content.decode()
     bodies = re.findall(r"<script[^>]*>(.*?)</script>", page, re.DOTALL)
     assert [body for body in bodies if body.strip()] == []
+
+
+def test_no_two_shapes_share_a_name() -> None:
+    """The description knows them by name: one would be described as the other."""
+    get_resolver().url_patterns  # noqa: B018, loads every door
+    modules: dict[str, set[str]] = {}
+    for shape in (*shapes_of(Answer), *shapes_of(Body)):
+        modules.setdefault(shape.__name__, set()).add(shape.__module__)
+    assert {name: sorted(where) for name, where in modules.items() if len(where) > 1} == {}
+
+
+def shapes_of(model: type[BaseModel]) -> set[type[BaseModel]]:
+    return {shape for child in model.__subclasses__() for shape in (child, *shapes_of(child))}
