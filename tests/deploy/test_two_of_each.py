@@ -19,7 +19,7 @@ from tests.cast import make_cast, training
 from tests.journeys.installation import free_port, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180), pytest.mark.django_db(transaction=True)]
-TAKES_OVER_WITHIN = 15.0  # the lease runs for 10 s
+TAKES_OVER_WITHIN = 30.0  # the lease runs for 10 s; a busy machine looks for it late
 
 
 @pytest.fixture
