@@ -92,7 +92,7 @@ def keep(request: Request) -> HttpResponse:
     """A document that stands elsewhere, of a workload or on the page of submitting, is kept under a name."""
     if request.method == "GET":
         text, name = kept_text(request.acting, request.GET.get("like", ""))
-        kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "").replace("\x00", "")}
+        kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
         return _keep_page(request, KeepForm(initial=kept, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
