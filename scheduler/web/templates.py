@@ -1,7 +1,7 @@
 """Here people keep documents to begin with: a project's templates, each changed in form and text alike."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django import forms
@@ -19,11 +19,12 @@ from projects.models import Project, Template
 from projects.selectors import find_project, templates
 from projects.services import templates as service
 from scheduler.web.drafting.draft import Draft, opened, sent, step
+from scheduler.web.drafting.fields import Offer
 from scheduler.web.drafting.shown import shown
 from scheduler.web.offers import offer_to, open_projects
 from scheduler.web.starts import kept_text, template_text
 
-SAVE = "save"
+SAVE, EDIT = "save", "edit"
 Row = tuple[Template, bool, bool]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
@@ -41,6 +42,7 @@ class KeepForm(forms.Form):
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
     about = forms.CharField(label="What it is for", max_length=service.ABOUT_MOST, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
+    then = forms.CharField(widget=forms.HiddenInput, required=False)
 
 
 @dataclass
@@ -93,6 +95,7 @@ def keep(request: Request) -> HttpResponse:
     if request.method == "GET":
         text, name = kept_text(request.acting, request.GET.get("like", ""))
         kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
+        kept["then"] = "" if name else EDIT
         return _keep_page(request, KeepForm(initial=kept, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
@@ -115,7 +118,9 @@ def keep(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"{made.handle} is kept.", to=reverse("templates"))
+            goes_on = said["then"] == EDIT
+            to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
+            return done(request, f"{made.handle} is kept.", to=to, leave=goes_on)
     return _keep_page(request, form)
 
 
@@ -135,7 +140,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
         text = stored.text if stored else template_text("")
         return _page(request, opened(text), Page(owner, name, about, version))
     said = request.POST
-    draft = sent(said, offer_to(request.acting))
+    draft = sent(said, _offer(request))
     shows = Page(owner, name or said.get("name", ""), said.get("about", ""), _number(said.get("version")))
     wanted = said.get("step", "")
     if wanted != SAVE:
@@ -240,7 +245,7 @@ def _take(shows: Page, error: BerthError) -> None:
 
 
 def _page(request: Request, draft: Draft, shows: Page, *, status: int = 200) -> HttpResponse:
-    offer = offer_to(request.acting)
+    offer = _offer(request)
     context: dict[str, Any] = {
         "text": draft.text,
         "draft": draft,
@@ -253,6 +258,10 @@ def _page(request: Request, draft: Draft, shows: Page, *, status: int = 200) -> 
     return page(
         request, "scheduler/template.html", context, inner="scheduler/template_inner.html", status=status
     )
+
+
+def _offer(request: Request) -> Offer:
+    return replace(offer_to(request.acting), of_template=True)
 
 
 def _number(text: str | None) -> int:

@@ -15,6 +15,7 @@ from projects.services import members, quotas, tenants
 from scheduler.models import Eviction
 from tests import factories as make
 from tests.browser.booting import a_node_that_boots
+from tests.browser.kept import some_templates
 from tests.browser.measured import measured
 from tests.browser.night import a_night
 from tests.browser.past import some_weeks
@@ -54,6 +55,7 @@ def busy() -> Scene:
     _over(scene)
     _history(scene)
     some_weeks(scene)
+    some_templates(scene)
     measured()
     return scene
 

@@ -24,7 +24,7 @@ LOOKS = {
 }
 EMPTY = (
     "overview", "workloads", "quotas", "node-pools", "evictions", "queue", "fair-share",
-    "usage", "access", "notifications", "services",
+    "usage", "access", "notifications", "services", "templates",
 )  # fmt: skip
 
 
@@ -181,6 +181,11 @@ def _foreseen(page: object) -> None:
     page.wait_for_selector("#foreseen-title")
 
 
+def _keep_template(page: object) -> None:
+    page.get_by_role("link", name="New template").click()
+    page.wait_for_selector("dialog form")
+
+
 def _faulty_document(page: object) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
@@ -196,6 +201,7 @@ STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-grid-preview": (_grid_of_quotas,),
     "quota-undo": (_take_back,),
     "submit": (_foreseen,),
+    "template-keep": (_keep_template,),
     "submit-faults": (_faulty_document,),
     "service-in": (_scale_in,),
     "workload-log": (_find_in_log,),
@@ -209,6 +215,9 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "workload-evicted": lambda ids: f"/workloads/{ids['detr-long']}",
     "submit": lambda _: "/submit",
     "submit-faults": lambda _: "/submit",
+    "templates": lambda _: "/templates",
+    "template": lambda _: "/templates/vision/nightly/edit",
+    "template-keep": lambda _: "/templates",
     "quota-grid": lambda _: "/quotas",
     "quota-grid-preview": lambda _: "/quotas",
     "quotas": lambda _: "/quotas?pool=train",

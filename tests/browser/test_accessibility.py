@@ -12,6 +12,7 @@ from tests.browser.test_every_page import all_paths
 SERIOUS = ("serious", "critical")
 DIALOGS = (
     ("/notifications", "Be told"),
+    ("/templates", "New template"),
     ("/usage?span=7d", "New budget"),
     ("/access", "Issue a token"),
     ("/fair-share?pool=train", "how the fair share of vision comes about"),

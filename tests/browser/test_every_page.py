@@ -8,7 +8,8 @@ from tests.browser.scene import Scene
 
 MOST_SCRIPT_BYTES = 200_000
 PATHS = (
-    "/", "/workloads", "/services", "/submit", "/quotas", "/quotas?pool=train", "/quotas/draft?pool=train",
+    "/", "/workloads", "/services", "/submit", "/templates", "/templates/vision/nightly/edit",
+    "/quotas", "/quotas?pool=train", "/quotas/draft?pool=train",
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/nodes/train-3",

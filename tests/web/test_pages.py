@@ -182,7 +182,7 @@ def test_only_the_part_that_changes_is_sent_to_an_open_page(sign_in, running: Wo
 def test_an_ended_session_keeps_what_was_typed(cast: Cast, running: Workload) -> None:
     answer = Client().post(f"/workloads/{running.pk}/cancel", **HTMX)
     assert answer.status_code == 401
-    assert "still here" in answer.content.decode()
+    assert "what you typed is kept" in answer.content.decode()
 
 
 def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> None:

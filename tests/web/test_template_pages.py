@@ -117,6 +117,16 @@ def test_a_workload_is_kept_as_a_template_without_its_name(cast: Cast, dave: Cli
     assert again.status_code == 422 and "There is one of this name" in again.content.decode()
 
 
+def test_a_new_one_is_named_first_and_then_written(cast: Cast, dave: Client) -> None:
+    form = dave.get("/templates/keep").context["form"]
+    values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
+    assert form["then"].value() == "edit"
+    answer = dave.post("/templates/keep", values, **HTMX)
+    assert answer.headers["HX-Redirect"] == "/templates/vision/fresh/edit"
+    page = dave.get("/templates/vision/fresh/edit").content.decode()
+    assert 'name="f:project"' not in page, "whose it will be is said when somebody begins with it"
+
+
 def test_what_stands_on_the_page_of_submitting_is_kept(cast: Cast, dave: Client) -> None:
     document = "name: x\nproject: vision\n" + TEXT
     asked = dave.post("/templates/keep", {"document": document, "step": "ask"}, **HTMX)

@@ -62,6 +62,7 @@ class Offer:
     pools: Sequence[str] = ()
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
+    of_template: bool = False  # whose name and project are said when somebody begins with it
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
 
@@ -76,9 +77,12 @@ def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
 
 
 def _what(offer: Offer) -> tuple[Field, ...]:
-    return (
+    whose = (
         Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
         Field(("project",), "Project", kinds.CHOICE, choices=_named(offer.projects, "Choose one")),
+    )
+    return (
+        *(() if offer.of_template else whose),
         Field(("kind",), "Kind", kinds.CHOICE, choices=KINDS),
         Field(("image",), "Image", hint="Where the runtime of the pool has any", wide=True),
         Field(("command",), "Command", kinds.COMMAND, wide=True),

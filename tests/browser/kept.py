@@ -1,0 +1,39 @@
+"""Here projects of the busy afternoon keep documents to begin with."""
+
+from typing import Any
+
+from projects.acting import Acting
+from projects.services.templates import save_template
+
+NIGHTLY = """\
+# Every night on what came in by day.
+kind: elastic
+command: torchrun train.py --data /data/today
+env:
+  EPOCHS: "3"
+roles:
+  - name: worker
+    min: 4             # starts with so many
+    max: 8
+    gpu: 1
+    cpu: 4
+    memory_mib: 16384
+max_runtime: 28800
+"""
+NOTEBOOK = """\
+kind: interactive
+command: sleep 8h
+idle_timeout: 3600
+roles:
+  - {name: session, replicas: 1, gpu: 0.5, cpu: 4, memory_mib: 16384}
+"""
+
+
+def some_templates(scene: Any) -> None:
+    dave, ada = (Acting.person(scene.people[name]) for name in ("dave", "ada"))
+    vision, speech = scene.projects["vision"], scene.projects["speech"]
+    for name, text, about in (
+        ("nightly", NIGHTLY, "The run of every night"), ("notebook", NOTEBOOK, "Half a GPU to try things"),
+    ):  # fmt: skip
+        save_template(acting=dave, project=vision, name=name, text=text, about=about)
+    save_template(acting=ada, project=speech, name="transcribe", text=NIGHTLY)
