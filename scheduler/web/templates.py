@@ -99,9 +99,9 @@ def keep(request: Request) -> HttpResponse:
         return _keep_page(request, KeepForm(initial=kept, auto_id="keep_%s"))
     if request.POST.get("step") == "ask":
         text = template_text(request.POST.get("document", ""))
-        project = opened(request.POST.get("document", "")).data or {}
+        stands = opened(request.POST.get("document", "")).data or {}
         initial: dict[str, Any] = {"document": text}
-        initial |= {key: project.get(key) for key in ("project", "name")}
+        initial |= {key: stands.get(key) for key in ("project", "name")}
         return _keep_page(request, KeepForm(initial=initial, auto_id="keep_%s"))
     form = KeepForm(request.POST, auto_id="keep_%s")
     form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
