@@ -227,7 +227,8 @@ class LocalRuntime:
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measured:
         """Every instance is this machine, or a part of it."""
-        keepers = {pod_id: self._dir(pod_id).keeper() for pod_id in pod_ids}
+        pods = {pod_id: self._dir(pod_id) for pod_id in pod_ids}
+        keepers = {pod_id: pod.keeper() for pod_id, pod in pods.items() if not pod.has("exit")}
         devices = self._probe.look() if instance_ids else ()
         return Measured(
             used_below({pod_id: pid for pod_id, pid in keepers.items() if pid}),
