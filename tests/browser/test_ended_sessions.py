@@ -5,7 +5,9 @@ import re
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
-from projects.models import ApiToken, Quota, Workload
+from projects.acting import Acting
+from projects.models import ApiToken, Project, Quota, Workload
+from projects.services import quotas
 from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
 
@@ -93,6 +95,32 @@ def test_a_draft_in_the_grid_of_quotas_is_put_back(opened: Open, scene: Scene) -
         page.get_by_role("button", name="Preview impact").click()
         sign_in(page, "bert")
         expect(page.locator("tr[data-name=vision] td").first.locator("ins")).to_have_text("13")
+
+
+def test_a_draft_in_rows_that_come_later_is_put_back_and_what_others_set_is_seen(
+    opened: Open, scene: Scene
+) -> None:
+    ada = Acting.person(scene.people["ada"])
+    research, train = scene.departments["research"], scene.pools["train"]
+    Project.objects.bulk_create(Project(name=f"a-{n:03}", department=research) for n in range(100))
+    with opened("bert") as (page, _):
+        page.goto("/quotas?pools=train", wait_until="networkidle")
+        cells = {name: page.locator(f"tr[data-name={name}] td").first for name in ("a-001", "vision")}
+        cells["a-001"].click()
+        page.keyboard.press("Control+End")
+        for name, cell in cells.items():
+            cell.click()
+            page.keyboard.type("13")
+            page.keyboard.press("Enter")
+            expect(cell.locator("ins"), name).to_have_text("13")
+        end_session()
+        quotas.set_quota(acting=ada, owner=scene.projects["vision"], pool=train, values={"gpu": 5})
+        page.get_by_role("button", name="Preview impact").click()
+        sign_in(page, "bert")
+        for cell in cells.values():
+            expect(cell.locator("ins")).to_have_text("13")
+        expect(page.get_by_role("alert")).to_contain_text("Quota, GPUs of vision on train")
+        expect(page.get_by_role("button", name="Apply")).to_be_disabled()
 
 
 def test_a_form_that_opened_in_a_dialog_comes_back_as_a_page(opened: Open, scene: Scene) -> None:

@@ -22,6 +22,27 @@
     return String(number);
   }
 
+  /** In thousandths or whole units; null: without bound. */
+  const amountOf = (text, column) => (text === "∞" ? null : Math.round(Number(text) * column.scale));
+
+  /** What is given in all: as it is stored, and as the draft changes it where `counts` says so. */
+  function promised(draft, base, open, column, counts) {
+    let finite = base, without = open;
+    for (const [place, told] of draft) {
+      const entry = place.endsWith(`/${column.pool}`) && counts(place, told) && told.cells.get(column.field);
+      if (!entry) continue;
+      for (const [text, sign] of [[entry.seen, -1], [entry.typed, 1]]) {
+        const amount = amountOf(text, column);
+        if (amount === null) without += sign;
+        else finite += sign * amount;
+      }
+    }
+    return { finite, without, text: without > 0 ? "∞" : String(finite / column.scale) };
+  }
+
+  /** Who signed in elsewhere meanwhile has another one than the page was drawn with. */
+  const token = () => document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1] ?? JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
+
   function button(text, label, press) {
     const made = make("button", text, "button small");
     made.type = "button";
@@ -70,5 +91,5 @@
     return box("bad", list);
   }
 
-  window.berthQuotas = { read, make, conflictBox, faultBox };
+  window.berthQuotas = { read, make, conflictBox, faultBox, amountOf, promised, token };
 })();

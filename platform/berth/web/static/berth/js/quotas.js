@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const form = document.getElementById("quota-draft");
-  const { read, make, conflictBox, faultBox } = window.berthQuotas;
+  const { read, make, conflictBox, faultBox, amountOf, promised, token } = window.berthQuotas;
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
   const versions = new Map(), rows = new Map(); // what was learnt since the rows were drawn; rows by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
@@ -80,25 +80,9 @@
 
   // -- sums of departments and pools
 
-  const amountOf = (text, column) => (text === "∞" ? null : Math.round(Number(text) * column.scale));
-
-  function promised(base, open, column, counts) {
-    let finite = base, without = open;
-    for (const [place, told] of draft) {
-      const entry = place.endsWith(`/${column.pool}`) && counts(place, told) && told.cells.get(column.field);
-      if (!entry) continue;
-      for (const [text, sign] of [[entry.seen, -1], [entry.typed, 1]]) {
-        const amount = amountOf(text, column);
-        if (amount === null) without += sign;
-        else finite += sign * amount;
-      }
-    }
-    return { finite, without, text: without > 0 ? "∞" : String(finite / column.scale) };
-  }
-
   function sumOf(td) {
     const column = columnOf(td), top = rowOf(td).dataset.owner;
-    const inner = promised(Number(td.dataset.sum), Number(td.dataset.open), column, (place, told) => told.top === top && !place.startsWith(`${top}/`));
+    const inner = promised(draft, Number(td.dataset.sum), Number(td.dataset.open), column, (place, told) => told.top === top && !place.startsWith(`${top}/`));
     const own = amountOf(textOf(td), column);
     const oversold = own !== null && (inner.without > 0 || inner.finite > own);
     return [make("span", `projects: ${inner.text}`, oversold ? "sub warn" : "sub"), oversold];
@@ -109,7 +93,7 @@
   function paintHead(pool) {
     const told = headOf(pool), column = columns.find((each) => each.pool === pool && each.field === "gpu");
     if (!told || !column) return;
-    const given = promised(Number(told.dataset.promised), Number(told.dataset.open), column, (place) => place.startsWith("department-"));
+    const given = promised(draft, Number(told.dataset.promised), Number(told.dataset.open), column, (place) => place.startsWith("department-"));
     const has = Number(told.dataset.has);
     told.textContent = `departments: ${given.text} of ${has / 1000} GPUs`;
     told.classList.toggle("warn", given.without > 0 || given.finite > has);
@@ -220,6 +204,7 @@
   async function news() {
     if (!table) return;
     const answer = await fetch(`${form.dataset.news}?after=${latest}`, { headers: { "HX-Request": "true" } });
+    if (answer.status === 401) document.dispatchEvent(new CustomEvent("berth:ended"));
     if (!answer.ok) return;
     const told = await answer.json();
     latest = told.latest;
@@ -249,7 +234,7 @@
     summary();
     let answer, told;
     try {
-      answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true", ...JSON.parse(document.body.getAttribute("hx-headers")) } });
+      answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true", "X-CSRFToken": token() } });
       told = answer.headers.get("Content-Type").startsWith("application/json") ? await answer.json() : await answer.text();
     } catch {
       told = "The server cannot be reached. What you typed is still here; try again in a moment.";
@@ -359,12 +344,23 @@
     }
   }
 
-  /** What was kept of an earlier look at this page (by the browser, or over a sign-in) is typed once more. */
-  function restore() {
+  /** What was kept over a sign-in is typed once more; rows come until all of it is there. */
+  async function restore() {
     let kept;
     try { kept = JSON.parse(form.elements.draft.value || "null"); } catch { return; }
-    const cells = (kept?.cells ?? []).map(([owner, pool, field, typed]) => [cellNamed(`${owner}/${pool}`, field), typed]);
-    if (cells.length && !draft.size) write(cells.filter(([td]) => td && rowOf(td).dataset.edit !== undefined));
+    let left = draft.size ? [] : kept?.cells ?? [];
+    while (left.length) {
+      const there = left.filter(([owner]) => rowNamed(owner));
+      left = left.filter(([owner]) => !rowNamed(owner));
+      write(there.map(([owner, pool, field, typed]) => [cellNamed(`${owner}/${pool}`, field), typed]).filter(([td]) => td && rowOf(td).dataset.edit !== undefined));
+      for (const [place, told] of draft) {
+        if (kept.versions[place] === versionOf(place)) continue;
+        for (const entry of told.cells.values()) entry.theirs ??= { by: "somebody" };
+      }
+      if (!left.length || !table.dataset.next) break;
+      await more();
+    }
+    summary();
   }
 
   begin();
