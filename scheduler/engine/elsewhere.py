@@ -3,6 +3,7 @@
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang
 from scheduler.engine.ledger import KINDS
+from scheduler.engine.past import settle_past
 from scheduler.engine.shares import divide_again
 
 
@@ -21,6 +22,7 @@ def stirred_elsewhere(board: Board) -> bool:
     for peers in board.waiting.values():
         peers.found = {}  # it is said anew why they wait
     divide_again(board.pool, board.ledger, board.nodes.capacity())
+    settle_past(board.pool, board.ledger, board.nodes.capacity(), board.now)
     return True
 
 

@@ -3,6 +3,7 @@
 A law is made for one newcomer. It looks at the board as it stands, with what has been taken so far off it.
 """
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 
 from scheduler.engine.board import Board
@@ -11,8 +12,9 @@ from scheduler.engine.gang import Gang
 from scheduler.engine.law import Key, Law
 from scheduler.engine.ledger import NO_BOUND, Account, beyond_quota, within
 from scheduler.engine.lumps import Lump
+from scheduler.engine.past import memory_of
 from scheduler.engine.plan import Kind, Reason
-from scheduler.engine.turns import Turns, memory_of
+from scheduler.engine.turns import Turns
 
 
 def _are_alike(lumps: Sequence[Lump]) -> bool:
@@ -41,7 +43,7 @@ class Reclaim(Law):
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         super().__init__(board, gang, asked)
         self.entitled = over_share(gang, asked) is None
-        self.turns = Turns(board, gang, self.kinds[0] if self.kinds else 0)
+        self.turns = Turns(board, gang, asked)
         self._ahead: dict[Hashable, tuple[int, Key | None]] = {}  # as long as the side holds what it held
         self._overdone = self._careful = False  # whether it ended, and may not end, beyond its due
 
@@ -72,19 +74,21 @@ class Reclaim(Law):
             # What is growth of this gang goes before its core; the core is the last lump.
             held = theirs.allocated[kind]
             if lump.amounts[kind] > 0 and held - lump.growth[kind] > threshold:
-                if why == "above_share" and held - lump.amounts[kind] < threshold:
-                    return why if self._may_divide(mine, theirs, lump) else None
-                return why
+                return why if self._is_its_turn(mine, theirs, why, lump.amounts[kind]) else None
         return None
 
-    def _may_divide(self, mine: Account, theirs: Account, lump: Lump) -> bool:
-        """Whether a gang may go although its queue then stands below its share: not while it has its turn."""
-        return not lump.whole or self.stays_in_quota[mine] or self.turns.has_had_its_turn(mine, theirs)
+    def _is_its_turn(self, mine: Account, theirs: Account, why: str, given: int) -> bool:
+        """Whether the past allows it, too, where history counts. Quota needs no turn."""
+        if why == "turn":
+            return self.turns.owes(mine, theirs, given)
+        if why == "within_quota" or self.stays_in_quota[mine] or not self.turns.counts:
+            return True
+        return self.turns.may_give(mine, theirs, given)
 
     def _above(self, mine: Account, theirs: Account) -> Iterator[tuple[int, int, str]]:
         """The resources in which their side has more than it may keep, with the least it may keep."""
         if not self.entitled:
-            if self.turns.owes(mine, theirs):
+            if self.turns.may_owe(mine, theirs):
                 for kind in self.kinds:
                     if theirs.allocated[kind] > theirs.quota[kind]:
                         yield kind, theirs.quota[kind], "turn"
@@ -144,7 +148,7 @@ class Reclaim(Law):
         if len(lumps) == 1 or _are_alike(lumps):
             return self._standing_of(lumps[0], len(lumps))
         taken: dict[Account, list[int]] = {}
-        worst = (False, 0, 0)
+        worst = (False, 0, -math.inf, 0)
         for lump in lumps:
             account = lump.gang.account
             sides = self.parting(account)
@@ -153,7 +157,7 @@ class Reclaim(Law):
             for kind in self.kinds:
                 so_far[kind] -= lump.amounts[kind]
             dips = all(so_far[kind] < theirs.quota[kind] for kind in self.kinds if lump.amounts[kind])
-            worst = max(worst, (dips, self._beyond(theirs), self._beyond(account)))
+            worst = max(worst, (dips, self._beyond(theirs), self._past(theirs), self._beyond(account)))
         return worst
 
     def _standing_of(self, lump: Lump, count: int) -> Key:
@@ -165,7 +169,11 @@ class Reclaim(Law):
         for kind in self.kinds:
             if amounts[kind] and held[kind] - amounts[kind] * count >= quota[kind]:
                 dips = False
-        return dips, self._beyond(theirs), self._beyond(account)
+        return dips, self._beyond(theirs), self._past(theirs), self._beyond(account)
+
+    def _past(self, theirs: Account) -> float:
+        """Who used more pays first, where history counts; what is near is alike, and the cost decides."""
+        return -round(theirs.past[self.turns.kind].used, 1) if theirs.past else 0.0
 
     def _beyond(self, account: Account) -> int:
         key = ("beyond", tuple(self.kinds))

@@ -14,11 +14,21 @@ NO_BOUND = 1 << 60  # above any sum: comparisons need no special case for "unlim
 NO_CLAIM = Entitlement()
 
 
+class Past(NamedTuple):
+    """What a queue used, with 1 for its due of what all its siblings used."""
+
+    used: float
+    mean: float  # of all of them: 1 but for a past in which much was idle
+    all_of_it: float  # its due until all is forgotten: the end of a calendar window
+
+
 class Turn(NamedTuple):
     """Where a queue stands with its next workload; the smallest goes next, then who was submitted earlier."""
 
     over_quota: bool
     rank: int  # negated: higher first
+    has_its_share: bool  # and asks for more; who used less than its due may be lifted beyond it once
+    past: float  # what it used of its due, where history counts
     over_share: bool
     dominant_share: float  # counting the workload
     dominant_share_now: float
@@ -28,6 +38,7 @@ class Turn(NamedTuple):
             f"{name}: " + ("beyond its quota" if self.over_quota else "within its quota"),
             f"rank {-self.rank}",
             "beyond its fair share" if self.over_share else "within its fair share",
+            *((f"used {self.past:.3f} of its due",) if self.past else ()),
             f"dominant share {self.dominant_share:.3f} with it, {self.dominant_share_now:.3f} without",
         )
 
@@ -47,6 +58,7 @@ class Account:
         "capped",
         "children",
         "created",
+        "cut",
         "entitled",
         "entitlement",
         "family",
@@ -55,6 +67,7 @@ class Account:
         "limit",
         "name",
         "parent",
+        "past",
         "path",
         "queue",
         "quota",
@@ -80,18 +93,21 @@ class Account:
         self.allocated, self.firm = [0, 0, 0], [0, 0, 0]  # firm: what may not be taken back
         self.leaving = [0, 0, 0]  # held by pods that have not stopped yet, on top of what is allocated
         self.asked_for, self.share = [0, 0, 0], [0, 0, 0]  # asked for: by pending work, beyond what it has
+        self.cut = [0, 0, 0]  # of a unit of the share, by rounding it down
         self.requested = [0, 0, 0]  # both, when the cycle began; less what a place elsewhere has answered
         self.wanted = [0, 0, 0]  # of that, as far as caps allow
         self.entitled: list[int] = list(self.quota)  # max(quota, share): nobody takes below this
         self.recalled: dict[Hashable, Any] = {}  # what was worked out from what it holds, until that changes
         self.version = 0  # changes with what it holds
-        self.family: dict[tuple[int, ...], list[Account]] = {}  # the same of its siblings and it; theirs, too
+        self.family: dict[Hashable, Any] = {}  # the same of its siblings and it; theirs, too
+        self.past: Sequence[Past] = ()  # of each resource, where history counts
         self.told: tuple[tuple[object, ...], QueueReport] | None = None  # of it, as it then stood
         if parent:
             self.family = parent.children[0].family if parent.children else self.family
             parent.children.append(self)
 
-    def settle(self, share: list[int]) -> None:
+    def settle(self, share: list[int], cut: list[int]) -> None:
+        self.cut = cut
         if share == self.share:
             return
         self.share = share
@@ -102,14 +118,31 @@ class Account:
     def turn(self, asked: tuple[int, int, int]) -> Turn:
         found: Turn | None = self.recalled.get(asked)
         if found is None:
+            over_share = not within(self.allocated, self.entitled, asked)
             found = self.recalled[asked] = Turn(
                 not within(self.allocated, self.quota, asked),
                 -self.rank,
-                not within(self.allocated, self.entitled, asked),
+                over_share and not (self.is_starved(asked) and self.may_be_lifted(asked)),
+                self.past[first(asked)].used if self.past else 0.0,
+                over_share,
                 self.saturation(asked),
                 self.saturation(asked, plus=False),
             )
         return found
+
+    def is_starved(self, asked: Sequence[int]) -> bool:
+        """Whether it used clearly less than its due."""
+        return bool(self.past) and self.past[first(asked)].used < self.past[first(asked)].mean
+
+    def may_be_lifted(self, asked: Sequence[int]) -> bool:
+        """Whether it is not yet at its share: one workload may lift it beyond, no second."""
+        return all(
+            self.allocated[kind] + asked[kind] <= self.entitled[kind]
+            or self.allocated[kind] < self.entitled[kind]
+            or not self.allocated[kind]
+            for kind in KINDS
+            if asked[kind] > 0
+        )
 
     def saturation(self, asked: Sequence[int], plus: bool = True) -> float:
         """Allocated (and asked) against what is due, in the worst of the resources asked for."""
@@ -172,13 +205,18 @@ def over(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int
     return None
 
 
+def first(asked: Sequence[int]) -> int:
+    """The resource that matters most of those asked for: GPUs, where there are any."""
+    return next((kind for kind in KINDS if asked[kind] > 0), GPU)
+
+
 def within(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> bool:
     return over(held, bound, asked) is None
 
 
 def beyond_quota(account: Account, siblings: Sequence[Account], kinds: tuple[int, ...]) -> Sequence[Account]:
     """Who of them holds more than its quota of any of these resources."""
-    found = account.family.get(kinds)
+    found: Sequence[Account] | None = account.family.get(kinds)
     if found is None:
         found = account.family[kinds] = [
             other for other in siblings if any(other.allocated[kind] > other.quota[kind] for kind in kinds)

@@ -8,6 +8,7 @@ from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Peers
 from scheduler.engine.ledger import KINDS
 from scheduler.engine.order import in_project
+from scheduler.engine.past import settle_past
 from scheduler.engine.shapes import asks
 from scheduler.engine.shares import settle_shares
 from scheduler.engine.strategy import settled
@@ -71,3 +72,4 @@ def begin(board: Board, now: int) -> None:
     board.forget_fragmentation()
     board.pool = settled(board)
     settle_shares(board.pool, board.ledger, board.nodes.capacity())
+    settle_past(board.pool, board.ledger, board.nodes.capacity(), now)

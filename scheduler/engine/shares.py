@@ -27,6 +27,7 @@ class Claim:
     usage: Fraction
     given: int = 0
     rounded_up: int = 0  # of what is given
+    cut: int = 0  # what more it would be given if everybody's fraction of a unit were rounded up
 
     @property
     def age(self) -> tuple[int, str]:
@@ -78,6 +79,7 @@ def _divide_among(
     accounts: Sequence[Account], total: Sequence[int], pool: Pool, story: list[Division] | None
 ) -> None:
     shares = {account.name: [0, 0, 0] for account in accounts}
+    cuts = {account.name: [0, 0, 0] for account in accounts}
     for kind in KINDS:
         if story is None and sum([account.wanted[kind] for account in accounts]) <= total[kind]:
             for account in accounts:
@@ -89,8 +91,9 @@ def _divide_among(
             story.append(_division(claims, kind, total[kind], pool, notes))
         for claim in claims:
             shares[claim.account.name][kind] = claim.given
+            cuts[claim.account.name][kind] = claim.cut
     for account in accounts:
-        account.settle(shares[account.name])
+        account.settle(shares[account.name], cuts[account.name])
 
 
 def _unhindered(account: Account, kind: int, pool: Pool) -> int:
@@ -278,6 +281,7 @@ def _round_down(
         units, remainder = divmod(offered * weight, everything * unit)
         claim.given += units * unit
         left -= units * unit
+        claim.cut = min(unit, need(claim)) if remainder else 0
         remainders.append((-remainder, *claim.age, claim))
     remainders.sort(key=lambda entry: entry[:3])
     whole, rounded = left, {claim.account.name: claim.rounded_up for claim in hungry}
@@ -286,6 +290,7 @@ def _round_down(
             more = min(unit, left, need(claim))
             claim.given += more
             claim.rounded_up += more
+            claim.cut -= min(more, claim.cut)
             left -= more
     if notes is not None:
         down = {offer.queue: replace(offer, taken=int(offer.offered) // unit * unit) for offer in offers}

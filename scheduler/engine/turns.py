@@ -1,94 +1,131 @@
-"""Here we give turns: where shares are too small for what queues ask for, the most starved goes next.
+"""Here we give turns: where shares cannot be divided as work asks for them, the most starved goes next.
 
-What queues used is compared per weight, so that 1 is a queue's due of what all of them used. A queue gives
-way only when it stands clearly above the newcomer: what it used while the other waited must outweigh the cost
-of changing. The same holds the other way round: a gang that stands beyond its queue's share because it cannot
-be divided keeps its turn until then.
+A queue gives way only when its past stands clearly above the newcomer's: what it used while the other waited
+must outweigh the cost of changing. The same holds the other way round: work that stands beyond its queue's
+share because it cannot be divided keeps its turn until then.
+
+How clearly depends on what changes hands. A change that swaps all there is soon tells, and must not come too
+often; one that makes a small difference is clear after long, and must come at all. So what the past must
+differ by is no more than half of where it is heading, as things stand before the change or after it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from scheduler.engine.board import Board
-from scheduler.engine.eligible import pending, speaker
+from scheduler.engine.eligible import speaker
 from scheduler.engine.gang import Gang
-from scheduler.engine.ledger import Account
-from scheduler.engine.model import FairShareMode
+from scheduler.engine.ledger import Account, first
 from scheduler.engine.order import in_project
+from scheduler.engine.past import FLOOR, part, wanting, weights_of
 
-HYSTERESIS = 0.4  # of a queue's due; two equal queues change about three times in a half-life
-FLOOR = 0.5  # of what could have been used: less than that is not weighed as if it were all
+HYSTERESIS = 0.4  # of a queue's due, at most; two equal queues change about three times in a half-life
+LEAST = 0.02  # of a queue's due: what is less is the same
 
 
-def memory_of(mode: FairShareMode) -> float:
-    """So many seconds of steady use count as history; none where history plays no part."""
-    if not mode.time_based or mode.k <= 0:
-        return 0.0
-    if mode.half_life is None:
-        return float(mode.window or 0)
-    seconds = mode.half_life / math.log(2)
-    if mode.window is not None:
-        seconds *= 1 - math.pow(2, -mode.window / mode.half_life)
-    return seconds
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What siblings hold of one resource, of what counts as use, with 1 for what is due to each."""
+
+    charged: Mapping[Account, int]
+    worth: Mapping[Account, float]  # of one unit held
+
+    def held(self, account: Account) -> float:
+        """Where its past is heading."""
+        return self.charged[account] * self.worth[account] if self.charged[account] else 0.0
 
 
 class Turns:
     """Who owes whom a turn, in the resource the newcomer asks for most of: GPUs, where it asks for any."""
 
-    def __init__(self, board: Board, gang: Gang, kind: int) -> None:
-        self._board, self._gang, self._kind = board, gang, kind
-        self._memory = memory_of(board.pool.fair_share)
-        self._able: set[Account] | None = None
-        self.on = self._memory > 0 and _is_larger_than_its_share(gang, kind) and is_head(board, gang)
+    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+        self._board, self._gang, self.kind = board, gang, first(asked)
+        self._asked = asked[self.kind]
+        self.counts = bool(gang.account.past)
+        # As things stand before anything is taken.
+        self._levels = {a: _level(board, a, self.kind) for a in gang.account.path} if self.counts else {}
+        self._beyond = {a: self._beyond_quota(a, a, self._asked) for a in self._levels}
+        self._lifted = {a for a in gang.account.path if a.may_be_lifted(asked)}
+        self.on = self.counts and gang.account in self._lifted and is_head(board, gang)
 
-    def owes(self, mine: Account, theirs: Account) -> bool:
-        """Whether mine, down to the newcomer's project, is the most starved, and theirs had its turn."""
-        if not self.on or not self.has_had_its_turn(mine, theirs):
+    def may_owe(self, mine: Account, theirs: Account) -> bool:
+        """Whether theirs used more, and nothing has lifted mine, down to the newcomer's project, yet.
+
+        Newcomers are looked at in the order of their past: who comes before could not be helped.
+        """
+        if not self.on or self._ahead(mine, theirs) <= 0:
             return False
         path = self._gang.account.path
-        return all(self._is_most_starved(account) for account in path[: path.index(mine) + 1])
+        return all(account in self._lifted for account in path[: path.index(mine) + 1])
 
-    def has_had_its_turn(self, mine: Account, theirs: Account) -> bool:
-        """Whether theirs used so much more than mine that a change is worth its cost."""
-        if not self._memory:
-            return True
-        return self._use(theirs) - self._use(mine) > HYSTERESIS * self._pace(mine)
+    def owes(self, mine: Account, theirs: Account, given: int) -> bool:
+        """Whether theirs has had its turn, if it has to give as much."""
+        return self._has_had_its_turn(mine, theirs, max(given, self._asked))
+
+    def may_give(self, mine: Account, theirs: Account, given: int) -> bool:
+        """Whether theirs, which is above its share, may give as much.
+
+        If it stays at its share or above, and ahead of mine in what it holds, that is so whatever was before.
+        """
+        if self._beyond_quota(theirs, mine, -given) < self._beyond[mine]:
+            return self.owes(mine, theirs, given)
+        due = max(theirs.quota[self.kind], theirs.share[self.kind] + theirs.cut[self.kind])
+        return theirs.allocated[self.kind] - given >= due or self._ahead(mine, theirs) >= 0
+
+    def _beyond_quota(self, account: Account, mine: Account, more: int) -> float:
+        beyond = account.allocated[self.kind] + more - account.quota[self.kind]
+        return beyond * self._levels[mine].worth[account] if beyond > 0 else 0.0
+
+    def _has_had_its_turn(self, mine: Account, theirs: Account, changes: int) -> bool:
+        """Whether theirs used so much, or mine so little, that changing so many units is worth its cost."""
+        (used, mean, all_of_it), less = theirs.past[self.kind], mine.past[self.kind].used
+        if used >= all_of_it > less:
+            return True  # later there would be no time left for mine
+        if used - less <= LEAST:
+            return False
+        far = self._hysteresis(mine, theirs, changes) / 2
+        return used - mean > far or mean - less > far
+
+    def _ahead(self, mine: Account, theirs: Account) -> float:
+        return theirs.past[self.kind].used - mine.past[self.kind].used
+
+    def _hysteresis(self, mine: Account, theirs: Account, changes: int) -> float:
+        level = self._levels[mine]
+        now = level.held(theirs) - level.held(mine)
+        given = min(changes, level.charged[theirs])
+        then = now - (given * level.worth[theirs] if given else 0.0) - changes * level.worth[mine]
+        if now <= 0 or then >= 0:
+            return LEAST
+        return max(LEAST, min(HYSTERESIS * self._pace(mine), now / 3, -then / 3))
 
     def _pace(self, account: Account) -> float:
         """Half a turn for whoever's department has turns of its own: else its turn would be one project's."""
-        return math.prod(0.5 for above in account.path[1:] if len(self._wanting(above)) > 1)
-
-    def _wanting(self, account: Account) -> list[Account]:
-        """It and its siblings that ask for anything."""
-        return [a for a in self._siblings(account) if a.requested[self._kind] > 0 or a is account]
-
-    def _is_most_starved(self, mine: Account) -> bool:
-        if self._able is None:
-            waiting = pending(self._board, self._gang.choice)
-            self._able = {account for peers in waiting for account in peers.account.path}
-        wanting = [a for a in self._siblings(mine) if a in self._able or a is mine]
-        return min(wanting, key=lambda a: (self._use(a), a.created, a.name)) is mine
-
-    def _siblings(self, account: Account) -> Sequence[Account]:
-        return account.parent.children if account.parent else self._board.ledger.roots
-
-    def _use(self, account: Account) -> float:
-        """Use against what the weight entitles to: 1 is exactly that. Who has no weight is owed nothing."""
-        kind = self._kind
-        siblings = self._wanting(account)
-        weights = sum(a.entitlement.weights[kind] for a in siblings)
-        weight = account.entitlement.weights[kind]
-        if weight <= 0:
-            return math.inf
-        whole = account.parent.share if account.parent else self._board.nodes.capacity()
-        could = max(account.entitlement.usage.parent[kind], self._memory * whole[kind])
-        used = max(FLOOR * could, sum(a.entitlement.usage.used[kind] for a in siblings))
-        return account.entitlement.usage.used[kind] * weights / (used * weight) if used > 0 else 0.0
+        above = (wanting(_siblings(self._board, step), self.kind) for step in account.path[1:])
+        return math.prod(0.5 for asking in above if len(asking) > 1)
 
 
-def _is_larger_than_its_share(gang: Gang, kind: int) -> bool:
-    """Only what no share of some queue on its path could ever hold needs a turn; shares do for the rest."""
-    return any(gang.asked[kind] > account.entitled[kind] for account in gang.account.path)
+def _siblings(board: Board, account: Account) -> Sequence[Account]:
+    return account.parent.children if account.parent else board.ledger.roots
+
+
+def _level(board: Board, account: Account, kind: int) -> Level:
+    """Of an account and its siblings, until one of them holds more or less."""
+    key = "level", kind
+    if key not in account.family:
+        accounts = _siblings(board, account)
+        asking = wanting(accounts, kind)
+        whole = account.parent.share[kind] if account.parent else board.nodes.capacity()[kind]
+        charged = {a: _charged(board, a, kind) for a in accounts}
+        now, weights = max(FLOOR * whole, sum(charged[a] for a in asking)), weights_of(asking, kind)
+        account.family[key] = Level(charged, {a: part(1, now, a, kind, weights) for a in accounts})
+    found: Level = account.family[key]
+    return found
+
+
+def _charged(board: Board, account: Account, kind: int) -> int:
+    held = account.allocated[kind]
+    return held if board.pool.fair_share.count_all else max(0, held - account.quota[kind])
 
 
 def is_head(board: Board, gang: Gang) -> bool:

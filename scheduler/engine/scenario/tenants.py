@@ -5,6 +5,7 @@ from collections.abc import Container
 from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.intake import seconds_of
 from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage
+from scheduler.engine.past import memory_of
 from scheduler.engine.scenario.schema import (
     Limits,
     QueueDocument,
@@ -12,7 +13,6 @@ from scheduler.engine.scenario.schema import (
     ScenarioDocument,
     UsageDocument,
 )
-from scheduler.engine.turns import memory_of
 
 OF_DEPARTMENT = " (department)"
 
