@@ -74,16 +74,18 @@ class Reclaim(Law):
             # What is growth of this gang goes before its core; the core is the last lump.
             held = theirs.allocated[kind]
             if lump.amounts[kind] > 0 and held - lump.growth[kind] > threshold:
-                return why if self._is_its_turn(mine, theirs, why, lump.amounts[kind]) else None
+                if why == "above_share" and (self.stays_in_quota[mine] or not self.turns.counts):
+                    return why
+                return why if self._is_its_turn(mine, theirs, kind, why, lump) else None
         return None
 
-    def _is_its_turn(self, mine: Account, theirs: Account, why: str, given: int) -> bool:
+    def _is_its_turn(self, mine: Account, theirs: Account, kind: int, why: str, lump: Lump) -> bool:
         """Whether the past allows it, too, where history counts. Quota needs no turn."""
-        if why == "turn":
-            return self.turns.owes(mine, theirs, given)
-        if why == "within_quota" or self.stays_in_quota[mine] or not self.turns.counts:
-            return True
-        return self.turns.may_give(mine, theirs, given)
+        given = lump.amounts[self.turns.kind]
+        if why == "above_share" and kind == self.turns.kind:
+            return self.turns.may_give(mine, theirs, given)
+        divides = why == "above_share" and theirs.allocated[kind] - lump.amounts[kind] < theirs.entitled[kind]
+        return self.turns.owes(mine, theirs, given) if divides or why == "turn" else True
 
     def _above(self, mine: Account, theirs: Account) -> Iterator[tuple[int, int, str]]:
         """The resources in which their side has more than it may keep, with the least it may keep."""

@@ -163,6 +163,46 @@ def test_a_sliding_window_gives_turns_too(mode: dict[str, Any]) -> None:
     assert parts(held) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, rel=0.15)
 
 
+MIXED: list[tuple[Sizes, ...]] = [
+    ((3,), (1,)),
+    ((3,), (2,)),
+    ((8,), (3,)),
+    ((4,), (3,), (2,)),
+    ((8,), (1,), (3,)),
+    ((8, 1), (1, 8)),
+    ((3,), (3,), (3,), (3,), (1,)),
+]
+
+
+@pytest.mark.shows("RAI-78")
+@pytest.mark.parametrize("sizes", MIXED, ids=str)
+def test_sizes_that_never_come_out_even_come_out_even_over_time(sizes: tuple[Sizes, ...]) -> None:
+    held, evicted = shares_held({f"q{number}": asked for number, asked in enumerate(sizes)}, half_lives=12)
+    later = held[4 * HALF_LIFE :]
+    for part in parts(later).values():
+        assert part == pytest.approx(1 / len(sizes), rel=0.1), parts(later)
+    assert evicted <= 30 * 12
+
+
+def test_a_unit_that_rounding_gives_does_not_go_round_with_every_cycle() -> None:
+    """Seventeen want one of sixteen: each is without for a while, not for a second."""
+    held, evicted = shares_held({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
+    assert evicted <= 4 * 6
+    assert len({queue for gpus in held for queue, gpu in gpus.items() if not gpu}) >= 8
+
+
+@pytest.mark.shows("RAI-74", "RAI-78")
+@pytest.mark.parametrize("sizes", [((16,), (16,)), ((16,),) * 3, ((16,), (1,))], ids=str)
+def test_each_calendar_window_comes_out_even(sizes: tuple[Sizes, ...]) -> None:
+    """Nothing is owed beyond its end, so it is made good before."""
+    window = 120
+    queues = {f"q{number}": asked for number, asked in enumerate(sizes)}
+    held, _ = shares_held(queues, half_lives=9, half_life=None, window=window, tumbling=True)
+    for begin in range(0, 3 * window, window):
+        for part in parts(held[begin : begin + window]).values():
+            assert part == pytest.approx(1 / len(sizes), rel=0.07), begin
+
+
 @pytest.mark.shows("RAI-82")
 @pytest.mark.parametrize("sizes", [(16, 16), (9, 9), (1, 1), (4, 2)])
 def test_with_k_at_zero_history_plays_no_part(sizes: tuple[int, int]) -> None:
