@@ -97,8 +97,18 @@ def test_the_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, An
     assert decide(world.snapshot()).bundles == ()
 
 
+@lawfully(150)
+@given(document=clusters(quiet=True, time_based=True))
+def test_the_second_plan_is_empty_though_history_counts_as_long_as_it_stays(document: dict[str, Any]) -> None:
+    """Whose turn it is changes with time alone, not with who has it."""
+    snapshot, plan = looked_at(document)
+    world = World(snapshot)
+    world.carry_out(plan)
+    assert decide(world.snapshot()).bundles == ()
+
+
 @lawfully(30)
-@given(document=clusters(quiet=True))
+@given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_a_cluster_left_alone_comes_to_rest(document: dict[str, Any]) -> None:
     """No two workloads evict each other in turn: after a while nobody gives way any more."""
     world = World(load(document).snapshot)
