@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.shapes import CHANGES, SHAPES, steady
+from benchmarks.shapes import CHANGES, SHAPES, settings, steady
 from scheduler.engine.cycle import decide, decide_again
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan
@@ -55,10 +55,10 @@ def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
 
 def _carried(chosen: Callable[[str], bool]) -> Iterator[dict[str, object]]:
     """Cycle after cycle on one lay-out; making the changes and reading plans is not measured with it."""
-    for name, change in CHANGES.items():
+    for name, (change, changed) in CHANGES.items():
         if not chosen(name):
             continue
-        snapshot = steady(4000, 1000, 100_000)
+        snapshot = settings(steady(4000, 1000, 100_000), **changed)
         plan, layout = decide_again(snapshot, None)
         spent = []
         for turn in range(RUNS + 1):

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from berth.core.amounts import MILLI, Bounds
 from scheduler.engine.model import (
     Entitlement,
+    FairShareMode,
     Group,
     Node,
     Pod,
@@ -15,6 +17,8 @@ from scheduler.engine.model import (
     Request,
     Role,
     Snapshot,
+    Strategy,
+    Usage,
     Workload,
 )
 
@@ -122,6 +126,21 @@ def one_changed(before: Snapshot, rows: int, turn: int) -> Snapshot:
     return replace(before, now=before.now + 1, workloads=tuple(workloads))
 
 
+def used_more(before: Snapshot, rows: int, turn: int) -> Snapshot:
+    """The same, and what every queue used has changed as well, as it does where history counts."""
+    now = one_changed(before, rows, turn)
+    used = Usage((0.3 + turn / 1000, 0.0, 0.0), (1.0, 1.0, 1.0))
+    queues = tuple(
+        replace(queue, entitlements={pool: replace(e, usage=used) for pool, e in queue.entitlements.items()})
+        for queue in now.queues
+    )
+    return replace(now, queues=queues)
+
+
+def settings(before: Snapshot, **changed: Any) -> Snapshot:
+    return replace(before, pools=tuple(replace(pool, **changed) for pool in before.pools))
+
+
 def some_ended(before: Snapshot, rows: int, turn: int) -> Snapshot:
     """A second later: so many that ran are gone, and as many of those who wait may start."""
     gone = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
@@ -164,7 +183,10 @@ SHAPES: Mapping[str, Callable[[], Snapshot]] = {
     "fresh: 4000 nodes, 1000 projects, 100000 workloads": partial(steady, 4000, 1000, 100_000),
 }  # fmt: skip
 
-CHANGES: Mapping[str, Callable[[Snapshot, int, int], Snapshot]] = {
-    "carried: the same, 100 waiting rows changed": one_changed,
-    "carried: the same, 100 ended": some_ended,
+CHANGES: Mapping[str, tuple[Callable[[Snapshot, int, int], Snapshot], dict[str, Any]]] = {
+    "carried: the same, 100 waiting rows changed": (one_changed, {}),
+    "carried: the same, 100 ended": (some_ended, {}),
+    "carried: 100 changed, it may grow by 10 nodes": (one_changed, {"nodes_max": 4010}),
+    "carried: 100 changed, placement as it fits best": (one_changed, {"node_strategy": Strategy.AUTO}),
+    "carried: 100 changed, history counts": (used_more, {"fair_share": FairShareMode(True, k=1.0)}),
 }

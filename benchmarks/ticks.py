@@ -40,7 +40,7 @@ def main(live: int) -> None:
 def _measured(live: int) -> list[dict[str, Any]]:
     from projects.models import Workload
 
-    loop, runtime, clock = _stage(live)
+    loop, runtime, clock = stage(live)
     began = time.process_time()
     for _ in range(3):  # everybody who can starts, and runs
         loop.tick()
@@ -105,7 +105,7 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
     return timed
 
 
-def _stage(live: int) -> tuple[Any, Any, Any]:
+def stage(live: int) -> tuple[Any, Any, Any]:
     """A cluster that seven eighths of the workloads fill, one device each."""
     from berth.core.clock import FixedClock
     from berth.db import lease

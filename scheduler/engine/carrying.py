@@ -5,17 +5,20 @@ for it. So a plan is the same with a lay-out to carry or without.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields
 from itertools import compress
-from operator import is_not
+from operator import attrgetter, is_not
 
 from scheduler.engine.board import Board
 from scheduler.engine.difference import different
 from scheduler.engine.layout import Layout, is_finished, promises_of
 from scheduler.engine.ledger import NO_CLAIM
 from scheduler.engine.lineup import begin
-from scheduler.engine.model import Queue, Snapshot, Usage, Workload
+from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 from scheduler.engine.soundness import oversold, unkept
+
+_itself = attrgetter(*(each.name for each in fields(Queue) if each.name != "entitlements"))
+_unused = attrgetter(*(each.name for each in fields(Entitlement) if each.name != "usage"))
 
 
 def laid_out(snapshot: Snapshot, carried: Layout | None) -> Layout:
@@ -37,12 +40,12 @@ def _is_near(before: Snapshot, now: Snapshot) -> bool:
 
 def _are_alike(one: Queue, other: Queue) -> bool:
     """But for what they used."""
-    return one is other or one == other or _unused(one) == _unused(other)
-
-
-def _unused(queue: Queue) -> Queue:
-    entitlements = {pool: replace(found, usage=Usage()) for pool, found in queue.entitlements.items()}
-    return replace(queue, entitlements=entitlements)
+    ours, theirs = one.entitlements, other.entitlements
+    return one is other or (
+        _itself(one) == _itself(other)
+        and ours.keys() == theirs.keys()
+        and all(_unused(found) == _unused(theirs[pool]) for pool, found in ours.items())
+    )
 
 
 def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:

@@ -1,0 +1,89 @@
+"""Here we measure what it costs to be told why work waits: `python -m benchmarks.explaining [LIVE ...]`.
+
+One request over REST, with the story of the shares, in the server's own CPU time. *Before the first cycle*
+everything live is looked at to tell it; afterwards what the last cycle wrote down is. All workloads wait.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ticks import NOON, stage
+
+RUNS = 7
+
+
+def main(sizes: list[int]) -> None:
+    from berth.db.embedded import Embedded
+    from berth.db.embedded import serving as database
+
+    rows = []
+    for live in sizes:
+        with tempfile.TemporaryDirectory(prefix="berth-explaining-") as place:
+            cluster = Embedded(Path(place) / "postgres")
+            with database(cluster, log=Path(place) / "postgres.log"):
+                os.environ["DATABASE_URL"], os.environ["BERTH_HOME"] = cluster.url(), place
+                # Settings are read once in a process.
+                inside = [sys.executable, "-m", "benchmarks.explaining", "--inside", str(live)]
+                answer = subprocess.run(inside, stdout=subprocess.PIPE, text=True, check=True).stdout
+                print(answer, end="", flush=True)
+                rows.append(json.loads(answer.splitlines()[-1]))
+    from benchmarks.decide import RESULTS, commit, machine
+
+    RESULTS.mkdir(exist_ok=True)
+    told = {"machine": machine(), "commit": commit(), "runs": RUNS, "rows": rows}
+    (RESULTS / "explaining.json").write_text(json.dumps(told, indent=1) + "\n")
+
+
+def inside(live: int) -> dict[str, Any]:
+    import django
+
+    django.setup()
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from django.test import Client
+
+    from projects.models import Workload
+    from scheduler.deciding import decide_what_can_be
+    from scheduler.observe import observe
+    from scheduler.specs import Specs
+    from scheduler.standings import keep_standings
+
+    call_command("migrate", verbosity=0)
+    stage(live)
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.get(username="bench"))
+    last = Workload.objects.order_by("pk")[live // 2]
+
+    def asked() -> list[float]:
+        spent = []
+        for _ in range(RUNS + 1):
+            start = time.process_time()
+            response = client.get(f"/api/v1/workloads/{last.pk}/explain")
+            spent.append((time.process_time() - start) * 1000)
+            assert response.status_code == 200, response.content
+        return spent[1:]
+
+    before = asked()
+    seen = observe(NOON, Specs())
+    keep_standings(seen, decide_what_can_be(seen.snapshot).queues)
+    after = asked()
+    names = ("before_the_first_cycle", "from_what_it_wrote")
+    return {"live": live} | {
+        name: {"median_ms": round(statistics.median(spent), 1), "least_ms": round(min(spent), 1)}
+        for name, spent in zip(names, (before, after), strict=True)
+    }
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    if given[:1] == ["--inside"]:
+        print(json.dumps(inside(int(given[1]))))
+    else:
+        main([int(size) for size in given] or [5_000, 20_000])
