@@ -52,6 +52,11 @@ def in_sum(taker: Taker) -> Numbers:
     return {**_sums(taker).numbers(taker.law.asked, kind), "missing": 0}
 
 
+def biggest(taker: Taker, kind: int) -> int:
+    """The most of a resource that one gang could give, or more."""
+    return max((found.biggest[kind] for found in _sides(taker).values()), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Sums:
     """Over all sides: what is free, could be taken, and is held back."""

@@ -10,11 +10,12 @@ from scheduler.engine.eligible import over_bounds, pending, speaker
 from scheduler.engine.gang import Gang, Peers, Way, amounts_of, ways
 from scheduler.engine.law import Law
 from scheduler.engine.ledger import Account
+from scheduler.engine.lumps import Lump
 from scheduler.engine.obstacles import no_use, obstacle
 from scheduler.engine.order import Line
 from scheduler.engine.placement import find_room
 from scheduler.engine.plan import Kind, Numbers, Reason
-from scheduler.engine.proposals import by_domains, by_nodes, by_prefix
+from scheduler.engine.proposals import by_domains, by_nodes, by_prefix, cheaper_alone, one_may_do, relieve
 from scheduler.engine.reasons import NEVER
 from scheduler.engine.resettle import Outcome, resettle
 from scheduler.engine.spots import Horizon
@@ -158,14 +159,21 @@ def _all_proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterato
 
 def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Taker]:
     """Each stands on the board when it is handed out; the board is rewound before the next."""
-    start, banned, known = board.mark(), set[int](), Known()
+    start, banned, known, free = board.mark(), set[int](), Known(), board.nodes.free()
     if not any(want.scopes for want in way):
+        one_may = one_may_do(Taker(board, law), way, free)
         while budget.spend():
             board.trials += 1
             taker = Taker(board, law)
             if not by_nodes(taker, way, banned, known):
                 board.rewind(start)
                 break
+            if one_may and not banned and sum(lump.whole for lump in taker.taken) > 1:
+                stopped = list(taker.taken)
+                board.rewind(start)
+                yield from _alone(board, law, way, cheaper_alone(Taker(board, law), way, free, stopped))
+                taker = Taker(board, law)
+                by_nodes(taker, way, banned, known)
             yield taker
             cleared = {board.nodes.index[pod.node] for lump in taker.taken for _, pod in lump.pods}
             board.rewind(start)
@@ -189,6 +197,16 @@ def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Ta
         board.trials += 1
         yield taker
     board.rewind(start)
+
+
+def _alone(board: Board, law: Law, way: Way, lumps: Iterable[Lump]) -> Iterator[Taker]:
+    start = board.mark()
+    for lump in lumps:
+        board.trials += 1
+        taker = Taker(board, law)
+        if taker.take(lump) and relieve(taker, way) and find_room(board, law.gang, way, Horizon.LEAVING):
+            yield taker
+        board.rewind(start)
 
 
 def _message(law: Law, outcome: Outcome) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Set as AbstractSet
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
+from scheduler.engine.bounds import biggest
 from scheduler.engine.clearing import Costs, Known, full_cost
-from scheduler.engine.gang import Way, amounts_of
+from scheduler.engine.gang import Gang, Way, amounts_of
 from scheduler.engine.law import Law
 from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.lumps import Lump
@@ -15,6 +16,7 @@ from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
 MOST_DOMAINS = 8  # of which it is found out what clearing them costs
+MOST_ALONE = 4  # who are looked at instead of several
 
 
 def by_nodes(
@@ -82,6 +84,41 @@ def _to_clear(board: Board, law: Law, way: Way, domain: AbstractSet[int]) -> lis
     lumps = list(taker.taken) if found else []
     board.rewind(start)
     return lumps
+
+
+def one_may_do(taker: Taker, way: Way, free: Sequence[int]) -> bool:
+    """Whether anybody is large enough to make room for several replicas alone."""
+    law, asked = taker.law, amounts_of(way)
+    if law.moves_only or not law.takes_gangs or sum(want.count for want in way) < 2:
+        return False
+    return all(biggest(taker, kind) >= asked[kind] - free[kind] for kind in law.kinds)
+
+
+def cheaper_alone(taker: Taker, way: Way, free: Sequence[int], stopped: Sequence[Lump]) -> list[Lump]:
+    """Who would cost less than these, who stop together, and leaves room enough in sum; the cheapest first.
+
+    Looking for room replica by replica does not see that one larger gang makes room for several.
+    """
+    law, asked = taker.law, amounts_of(way)
+    missing = [asked[kind] - free[kind] for kind in law.kinds]
+    priced = []
+    for account in law.projects():
+        for gang in taker.board.by_project[account].values():
+            if all(_held(gang, kind) >= lack for kind, lack in zip(law.kinds, missing, strict=True)):
+                priced += [
+                    (full_cost(taker, (lump,)), lump)
+                    for lump in taker.lumps_of(gang)
+                    if lump.whole and law.rule(lump) is not None
+                ]
+    if not priced:
+        return []
+    most = full_cost(taker, stopped)
+    priced.sort(key=lambda entry: entry[0])
+    return [lump for cost, lump in priced[:MOST_ALONE] if cost < most]
+
+
+def _held(gang: Gang, kind: int) -> int:
+    return sum(part.amounts[kind] * len(part.live) for part in gang.parts)
 
 
 def relieve(taker: Taker, way: Way) -> bool:
