@@ -75,7 +75,7 @@
     if (event.detail.elt === form) sending = true;
   });
   document.addEventListener("htmx:beforeSwap", (event) => { // what was typed meanwhile is asked for anew
-    const asked = event.detail.elt;
+    const asked = event.detail.requestConfig.elt;
     if (asked !== look && asked.id !== "foreseen") return;
     if (!asked.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
   });
