@@ -38,9 +38,13 @@ CASES: Mapping[str, Case] = {
     "3 queues of 16, weights 3 2 1": Case([[16]] * 3, weights=[3, 2, 1]),
     "16 against 4 and 4": Case([[16], [4], [4]]),
     "16 against 9 and 1": Case([[16], [9], [1]]),
+    "3 against 1": Case([[3], [1]]),
+    "4 against 3 and 2": Case([[4], [3], [2]]),
+    "8 against 3 and 1": Case([[8], [3], [1]]),
     "2 departments, 2 and 1 queues of 16": Case([[16]] * 3, departments=["a", "a", "b"]),
     "3 queues of 16, window alone": Case([[16]] * 3, mode={"half_life": None}),
     "3 queues of 16, calendar": Case([[16]] * 3, mode={"half_life": None, "tumbling": True}),
+    "2 queues of 16, calendar": Case([[16]] * 2, mode={"half_life": None, "tumbling": True}),
     "2 queues of 16, K 0": Case([[16]] * 2, mode={"k": 0.0}),
 }
 
