@@ -116,15 +116,15 @@ def test_the_tree_and_the_waiting_workload_lead_there(divided: Cast, sign_in: An
 
 
 def test_the_answer_to_why_and_the_admin_site_tell_it_in_the_same_words(divided: Cast) -> None:
+    row = QueueStanding.objects.create(
+        pool=divided.pool, project=divided.vision, share=[0] * 3, allocated=[0] * 3, requested=[2000, 0, 0],
+        usage=[0.0] * 3, at=timezone.now(),
+    )  # fmt: skip
     story = told(divided, "alice", "projects/vision/local").json()["story"]
     department, project = (each["lines"] for each in story if each["resource"] == "gpu")
     waits = Workload.objects.get(name="waits")
     why = asked(divided, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"]["gpu"], why["project"]["how"]["gpu"]) == (department, project)
-    row = QueueStanding.objects.create(
-        pool=divided.pool, project=divided.vision, share=[0] * 3, allocated=[0] * 3, requested=[0] * 3,
-        usage=[0.0] * 3, at=timezone.now(),
-    )  # fmt: skip
     user = divided.alice.user
     user.is_staff = True
     user.save()
