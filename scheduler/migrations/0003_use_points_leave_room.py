@@ -5,7 +5,7 @@ TABLES = ("scheduler_usepoint", "scheduler_poduse", "scheduler_nodeuse")
 
 
 class Migration(migrations.Migration):
-    dependencies = [("scheduler", "0003_use_of_pods")]
+    dependencies = [("scheduler", "0002_guards")]
 
     operations = [
         migrations.RunSQL(
