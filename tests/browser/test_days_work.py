@@ -1,8 +1,9 @@
 """Claims about what people do here: submit, watch, find out why, divide GPUs, see changes live."""
 
 import re
+import time
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from projects.acting import Acting
 from projects.models import Quota, Workload
@@ -10,6 +11,7 @@ from projects.services import quotas, workloads
 from tests import factories as make
 from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
+from tests.journeys.installation import until
 
 DOCUMENT = """\
 name: from-here
@@ -71,6 +73,31 @@ def test_a_new_workload_appears_and_moves_without_a_reload(opened: Open, scene: 
         workloads.suspend(acting=acting(scene, "carol"), workload=made)
         expect(row).to_contain_text("Suspended")
         assert page.evaluate("window.stillTheSame")
+        assert faults == []
+
+
+def test_what_changes_while_it_is_being_fetched_is_fetched_again(opened: Open, scene: Scene) -> None:
+    waiting = scene.workloads["asr-pretrain"]
+    with opened("ada") as (page, faults):
+        page.goto(f"/workloads/{waiting.pk}")
+        expect(page.locator(".live")).to_have_text("Live")
+        fetched = []
+
+        def slowly(route: Route) -> None:
+            """The answer was written before the workload changed again, and arrives after that is known."""
+            fetched.append(route.request.url)
+            if len(fetched) > 1:
+                route.fallback()
+                return
+            answer = route.fetch()
+            workloads.resume(acting=acting(scene, "ada"), workload=waiting)
+            time.sleep(1)
+            route.fulfill(response=answer)
+
+        page.route("**/workloads/**", slowly)
+        workloads.suspend(acting=acting(scene, "ada"), workload=waiting)
+        until(lambda: page.evaluate("0") == 0 and len(fetched) > 1)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Pending")
         assert faults == []
 
 

@@ -5,6 +5,7 @@
   const GATHER = 150, POLL = 5000, RETRY_MOST = 30000;
   let socket = null, retry = 1000, poll = 0, timer = 0;
   const due = new Map(); // kind -> Set of ids, or null for any
+  const late = new Set(); // parts that changed again while they were being fetched
 
   const parts = () => [...document.querySelectorAll("[data-live]")];
   const badge = (state, text) => {
@@ -24,7 +25,8 @@
   }
 
   function fetchAnew(part) {
-    if (part.querySelector("[data-editing]") || part.classList.contains("htmx-request")) return;
+    if (part.querySelector("[data-editing]")) return;
+    if (part.classList.contains("htmx-request")) return late.add(part);
     const url = part.dataset.liveUrl || location.pathname + location.search;
     const open = [...part.querySelectorAll("details[open][id]")].map((each) => each.id);
     htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" })
@@ -71,6 +73,10 @@
     };
   }
 
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const part = event.detail.elt;
+    if (late.delete(part)) setTimeout(() => part.isConnected && fetchAnew(part));
+  });
   document.addEventListener("visibilitychange", () => { if (!document.hidden && due.size) flush(); });
   document.addEventListener("berth:done", () => note("everything"));
   if (document.querySelector(".live")) connect();
