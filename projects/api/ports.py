@@ -3,6 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
+from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,6 +11,7 @@ from rest_framework.response import Response
 from berth.api.answers import Answer
 from berth.api.bodies import NoBody, body_of
 from berth.api.door import Door
+from berth.api.idempotency import anew
 from berth.api.queries import no_query
 from berth.api.schema import described
 from projects import selectors
@@ -23,7 +25,8 @@ class PortLinkAnswer(Answer):
 
 class LinkToPort(Door):
     @described("A link that opens a port of a running workload, once", answer=PortLinkAnswer, status=201)
-    def post(self, request: Request, workload_id: UUID, port: str) -> Response:
+    @anew
+    def post(self, request: Request, workload_id: UUID, port: str) -> HttpResponse:
         no_query(request)
         body_of(request, NoBody)
         workload = selectors.find_workload(self.acting, workload_id)

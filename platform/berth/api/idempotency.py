@@ -48,7 +48,7 @@ Answered = Callable[Concatenate[D, Request, P], HttpResponse]
 
 
 def once(handler: Handler[D, P]) -> Answered[D, P]:
-    """Every POST of the API wears this."""
+    """Every POST of the API wears this, or `anew`."""
 
     @wraps(handler)
     def wrapped(door: D, request: Request, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -66,6 +66,13 @@ def once(handler: Handler[D, P]) -> Answered[D, P]:
 
     wrapped.answers_once = True  # type: ignore[attr-defined]
     return wrapped
+
+
+def anew(handler: Answered[D, P]) -> Answered[D, P]:
+    """For a POST that may be done twice without harm, and whose answer is a secret that is kept nowhere:
+    whoever did not get it is given another."""
+    handler.answers_anew = True  # type: ignore[attr-defined]
+    return handler
 
 
 def _checked(key: str) -> str:
