@@ -10,6 +10,7 @@ from projects.models import ApiToken, Project, Quota, Workload
 from projects.services import quotas
 from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
+from tests.journeys.installation import until
 
 KEPT = "sessionStorage.getItem('berth-draft')"
 ROLE = re.compile(r"name: role-2\n    replicas: 3\n    gpu: 0\.5")
@@ -150,7 +151,7 @@ def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene:
         assert "a-secret" not in kept and "csrf" not in kept
         sign_in(page, "carol")
         expect(page.get_by_label("Long is, minutes")).to_have_value("60")
-        page.wait_for_function(f"{KEPT} === null")
+        until(lambda: page.evaluate(KEPT) is None)
         expect(page.get_by_label("Long is, minutes")).to_have_value("60")
 
 

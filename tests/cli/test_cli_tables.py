@@ -98,7 +98,7 @@ def test_a_list_that_is_watched_is_drawn_anew_and_stays_while_the_server_is_away
         if next(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watching.time, "sleep", sleep)
+    monkeypatch.setattr(watching, "sleep", sleep)
     desk = Desk(page([workload("one")]), page([workload("two")]), page([workload("three")]))
     done = terminal.run("list", "--watch", desk=desk)
     assert done.exit_code == 130

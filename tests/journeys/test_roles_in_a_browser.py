@@ -109,6 +109,8 @@ def find_out_why(dave: Page) -> None:
     expect(dave.get_by_role("heading", level=1)).to_contain_text("younger gave way")
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
+    why = dave.get_by_role("region", name="Why it waits")
+    expect(why).to_contain_text("Over fair share", timeout=SLOW)  # until then it backs off, and asks nobody
 
 
 def change_quotas(admin: Page) -> None:

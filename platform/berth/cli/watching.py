@@ -1,8 +1,8 @@
 """Here we keep something on the screen up to date, and stay with a workload until it has ended."""
 
 import sys
-import time
 from collections.abc import Callable
+from time import sleep
 from typing import TYPE_CHECKING
 
 from berth.cli.output import console_of
@@ -32,11 +32,11 @@ def watched(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS
         while True:
             console.print(last)
             print(flush=True)
-            time.sleep(every)
+            sleep(every)
             last = draw()
     with Live(last, console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
-            time.sleep(every)
+            sleep(every)
             try:
                 last = draw()
                 live.update(last, refresh=True)
