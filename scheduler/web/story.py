@@ -7,7 +7,7 @@ from typing import Any
 from django.urls import reverse
 
 from berth.core.amounts import MILLI
-from berth.core.words import counted
+from berth.core.words import UNSAID, counted
 from berth.documents.ordered import as_text
 from berth.web.numbers import duration, memory, spoken
 from projects.acting import Acting
@@ -113,7 +113,7 @@ def numbers(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     order = list(NAMES)
     keys = sorted(given, key=lambda key: (order.index(key) if key in NAMES else len(order), key))
     return [
-        (NAMES.get(key, spoken(key)), _number(key, given[key], resource)) for key in keys if key != "resource"
+        (NAMES.get(key, spoken(key)), _number(key, given[key], resource)) for key in keys if key not in UNSAID
     ]
 
 

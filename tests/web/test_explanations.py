@@ -15,3 +15,12 @@ def test_who_holds_back_no_more_is_not_said_to(minutes: int, shown: bool, cast: 
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert ("Holds back" in page) is shown
+
+
+def test_numbers_are_told_as_people_read_them(cast: Cast, sign_in) -> None:
+    numbers = {"seconds": 90, "until": 1_795_292_278, "preemptions": 1}
+    told = {"blockers": [{"reason": "Backoff", "message": "It was stopped once.", "numbers": numbers}]}
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=told)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert "<dt>for another</dt><dd>1 min 30 s</dd>" in page
+    assert "1795292278" not in page.replace(",", "")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.cli.text import local, number, plain, safe
-from berth.core.words import amount
+from berth.core.words import UNSAID, amount
 
 NAMES = {
     "queue": "queue", "asked": "asked", "allocated": "held", "bound": "may hold", "quota": "quota",
@@ -20,7 +20,7 @@ def blocker_numbers(numbers: Mapping[str, Any]) -> str:
     """asked 4 GPUs, free 0 GPUs: the engine counts GPUs and CPUs in thousandths."""
     resource = str(numbers.get("resource") or "gpu")
     order = [name for name in NAMES if name in numbers]
-    order += sorted(name for name in numbers if name not in NAMES and name != "resource")
+    order += sorted(name for name in numbers if name not in NAMES and name not in UNSAID)
     return ", ".join(
         f"{NAMES.get(name, safe(name).replace('_', ' '))} {_spoken(name, numbers[name], resource)}"
         for name in order

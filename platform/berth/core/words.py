@@ -4,6 +4,7 @@ from berth.core.amounts import MILLI
 
 _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
+UNSAID = frozenset({"resource", "until"})  # of a blocker's numbers: for programs, people read it in words
 _MIB = ("memory_mib", "gpu_memory_mib")
 
 
