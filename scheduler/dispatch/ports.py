@@ -1,34 +1,24 @@
 """Here the first pod of an interactive workload is given the numbers of the ports that it opens to people."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from berth.core.spec.ports import PortSpec, port_variable
-from berth.db.lease import fenced
 from pools.joining.secrets import for_port
-from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.base import Runtime, RuntimeFailure
 from projects.models import Pod
-from scheduler.points import outside_transactions, point
+from scheduler.dispatch.given_once import give_once
 from scheduler.post import Post
 
 log = logging.getLogger(__name__)
 
 
+MOST_TRIES = 20  # until a port is none that the same pod has already
+
+
 def give_ports(pods: Iterable[Pod], post: Post) -> None:
-    """For those that have none yet: an attempt keeps its own for ever, another attempt gets others."""
-    outside_transactions()
-    lacking = [pod for pod in pods if opens_ports(pod) and pod.ports is None]
-    found = {pod.pk: ports for pod in lacking if (ports := _free_ports(pod, post)) is not None}
-    if not found:
-        return
-    with fenced(post.held):
-        for pod in Pod.objects.select_for_update().filter(pk__in=found, ports__isnull=True).order_by("pk"):
-            Pod.objects.filter(pk=pod.pk).update(ports=found[pod.pk])
-    point("dispatch.ports")
-    given = dict(Pod.objects.filter(pk__in=found).values_list("pk", "ports"))
-    for pod in lacking:
-        pod.ports = given.get(pod.pk)
+    give_once("ports", filter(opens_ports, pods), lambda pod: _free_ports(pod, post), post)
 
 
 def opens_ports(pod: Pod) -> bool:
@@ -50,14 +40,25 @@ def told_of_ports(pod: Pod) -> dict[str, str]:
 
 
 def _free_ports(pod: Pod, post: Post) -> dict[str, Any] | None:
+    """Numbers that the document names stand; each of the others is another one."""
     runtime = post.runtimes(pod.node.pool)
-    found: dict[str, Any] = {}
-    for each in pod.workload.spec["ports"]:
-        try:
-            wanted = PortSpec.model_validate(each)
-            address, number = runtime.rendezvous()
-        except (RuntimeFailure, LookupError, OSError, ValueError) as error:
-            log.warning("no port for pod %s: %s", pod.pk, error)
-            return None
-        found[wanted.name] = {"address": address, "port": wanted.port or number}
+    try:
+        wanted = [PortSpec.model_validate(each) for each in pod.workload.spec["ports"]]
+        taken = {each.port for each in wanted if each.port}
+        found: dict[str, Any] = {}
+        for each in wanted:
+            address, number = _another(runtime, taken)
+            taken.add(number)
+            found[each.name] = {"address": address, "port": each.port or number}
+    except (RuntimeFailure, LookupError, OSError, ValueError) as error:
+        log.warning("no port for pod %s: %s", pod.pk, error)
+        return None
     return found
+
+
+def _another(runtime: Runtime, taken: Collection[int]) -> tuple[str, int]:
+    for _ in range(MOST_TRIES):
+        address, number = runtime.rendezvous()
+        if number not in taken:
+            return address, number
+    raise LookupError(f"{MOST_TRIES} ports in turn were taken by the pod itself")

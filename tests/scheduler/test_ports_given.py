@@ -1,0 +1,31 @@
+"""Here we show which numbers the ports of one pod are given."""
+
+from itertools import chain, repeat
+from types import SimpleNamespace
+from typing import Any
+
+from scheduler.dispatch.ports import _free_ports
+
+
+def pod(*ports: dict[str, Any]) -> Any:
+    return SimpleNamespace(
+        pk=1, workload=SimpleNamespace(spec={"ports": list(ports)}), node=SimpleNamespace(pool=None)
+    )
+
+
+def post(*numbers: int) -> Any:
+    left = chain(numbers, repeat(numbers[-1]))
+    return SimpleNamespace(runtimes=lambda _: SimpleNamespace(rendezvous=lambda: ("127.0.0.1", next(left))))
+
+
+def test_two_ports_of_a_pod_never_have_one_number() -> None:
+    given = _free_ports(
+        pod({"name": "a"}, {"name": "b", "port": 21_001}, {"name": "c"}),
+        post(21_001, 21_002, 21_002, 21_003, 21_002, 21_004),
+    )
+    assert given is not None
+    assert {name: place["port"] for name, place in given.items()} == {"a": 21_002, "b": 21_001, "c": 21_004}
+
+
+def test_where_no_other_number_is_to_be_had_the_pod_waits() -> None:
+    assert _free_ports(pod({"name": "a"}, {"name": "b"}), post(21_001)) is None
