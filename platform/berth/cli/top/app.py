@@ -2,26 +2,21 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import ClassVar
 
 from rich.text import Text
-from textual import work
-from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import DataTable, Footer, Header, Sparkline, Static
 
-from berth.cli.exits import explained
-from berth.cli.text import local, safe
+from berth.cli.text import local
 from berth.cli.top import panels
+from berth.cli.top.refreshing import Refreshing
 from berth.cli.top.sight import Sight
 
 KEPT = 120
 
 
-class Top(App[None]):
-    """`look` blocks for as long as the server takes, so it is asked beside the screen."""
-
+class Top(Refreshing):
     CSS = """
     #first { height: 11; }
     #status, #metrics, #lines { border: round $primary; padding: 0 1; width: 1fr; height: 100%; }
@@ -31,12 +26,10 @@ class Top(App[None]):
     DataTable { height: auto; max-height: 14; border: round $primary; }
     #trouble { color: $error; height: auto; }
     """
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("r", "refresh_now", "Refresh")]
 
     def __init__(self, look: Callable[[], Sight], *, title: str, every: float) -> None:
-        super().__init__()
-        self.title, self._look, self._every = title, look, every
+        super().__init__(title=title, every=every)
+        self._ask = look
         self._usage: deque[float] = deque(maxlen=KEPT)
         self._waiting: deque[float] = deque(maxlen=KEPT)
 
@@ -65,26 +58,12 @@ class Top(App[None]):
             table.border_title = name
         for name in ("status", "metrics"):
             self.query_one(f"#{name}").border_title = name
-        self.set_interval(self._every, self.action_refresh_now)
-        self.action_refresh_now()
+        self.begin()
 
-    @work(thread=True, exclusive=True)
-    def action_refresh_now(self) -> None:
-        """What cannot be asked for is said above; the last answers stay."""
-        try:
-            seen = self._look()
-        except Exception as error:
-            if (told := explained(error)) is None:
-                raise
-            self.call_from_thread(self._say, "; ".join(told[1]))
-            return
-        self.call_from_thread(self._show, seen)
+    def look(self) -> Sight:
+        return self._ask()
 
-    def _say(self, trouble: str) -> None:
-        self.query_one("#trouble", Static).update(Text(safe(trouble)))
-
-    def _show(self, seen: Sight) -> None:
-        self._say("")
+    def show(self, seen: Sight) -> None:
         self.sub_title = f"as of {local(seen.at)}"
         self.query_one("#status", Static).update(Text("\n".join(panels.status_lines(seen))))
         metrics = "\n".join(f"{name:<18} {value:>9}" for name, value in panels.metric_rows(seen))

@@ -4,12 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
-from berth.cli.exits import explained
 from berth.cli.output import Column
 from berth.cli.text import local, safe
 from berth.cli.top.cluster import (
@@ -20,11 +18,10 @@ from berth.cli.top.cluster import (
     pool_columns,
     workload_columns,
 )
+from berth.cli.top.refreshing import Refreshing
 
 
-class ClusterTop(App[None]):
-    """`look` blocks for as long as the server takes, so it is asked beside the screen."""
-
+class ClusterTop(Refreshing):
     CSS = """
     #trouble { color: $error; height: auto; }
     #headline { height: 1; text-style: bold; }
@@ -33,14 +30,11 @@ class ClusterTop(App[None]):
     #nodes { height: auto; max-height: 35%; }
     #workloads { height: 1fr; }
     """
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("q", "quit", "Quit"), ("r", "refresh_now", "Refresh"), ("s", "sort", "Sort"),
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = [*Refreshing.BINDINGS, ("s", "sort", "Sort")]
 
     def __init__(self, look: Callable[[Sort], ClusterSight], *, title: str, every: float, sort: Sort) -> None:
-        super().__init__()
-        self.title, self._look, self._every, self._sort = title, look, every, sort
+        super().__init__(title=title, every=every)
+        self._ask, self._sort = look, sort
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -53,31 +47,17 @@ class ClusterTop(App[None]):
     def on_mount(self) -> None:
         for name in ("pools", "nodes", "workloads"):
             self.query_one(f"#{name}").border_title = name
-        self.set_interval(self._every, self.action_refresh_now)
-        self.action_refresh_now()
+        self.begin()
 
     def action_sort(self) -> None:
         kinds = list(Sort)
         self._sort = kinds[(kinds.index(self._sort) + 1) % len(kinds)]
         self.action_refresh_now()
 
-    @work(thread=True, exclusive=True)
-    def action_refresh_now(self) -> None:
-        """What cannot be asked for is said above; the last answers stay."""
-        try:
-            seen = self._look(self._sort)
-        except Exception as error:
-            if (told := explained(error)) is None:
-                raise
-            self.call_from_thread(self._say, "; ".join(told[1]))
-            return
-        self.call_from_thread(self._show, seen)
+    def look(self) -> ClusterSight:
+        return self._ask(self._sort)
 
-    def _say(self, trouble: str) -> None:
-        self.query_one("#trouble", Static).update(Text(safe(trouble)))
-
-    def _show(self, seen: ClusterSight) -> None:
-        self._say("")
+    def show(self, seen: ClusterSight) -> None:
         self.sub_title = f"as of {local(seen.at)}"
         self.query_one("#headline", Static).update(Text(safe(headline(seen))))
         self._fill("pools", seen.pools, pool_columns())

@@ -1,0 +1,55 @@
+"""Here is what every screen of `berth top` does: it asks anew by itself, `r` asks now, `q` leaves."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App
+from textual.binding import BindingType
+from textual.widgets import Static
+
+from berth.cli.exits import explained
+from berth.cli.text import safe
+
+
+class Refreshing(App[None]):
+    """`look` blocks for as long as the server takes, so it is asked beside the screen."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("r", "refresh_now", "Refresh")]
+
+    def __init__(self, *, title: str, every: float) -> None:
+        super().__init__()
+        self.title, self._every = title, every
+
+    @abstractmethod
+    def look(self) -> Any:
+        """What there is to see now."""
+
+    @abstractmethod
+    def show(self, seen: Any) -> None:
+        """Draws it."""
+
+    def begin(self) -> None:
+        self.set_interval(self._every, self.action_refresh_now)
+        self.action_refresh_now()
+
+    @work(thread=True, exclusive=True)
+    def action_refresh_now(self) -> None:
+        """What cannot be asked for is said above; the last answers stay."""
+        try:
+            seen = self.look()
+        except Exception as error:
+            if (told := explained(error)) is None:
+                raise
+            self.call_from_thread(self._say, "; ".join(told[1]))
+            return
+        self.call_from_thread(self._draw_anew, seen)
+
+    def _say(self, trouble: str) -> None:
+        self.query_one("#trouble", Static).update(Text(safe(trouble)))
+
+    def _draw_anew(self, seen: Any) -> None:
+        self._say("")
+        self.show(seen)
