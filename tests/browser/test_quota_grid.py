@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from projects.models import Project, Quota, QuotaChange
 from tests import factories as make
@@ -12,6 +12,7 @@ from tests.browser.conftest import Open
 from tests.browser.scene import Scene
 from tests.browser.test_accessibility import faults_of
 from tests.browser.test_every_page import OVERFLOW
+from tests.journeys.installation import until
 
 
 def cell(page: Page, owner: str, pool: str = "train", field: str = "gpu") -> Locator:
@@ -153,7 +154,7 @@ def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, sc
 
 def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
-        bert.route_web_socket("**/ws/live", lambda socket: None)  # connected, and silent
+        bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, and silent
         for page, text in ((bert, "7"), (ada, "6")):
             page.goto("/quotas", wait_until="networkidle")
             cell(page, "vision").focus()
@@ -169,6 +170,36 @@ def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Sce
         bert.get_by_role("button", name="Keep mine").click()
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+
+
+def test_rows_that_come_late_do_not_take_a_person_away_from_what_is_being_typed(
+    opened: Open, scene: Scene
+) -> None:
+    Project.objects.bulk_create(
+        Project(name=f"a-{n:03}", department=scene.departments["research"]) for n in range(100)
+    )
+    with opened("ada") as (page, faults):
+        page.goto("/quotas?pools=train", wait_until="networkidle")
+        held: list[Route] = []
+
+        def hold(route: Route) -> None:
+            if held:
+                route.fallback()
+            else:
+                held.append(route)
+
+        page.route("**/quotas?*rows=*", hold)
+        cell(page, "a-001").click()
+        page.keyboard.press("Control+End")
+        until(lambda: page.evaluate("0") == 0 and held)
+        cell(page, "a-003").click()
+        page.keyboard.type("13")
+        held[0].continue_()
+        expect(cell(page, "vision")).to_have_text("8")
+        page.keyboard.type("5")
+        page.keyboard.press("Enter")
+        expect(cell(page, "a-003").locator("ins")).to_have_text("135")
+        assert faults == []
 
 
 def test_more_rows_come_as_one_moves_down_and_a_filter_keeps_the_draft(opened: Open, scene: Scene) -> None:

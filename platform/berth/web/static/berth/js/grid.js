@@ -45,7 +45,11 @@
       const edge = event.ctrlKey || event.metaKey ? FAR : 1;
       const [row, col] = place(active);
       if (down < 0 && row === 0 && edge === 1 && !event.shiftKey) return table.querySelectorAll("thead tr:last-child a")[col - 1]?.focus();
-      if (down > 0 && edge === FAR) while (await hooks.more());
+      if (down > 0 && edge === FAR) {
+        const from = active;
+        while (await hooks.more());
+        if (editor || document.activeElement !== from) return; // who went on meanwhile is not fetched back
+      }
       const to = within(row + down * edge, body.rows.length - 1);
       go(cellAt(to, Math.max(1, within(col + right * edge, widest()))), event.shiftKey);
     }
