@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs
 
 from asgiref.sync import sync_to_async
 from channels.auth import get_user
@@ -15,6 +17,7 @@ from projects.access import is_platform_admin, visible_projects, whole_departmen
 from projects.acting import Acting
 
 SIGNED_OUT = 4401
+SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 LOOK_AGAIN_SECONDS = 60.0  # at roles and session, also when nobody announced a change of them
 
 
@@ -33,23 +36,29 @@ class Sight:
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
-    """Sends {"kind", "ids"}; ids of null: any of that kind. Takes no orders."""
+    """Sends {"kind", "ids"}; ids of null: any of that kind; from `?since=` (seconds since 1970) on, if given.
+    Takes no orders."""
 
     async def connect(self) -> None:
         self.teller: asyncio.Task[None] | None = None
+        self.ear: Ear | None = None
         sight = await self._look()
-        await self.accept()
         if sight is None:
+            await self.accept()
             await self.close(SIGNED_OUT)
             return
         self.sight = sight
-        self.ear = Ear()
-        await sync_to_async(LISTENER.add(self.ear).wait, thread_sensitive=False)(5.0)
-        self.teller = asyncio.create_task(self._tell())
+        self.ear = ear = Ear()
+        await sync_to_async(LISTENER.add(ear).wait, thread_sensitive=False)(5.0)
+        await self.accept()  # whoever is told that the line is open misses nothing from here on
+        for note in self._missed():
+            ear.hear(note)
+        self.teller = asyncio.create_task(self._tell(ear))
 
     async def disconnect(self, code: int) -> None:
-        if self.teller is not None:
+        if self.ear is not None:
             LISTENER.remove(self.ear)
+        if self.teller is not None:
             self.teller.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.teller
@@ -59,13 +68,18 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     ) -> None:
         """Pages only listen; what they say is dropped unread."""
 
-    async def _tell(self) -> None:
+    def _missed(self) -> list[Note]:
+        """What was told between the moment that the page shows and this one."""
+        since = parse_qs(self.scope["query_string"].decode("ascii", "replace")).get("since", [""])[0]
+        return LISTENER.missed(float(since)) if SECONDS.fullmatch(since) else []
+
+    async def _tell(self, ear: Ear) -> None:
         loop = asyncio.get_running_loop()
         look_again = loop.time() + LOOK_AGAIN_SECONDS
         while True:
             note: Note | None = None
             with contextlib.suppress(TimeoutError):
-                note = await asyncio.wait_for(self.ear.heard.get(), max(0.0, look_again - loop.time()))
+                note = await asyncio.wait_for(ear.heard.get(), max(0.0, look_again - loop.time()))
             if note is None or note["kind"] in ("tenants", "everything"):
                 sight = await self._look()
                 if sight is None:

@@ -104,7 +104,7 @@ def test_what_changes_while_it_is_being_fetched_is_fetched_again(opened: Open, s
 
 def test_without_the_socket_the_page_asks_every_few_seconds(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
-        page.route_web_socket("**/ws/live", lambda socket: socket.close())
+        page.route_web_socket("**/ws/live?*", lambda socket: socket.close())
         page.goto("/workloads")
         expect(page.locator(".live")).to_have_text("Updates every 5 s")
         document = {"name": "polled", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}

@@ -1,6 +1,7 @@
 """Claims about live updates: who hears of what, and that only kinds and ids are told."""
 
 import json
+import time
 import uuid
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from django.db import transaction
 
 from berth.routing import websocket_urlpatterns
 from berth.web.live.announcer import MOST_IDS, Announcer, notes
+from berth.web.live.listener import CLOCKS_APART_SECONDS
 from projects.models import Membership
 from projects.services import members, workloads
 from scheduler.consumers import SIGNED_OUT, Sight, sight_of
@@ -31,8 +33,11 @@ def seen(transactional_db: None) -> Cast:
 class Talk(ApplicationCommunicator):
     """One WebSocket, from the browser's side."""
 
-    def __init__(self, user: User | AnonymousUser) -> None:
-        scope = {"type": "websocket", "path": "/ws/live", "headers": [], "query_string": b"", "user": user}
+    def __init__(self, user: User | AnonymousUser, since: str = "") -> None:
+        scope = {
+            "type": "websocket", "path": "/ws/live", "headers": [],
+            "query_string": f"since={since}".encode(), "user": user,
+        }  # fmt: skip
         super().__init__(application, scope)
 
     async def __aenter__(self) -> Self:
@@ -126,6 +131,29 @@ async def test_who_is_no_longer_active_is_signed_out(seen: Cast, reader) -> None
             acting=seen.alice, user=seen.frank.user, role="viewer", scope=seen.ads
         )
         assert (await dave.receive_output(PATIENCE))["code"] == SIGNED_OUT
+
+
+async def test_what_changed_between_a_page_and_its_line_is_heard(seen: Cast, reader) -> None:
+    async with reader(seen.dave.user) as first:
+        written = f"{time.time() + CLOCKS_APART_SECONDS:.3f}"
+        made = await sync_to_async(workloads.submit)(
+            acting=seen.dave, project=seen.vision, document=training()
+        )
+        assert await first.hears(made.pk)
+        async with reader(seen.dave.user, written) as late, reader(seen.grace.user, written) as other:
+            assert await late.hears(made.pk)
+            assert await other.receive_nothing(timeout=0.2)
+
+
+async def test_a_page_older_than_the_first_to_listen_looks_at_everything(seen: Cast, reader) -> None:
+    async with reader(seen.dave.user, since="1.5") as dave:
+        assert await dave.message() == {"kind": "everything", "ids": None}
+
+
+@pytest.mark.parametrize("since", ["", "nan", "-1", "1e400", "yesterday", "9" * 400])
+async def test_a_moment_that_is_none_asks_for_nothing(seen: Cast, reader, since: str) -> None:
+    async with reader(seen.dave.user, since=since) as dave:
+        assert await dave.receive_nothing(timeout=0.05)
 
 
 async def test_everybody_hears_of_machines(seen: Cast, reader) -> None:

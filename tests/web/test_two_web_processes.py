@@ -76,7 +76,7 @@ def test_both_hear_of_one_change_also_after_their_listeners_lost_the_database(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
                 "AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'"
             )
-            assert cursor.rowcount == 2
+            assert cursor.rowcount >= 2  # this process may still listen, too
         assert kinds(first, "everything")
         assert kinds(second, "everything")
         workloads.submit(acting=cast.dave, project=cast.vision, document=training("two"))

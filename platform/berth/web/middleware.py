@@ -1,5 +1,6 @@
 """Here we surround every page: who acts, what a page may load, and how a refusal looks."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,7 +25,8 @@ OTHERS = ("/admin", "/api/")  # the admin site and the API's pages bring scripts
 
 
 class WhoActs:
-    """Sets `request.acting`, and `request.require` for floors below the one that knows roles.
+    """Sets `request.acting`, and `request.require` for floors below the one that knows roles; and
+    `request.begun`, the moment (in seconds since 1970) from which on a page wants to hear of changes.
 
     The REST interface finds its own by token.
     """
@@ -33,6 +35,7 @@ class WhoActs:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.begun = f"{time.time():.3f}"  # type: ignore[attr-defined]
         request.acting = SimpleLazyObject(lambda: _acting(request))  # type: ignore[attr-defined]
         request.require = partial(_require, request)  # type: ignore[attr-defined]
         return self.get_response(request)

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import math
 import threading
+import time
+from collections import deque
 from typing import Any
 
 from django.db import connection
@@ -12,6 +15,9 @@ from berth.web.live.announcer import NAME
 
 Note = dict[str, Any]
 PATIENCE_SECONDS = 5.0
+LINGERS_SECONDS = 60.0  # between one page and the next
+REMEMBERED = 1000  # notes, for pages that were written before they began to listen
+CLOCKS_APART_SECONDS = 1.0  # at most, of two web processes
 MOST_WAITING = 1000  # of one page that reads too slowly; it then learns that everything may have changed
 EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 
@@ -46,11 +52,15 @@ class Listener:
         self._ears: set[Ear] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
+        self._past: deque[tuple[float, Note]] = deque()
+        self._known_from = math.inf  # since then `_past` holds all that was told
+        self._wanted_at = 0.0
 
     def add(self, ear: Ear) -> threading.Event:
         """The event is set once the database's notes are heard."""
         with self._lock:
             self._ears.add(ear)
+            self._wanted_at = time.monotonic()
             if self._thread is None:
                 self._ready = threading.Event()
                 self._thread = threading.Thread(target=self._listen, name="berth-live", daemon=True)
@@ -61,9 +71,20 @@ class Listener:
         with self._lock:
             self._ears.discard(ear)
 
+    def missed(self, since: float) -> list[Note]:
+        """What was told from that moment on, which a process with another clock may have named; or, where
+        nobody here listened all that time, that anything may have changed."""
+        since -= CLOCKS_APART_SECONDS
+        with self._lock:
+            if since <= self._known_from:
+                return [EVERYTHING]
+            return [note for at, note in self._past if at >= since]
+
     def _listen(self) -> None:
         try:
             with Waiter(NAME) as waiter:
+                with self._lock:
+                    self._known_from = time.time()
                 self._ready.set()
                 while self._wanted():
                     for reason in sorted(waiter.wait(PATIENCE_SECONDS).reasons):
@@ -74,16 +95,29 @@ class Listener:
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._thread = None
+                    self._forget()
 
     def _wanted(self) -> bool:
         with self._lock:
-            if not self._ears:
-                self._thread = None
-            return bool(self._ears)
+            now = time.monotonic()
+            if self._ears:
+                self._wanted_at = now
+            if now - self._wanted_at <= LINGERS_SECONDS:
+                return True
+            self._thread = None
+            self._forget()
+            return False
+
+    def _forget(self) -> None:
+        self._past.clear()
+        self._known_from = math.inf
 
     def _hand_on(self, note: Note) -> None:
         with self._lock:
             ears = list(self._ears)
+            self._past.append((time.time(), note))
+            if len(self._past) > REMEMBERED:
+                self._known_from = self._past.popleft()[0]
         for ear in ears:
             ear.hear(note)
 

@@ -49,7 +49,8 @@
 
   function connect() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    socket = new WebSocket(`${scheme}//${location.host}/ws/live`);
+    const since = document.querySelector(".live").dataset.since;
+    socket = new WebSocket(`${scheme}//${location.host}/ws/live?since=${since}`);
     socket.onopen = () => {
       badge("on", "Live");
       clearInterval(poll);
