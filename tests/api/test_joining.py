@@ -283,7 +283,7 @@ def test_the_program_joins_measures_and_does_as_it_is_told(
         assert machine.cpu_milli >= 1000
         assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
         Machine.objects.update(left_at=timezone.now())
-        assert running.wait(timeout=20) == 1, "who is not known any more stops"
+        assert running.wait(timeout=60) == 1, "who is not known any more stops"
     finally:
         running.kill()
         running.wait()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 PROGRAM = "/usr/bin/chromium"
 QUIET = [
@@ -24,6 +24,7 @@ QUIET = [
     "--disable-dev-shm-usage",
     "--disable-gpu",
 ]
+PATIENCE = 30_000  # milliseconds, of a page on a busy machine; nothing waits longer than it must
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 
 
@@ -33,6 +34,7 @@ class Faults(list[str]):
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, args=QUIET)
         try:
@@ -56,7 +58,7 @@ def reader(
             context.add_cookies(
                 [{"name": settings.SESSION_COOKIE_NAME, "value": session_of(user), "url": address}]
             )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on(
             "console", lambda message: message.type == "error" and faults.append(f"console: {message.text}")

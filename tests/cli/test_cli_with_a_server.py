@@ -264,7 +264,7 @@ def test_ctrl_c_leaves_the_workload_and_says_so(
         assert watching.stdout
         assert watching.stdout.readline().startswith("NAME")
         watching.send_signal(signal.SIGINT)
-        _, told = watching.communicate(timeout=20)
+        _, told = watching.communicate(timeout=60)
     finally:
         watching.kill()
     assert watching.returncode == 130

@@ -89,7 +89,7 @@ class HttpStage:
     def work(self, engine: str, requests: int) -> Callable[[], list[bool]]:
         asked = [self.pool.submit(self._ask, engine) for _ in range(requests)]
         model = self.servers[engine].engine.model
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while model.running + model.queued < requests:
             assert time.monotonic() < until
             time.sleep(0.005)
@@ -291,5 +291,5 @@ def test_a_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts
     began = time.monotonic()
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=10.0)  # noqa: E731
     assert trouble(call) is Trouble.UNREADABLE
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
     assert threading.active_count() < 100

@@ -165,11 +165,11 @@ def test_all_engines_are_asked_at_once_and_the_slow_are_not_waited_for(start: St
     servers = [start() for _ in range(6)]
     for server in servers:
         server.engine.faults["/metrics"] = Fault(slow=0.5)
-    servers[5].engine.faults["/metrics"] = Fault(slow=2.9)
+    servers[5].engine.faults["/metrics"] = Fault(slow=20.0)
     targets = [Target(f"engine_{number}", server.address, Plain()) for number, server in enumerate(servers)]
     began = time.monotonic()
-    seen = scrape(targets, now=time.time, seconds=1.5)
-    assert time.monotonic() - began < 2.5
+    seen = scrape(targets, now=time.time, seconds=3.0)
+    assert time.monotonic() - began < 10
     assert len(seen.sample.readings) == 5
     assert seen.troubles["engine_5"].trouble is Trouble.TIMEOUT
 

@@ -184,7 +184,7 @@ def routed(request: pytest.FixtureRequest, start: Starts) -> Iterator[HttpStage]
 
 def under_way(stage: HttpStage, engine: str, count: int) -> list[Future[Any]]:
     asked = [POOL.submit(stage.ask, 60) for _ in range(count)]
-    model, until = stage.servers[engine].engine.model, time.monotonic() + 10
+    model, until = stage.servers[engine].engine.model, time.monotonic() + 60
     while model.running < count:
         assert time.monotonic() < until
         time.sleep(0.01)

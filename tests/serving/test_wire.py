@@ -41,7 +41,7 @@ def test_who_is_slow_or_drips_is_hung_up_on_in_time(start: Starts, fault: Fault)
     server.engine.faults["/server_info"] = fault
     began = time.monotonic()
     assert trouble(QUICK, server.address, "/server_info").trouble is Trouble.TIMEOUT
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("fault", [Fault(half=True), Fault(hang_up=True)])

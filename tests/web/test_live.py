@@ -21,7 +21,7 @@ from scheduler.consumers import SIGNED_OUT, Sight, sight_of
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 application = URLRouter(websocket_urlpatterns)
 
 

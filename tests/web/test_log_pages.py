@@ -23,7 +23,7 @@ from scheduler.log_consumer import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
 
 
