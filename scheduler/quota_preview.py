@@ -62,6 +62,10 @@ class Impact:
     def changes_nothing(self) -> bool:
         return not any(quota["before"] != quota["after"] for quota in self.quotas)
 
+    @property
+    def removed(self) -> list[Document]:
+        return [quota for quota in self.quotas if quota["after"] is None and quota["before"] is not None]
+
 
 def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Impact:
     """Of a draft that `acting` may apply. Raises Invalid where its values cannot be."""

@@ -7,8 +7,10 @@ from typing import Any
 
 from berth.core.amounts import MILLI
 
-UNLIMITED, OWNERS = "∞", "own"
+UNLIMITED, OWNERS, NO_QUOTA = "∞", "own", "\N{EN DASH}"
+NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
 OPEN_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
+AMBIGUOUS = ("", "none")  # of a quota: without bound, or none at all?
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 
@@ -32,6 +34,11 @@ class Field:
     @property
     def head(self) -> str:
         return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    @property
+    def default_text(self) -> str:
+        """What a new quota has of it that does not set it."""
+        return said(self, self.default)
 
 
 FIELDS: Mapping[str, Field] = {
@@ -65,12 +72,19 @@ def read(field: Field, text: str) -> Any:
     word = text.strip().lower()
     if field.kind == "flag":
         return True if word in YES else False if word in NO else text
+    if field.adds_up and word in AMBIGUOUS:
+        return text
     if word in (*OPEN_WORDS, OWNERS, "owner's") and field.kind != "weight":
         return None
     number = _number(word)
     if number is None:
         return text
     return int(number) if field.kind in ("rank", "whole") and number.is_integer() else number
+
+
+def removes(text: str) -> bool:
+    """Whether it says that there is to be no quota at all, which is not one of 0."""
+    return text.strip() in NO_QUOTA_WORDS
 
 
 def document(typed: Mapping[str, str], *, alike: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.quota_preview import Impact
 
 Entry = Mapping[str, Any]
-PARTS = ("warnings", "shares", "starts", "no_longer_start", "evictions", "reasons")
+PARTS = ("removed", "warnings", "shares", "starts", "no_longer_start", "evictions", "reasons")
 
 
 @dataclass(slots=True)
@@ -15,6 +15,7 @@ class InPool:
     """`name` empty: what belongs to no single pool."""
 
     name: str
+    removed: list[Entry] = field(default_factory=list)
     warnings: list[Entry] = field(default_factory=list)
     shares: list[Entry] = field(default_factory=list)
     starts: list[Entry] = field(default_factory=list)

@@ -46,8 +46,7 @@ def answer(request: Request) -> HttpResponse:
     except PreconditionFailed:
         return JsonResponse({"theirs": _overtaken(request.acting, typed), "latest": latest()}, status=412)
     now = present(request.acting, {(each.key, each.pool.name): {} for each in typed})
-    told = f"{counted(len(typed), 'quota')} {'is' if len(typed) == 1 else 'are'} set."
-    return JsonResponse({"applied": told, "latest": latest(), "theirs": now})
+    return JsonResponse({"applied": _applied(typed), "latest": latest(), "theirs": now})
 
 
 @signed_in
@@ -97,6 +96,16 @@ def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[d
 
 def latest() -> int:
     return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
+
+
+def _applied(typed: Sequence[Typed]) -> str:
+    gone = sum(each.removes for each in typed)
+    parts = [
+        f"{counted(count, 'quota')} {'is' if count == 1 else 'are'} {what}"
+        for count, what in ((len(typed) - gone, "set"), (gone, "removed"))
+        if count
+    ]
+    return f"{', '.join(parts)}."
 
 
 def _previewed(request: Request, draft: Draft) -> HttpResponse:

@@ -17,7 +17,7 @@ from projects.access import Action, administered_departments, may, whole_departm
 from projects.acting import Acting
 from projects.selectors import departments, projects, quotas
 from projects.services.quota_drafts import NONE_YET
-from projects.web.quota_cells import COLUMNS, FIELDS, Field, said
+from projects.web.quota_cells import COLUMNS, FIELDS, NO_QUOTA, Field, said
 
 Values = Mapping[str, Any]  # by column of the table of quotas
 
@@ -32,7 +32,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`promised`: of a department, what its projects are given of this (None: one is unlimited)."""
+    """`promised`: of a department, what its projects are given of this (None: one is unlimited).
+
+    `there` False: there is no quota, which counts as one that sets nothing and is not the same.
+    """
 
     text: str
     pool: NodePool
@@ -98,7 +101,7 @@ class Table:
             for name in self.fields:
                 told = FIELDS[name]
                 value = held.values[told.column] if held else told.default
-                text = said(told, value)
+                text = said(told, value) if held else NO_QUOTA
                 if not (row.is_department and told.adds_up and row.known):
                     yield Cell(text, pool, name, held is not None)
                     continue
@@ -126,7 +129,7 @@ def table(
 
 def held_values(row: Held | None, name: str) -> str:
     told = FIELDS[name]
-    return said(told, row.values[told.column] if row else told.default)
+    return said(told, row.values[told.column]) if row else NO_QUOTA
 
 
 def capacity(pools: Sequence[NodePool]) -> dict[int, int]:

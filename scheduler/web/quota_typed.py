@@ -12,8 +12,8 @@ from projects.acting import Acting
 from projects.models import Department, Project
 from projects.selectors import departments, projects
 from projects.services.quota_drafts import Change, place_key, stored_of
-from projects.services.quotas import columns_of, require_to_set
-from projects.web.quota_cells import FIELDS, document, field_at
+from projects.services.quotas import Columns, columns_of, require_to_set
+from projects.web.quota_cells import FIELDS, NO_QUOTA, document, field_at, removes
 from scheduler.web.quota_table import owners_of
 
 MOST_QUOTAS = 1000
@@ -35,6 +35,10 @@ class Typed:
     @property
     def place(self) -> str:
         return f"{self.key}/{self.pool.name}"
+
+    @property
+    def removes(self) -> bool:
+        return all(map(removes, self.cells.values()))
 
 
 def read_typed(acting: Acting, text: str) -> list[Typed]:
@@ -70,7 +74,7 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
         path, quota = f"changes[{number}]", stored.get(place_key(each.owner, each.pool))
         alike = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
         try:
-            columns = columns_of(document(each.cells, alike=alike))
+            columns = _columns(each, alike=alike)
         except Invalid as error:
             problems += [
                 Problem(f"{path}.set.{fault.path}", fault.message, fault.given, fault.allowed)
@@ -81,6 +85,18 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
     if problems:
         raise Invalid(problems)
     return tuple(found)
+
+
+def _columns(each: Typed, *, alike: bool) -> Columns | None:
+    """None where the quota is to be removed. Raises Invalid."""
+    if each.removes:
+        return None
+    if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes(text)]:
+        raise Invalid([
+            Problem(path, "removes a quota of which other values are set", NO_QUOTA, "one of both")
+            for path in mixed
+        ])  # fmt: skip
+    return columns_of(document(each.cells, alike=alike))
 
 
 def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:

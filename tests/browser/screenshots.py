@@ -135,6 +135,8 @@ def _grid_of_quotas(page: object) -> None:
         page.locator(f"#quota-grid tr[data-name={name}] td").nth(4).click()
         page.keyboard.type(keys)
         page.keyboard.press("Enter")
+    page.locator("#quota-grid tr[data-name=robotics] td").nth(4).click()
+    page.keyboard.press("Delete")
     page.get_by_role("button", name="Preview impact").click()
     page.wait_for_selector("#impact-title")
 

@@ -6,6 +6,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Route, expect
 
 from projects.models import Project, Quota, QuotaChange
+from projects.web.quota_cells import NO_QUOTA
 from tests import factories as make
 from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open
@@ -57,7 +58,10 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
         page.keyboard.type("20")
         page.keyboard.press("Tab")
         expect(page.locator("td:focus")).to_have_text("2", use_inner_text=True)
-        page.keyboard.press("Delete")
+        page.keyboard.type("9")
+        page.keyboard.press("Enter")
+        expect(page.locator("[data-summary]")).to_have_text("3 cells of 1 quota changed")
+        page.keyboard.press("Backspace")
         expect(page.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         page.get_by_role("button", name="Preview impact").click()
         expect(page.locator("#impact-title")).to_be_focused()
@@ -72,6 +76,93 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
     assert (quota.gpu_milli, quota.limit_gpu_milli) == (12_000, 20_000)
     assert QuotaChange.objects.first() is not None
+
+
+def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, scene: Scene) -> None:
+    """None at all is told apart from 0: its limit, weight and rank go with it, and come back with it."""
+    where = {"project": scene.projects["vision"], "pool": scene.pools["train"]}
+    with opened("ada") as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        vision, limit = cell(page, "vision"), cell(page, "vision", field="limit_gpu")
+        sums = cell(page, "research").locator(".sub")
+        before = sums.inner_text()
+        limit.focus()
+        page.keyboard.press("Delete")
+        expect(limit.locator("ins")).to_have_text("∞")
+        page.keyboard.press("Backspace")
+        expect(limit).to_have_text("16")
+        page.keyboard.type("-")
+        page.keyboard.press("Enter")
+        expect(page.locator("#cell-error")).to_contain_text("no quota at all")
+        page.keyboard.press("Escape")
+        vision.focus()
+        page.keyboard.press("Delete")
+        for field in ("gpu", "limit_gpu", "weight", "rank"):
+            expect(cell(page, "vision", field=field).locator("ins")).to_have_text(NO_QUOTA)
+        expect(page.locator("[data-summary]")).to_have_text("1 quota removed")
+        expect(page.locator("#grid-said")).to_have_text("vision would have no quota on train.")
+        assert float(sums.inner_text().split()[1]) == float(before.split()[1]) - 8
+        limit.focus()
+        page.keyboard.type("14")
+        page.keyboard.press("Enter")
+        expect(vision).to_have_text("8")  # who sets a value of it does not remove it
+        expect(sums).to_have_text(before)
+        page.keyboard.press("Control+z")
+        expect(vision.locator("ins")).to_have_text(NO_QUOTA)
+        page.get_by_role("button", name="Preview impact").click()
+        expect(page.get_by_role("region", name="On train")).to_contain_text("Removed: the quota of vision")
+        page.get_by_role("button", name="Apply").click()
+        expect(page.get_by_text("1 quota is removed.")).to_be_visible()
+        expect(vision).to_have_text(NO_QUOTA)
+        expect(vision).to_have_attribute("title", "No quota")
+        assert not Quota.objects.filter(**where).exists()
+        vision.focus()
+        page.keyboard.type("0")
+        page.keyboard.press("Enter")
+        expect(limit).to_have_text("∞")  # of a new one: what it does not set
+        page.keyboard.press("Control+z")
+        expect(limit).to_have_text(NO_QUOTA)
+        page.goto("/quotas/changes")
+        page.get_by_role("link", name="Take back").first.click()
+        page.get_by_role("button", name="Take it back").click()
+        expect(page.get_by_text("is taken back.")).to_be_visible()
+        assert faults == []
+    assert Quota.objects.get(**where).limit_gpu_milli == 16_000
+
+
+def test_who_removes_a_quota_that_another_changes_decides(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (ada, _), opened("bert") as (bert, faults):
+        for page in (ada, bert):
+            page.goto("/quotas", wait_until="networkidle")
+            expect(page.locator(".live")).to_have_text("Live")
+        cell(bert, "vision").focus()
+        bert.keyboard.press("Delete")
+        cell(ada, "vision", field="rank").focus()
+        ada.keyboard.type("4")
+        ada.keyboard.press("Enter")
+        ada.get_by_role("button", name="Apply").click()
+        expect(ada.get_by_text("1 quota is set.")).to_be_visible()
+        alert = bert.get_by_role("alert")
+        expect(alert).to_contain_text("ada changed the quota, you remove it")
+        bert.get_by_role("button", name="Take theirs").click()
+        expect(cell(bert, "vision")).to_have_text("8")
+        expect(cell(bert, "vision", field="rank")).to_have_text("4")
+
+        cell(bert, "vision", field="weight").focus()
+        bert.keyboard.type("5")
+        bert.keyboard.press("Enter")
+        cell(ada, "vision").focus()
+        ada.keyboard.press("Delete")
+        ada.get_by_role("button", name="Apply").click()
+        expect(ada.get_by_text("1 quota is removed.")).to_be_visible()
+        expect(alert).to_contain_text("ada removed the quota, yours is 5")
+        expect(cell(bert, "vision")).to_have_text("0")  # what it would have, set anew
+        bert.get_by_role("button", name="Keep mine").click()
+        bert.get_by_role("button", name="Apply").click()
+        expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+        assert faults == []
+    quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
+    assert (quota.gpu_milli, quota.weight_gpu, quota.rank) == (0, 5.0, None)
 
 
 def test_a_department_that_promises_too_much_is_told_while_one_types(opened: Open, scene: Scene) -> None:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from pools.models import NodePool
 from projects.models import Department, Lapse, Project, Quota, QuotaChange
 from projects.services import quotas
+from projects.web.quota_cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
 
@@ -85,7 +86,7 @@ def test_pools_values_names_and_order_are_chosen(cast: Cast, spot: NodePool, sig
         "Department", "Project", "spot: Quota, GPUs", "spot: Quota, MiB",
     ]  # fmt: skip
     found = table(client, "/quotas?search=vis&values=gpu&format=csv")
-    assert found[1:] == [["research", "", "4", "0"], ["research", "vision", "2", "1"]]
+    assert found[1:] == [["research", "", "4", NO_QUOTA], ["research", "vision", "2", "1"]]
     within = table(client, "/quotas?department=product&values=gpu&format=csv")
     assert [row[:2] for row in within[1:]] == [["product", ""], ["product", "ads"], ["product", "search"]]
     by_size = table(client, "/quotas?department=research&sort=-gpu.local&values=gpu&format=csv")
@@ -129,6 +130,52 @@ def test_a_draft_over_two_pools_is_previewed_and_applied_whole(
     assert learnt[key(cast.speech), "spot"] == "1.5"
 
 
+def test_no_quota_is_told_apart_from_one_of_nothing(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+    quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 0})
+    page = sign_in("alice").get("/quotas?department=research&values=gpu,cpu")
+    rows = {row.name: [cell.text for cell in row.cells] for row in page.context["rows"]}
+    assert rows["speech"] == ["0", "∞", NO_QUOTA, NO_QUOTA]
+    assert 'title="No quota"' in page.content.decode()
+    (research, *_) = table(sign_in("alice"), "/quotas?department=research&values=gpu&format=csv")[1:]
+    assert research == ["research", "", "4", NO_QUOTA]
+
+
+def test_quotas_are_removed_in_a_draft_beside_those_that_are_set_and_come_back_by_undo(
+    cast: Cast, spot: NodePool, sign_in: Any
+) -> None:
+    bob = sign_in("bob")
+    cells = [(cast.vision, "local", "gpu", NO_QUOTA), (cast.vision, "spot", "gpu", "3")]
+    told = bob.post(ANSWER, {**sent(cells), "do": "preview"}).content.decode()
+    assert "Removed: the quota of vision" in told
+    assert gpus()["vision", "local"] == 2000, "looking changes nothing"
+    applied = bob.post(ANSWER, {**sent(cells), "do": "apply"}).json()
+    assert applied["applied"] == "1 quota is set, 1 quota is removed."
+    assert gpus() == {("research", "local"): 4000, ("vision", "spot"): 3000}
+    learnt = {(row["owner"], row["pool"]): row for row in applied["theirs"]}[key(cast.vision), "local"]
+    assert (learnt["version"], set(learnt["values"].values())) == ("0.0", {NO_QUOTA})
+    change = QuotaChange.objects.get()
+    assert [entry["after"] is None for entry in change.written] == [True, False]
+    assert bob.post(f"/quotas/changes/{change.pk}/undo").status_code in (200, 302)
+    assert gpus() == {("research", "local"): 4000, ("vision", "local"): 2000, ("vision", "spot"): 1000}
+
+
+def test_a_removal_is_refused_whole_beside_a_fault_and_where_somebody_was_faster(
+    cast: Cast, spot: NodePool, sign_in: Any
+) -> None:
+    bob, gone = sign_in("bob"), (cast.vision, "local", "gpu", "-")
+    mixed = bob.post(ANSWER, {**sent([gone, (cast.vision, "local", "rank", "3")]), "do": "apply"})
+    assert mixed.status_code == 422
+    assert "other values are set" in mixed.json()["faults"][0]["message"]
+    faulty = bob.post(ANSWER, {**sent([gone, (cast.speech, "spot", "gpu", "lots")]), "do": "apply"})
+    assert faulty.status_code == 422
+    mine = sent([gone])
+    quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"rank": 7})
+    overtaken = bob.post(ANSWER, {**mine, "do": "apply"})
+    assert overtaken.status_code == 412
+    assert overtaken.json()["theirs"][0]["by"] == "alice"
+    assert gpus()["vision", "local"] == 2000
+
+
 def test_a_draft_may_lapse(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
     past = bob.post(ANSWER, {**sent(cells), "do": "apply", "until": "2020-01-01T09:00"})
@@ -144,6 +191,8 @@ def test_a_draft_may_lapse(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     [
         ("gpu", "lots", "0 to 1000000000 in steps of 0.001"),
         ("gpu", "-1", "0 to"),
+        ("gpu", "", "0 to 1000000000"),
+        ("gpu", "none", "0 to 1000000000"),
         ("gpu", "0.0001", "finer than can be counted"),
         ("limit_gpu", "1", "at most 1"),
         ("weight", "", "0 to 1000000"),
@@ -198,7 +247,7 @@ def test_news_tell_what_others_set_since_and_only_what_one_sees(
     quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.vision, pool=cast.pool))
     told = client.get(f"/quotas/news?after={latest}").json()
     assert {(row["owner"], row["pool"], row["values"]["gpu"], row["by"]) for row in told["theirs"]} == {
-        (key(cast.vision), "spot", "9", "alice"), (key(cast.vision), "local", "0", "alice"),
+        (key(cast.vision), "spot", "9", "alice"), (key(cast.vision), "local", NO_QUOTA, "alice"),
     }  # fmt: skip
     assert client.get(f"/quotas/news?after={told['latest']}").json()["theirs"] == []
     assert client.get("/quotas/news?after=x").status_code == 200

@@ -220,6 +220,7 @@ def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str,
         "kind": field.kind,
         "scale": scale,
         "adds": "1" if field.adds_up else "",
+        "default": field.default_text,
     }
     return {
         **sort_head(context, f"{name}.{pool}", field.title, "num"),

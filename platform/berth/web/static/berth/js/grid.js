@@ -143,7 +143,8 @@
       else if (key === "Home") go(cellAt(ctrl ? 0 : place(active)[0], 1), event.shiftKey);
       else if (key === "End") ctrl ? move(event, [1, 1]) : go(cellAt(place(active)[0], widest()), event.shiftKey);
       else if (key === "Enter" || key === "F2") edit(active);
-      else if (key === "Delete" || key === "Backspace") hooks.putBack(block().flat());
+      else if (key === "Delete") hooks.clear(block().flat());
+      else if (key === "Backspace") hooks.putBack(block().flat());
       else if (key === "Escape") go(active);
       else if (ctrl && SHORTCUTS[key.toLowerCase()]) SHORTCUTS[key.toLowerCase()](event);
       else if (!ctrl && key.length === 1 && key !== " ") edit(active, key);

@@ -2,12 +2,17 @@
 (() => {
   "use strict";
   const OPEN = ["", "∞", "unlimited", "none", "null"], MOST = { amount: 1e9, whole: 1e12, weight: 1e6, rank: 1000 };
+  const NONE = "–", NO_QUOTA = [NONE, "-", "—"], AMBIGUOUS = ["", "none"];
   const YES = ["yes", "true", "1"], NO = ["no", "false", "0"];
   const make = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
+
+  const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
   /** As it is written when it is kept, or {fault}. */
   function read(column, raw) {
     const word = raw.trim().toLowerCase(), { kind } = column;
+    if (NO_QUOTA.includes(word)) return NONE;
+    if (column.adds && AMBIGUOUS.includes(word)) return { fault: `${word || "Nothing"} could mean two things; allowed: – for no quota, ∞ for unlimited, or a number.` };
     if (kind === "flag") return YES.includes(word) ? "yes" : NO.includes(word) ? "no" : { fault: "Neither yes nor no; allowed: yes, no." };
     if (kind === "rank" && (OPEN.includes(word) || word === "own")) return "own";
     if (kind !== "weight" && kind !== "rank" && OPEN.includes(word)) return "∞";
@@ -22,23 +27,8 @@
     return String(number);
   }
 
-  /** In thousandths or whole units; null: without bound. */
-  const amountOf = (text, column) => (text === "∞" ? null : Math.round(Number(text) * column.scale));
-
-  /** What is given in all: as it is stored, and as the draft changes it where `counts` says so. */
-  function promised(draft, base, open, column, counts) {
-    let finite = base, without = open;
-    for (const [place, told] of draft) {
-      const entry = place.endsWith(`/${column.pool}`) && counts(place, told) && told.cells.get(column.field);
-      if (!entry) continue;
-      for (const [text, sign] of [[entry.seen, -1], [entry.typed, 1]]) {
-        const amount = amountOf(text, column);
-        if (amount === null) without += sign;
-        else finite += sign * amount;
-      }
-    }
-    return { finite, without, text: without > 0 ? "∞" : String(finite / column.scale) };
-  }
+  /** In thousandths or whole units; null: without bound. Where there is no quota nothing is promised. */
+  const amountOf = (text, column) => (text === "∞" ? null : text === NONE ? 0 : Math.round(Number(text) * column.scale));
 
   /** Who signed in elsewhere meanwhile has another one than the page was drawn with. */
   const token = () => document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1] ?? JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
@@ -59,11 +49,16 @@
     return outer;
   }
 
+  function differing({ theirs: { by }, seen, typed }) {
+    if (typed === NONE) return `${by} changed the quota, you remove it`;
+    return `${by} ${seen === NONE ? "removed the quota" : `set ${seen}`}, yours is ${typed}`;
+  }
+
   /** Each with its title; `decide(cells, mine)` is called with those that are decided. */
   function conflictBox(open, decide) {
     const list = make("ul", "", "problems");
     for (const each of open) {
-      const line = make("li", `${each.title}: ${each.entry.theirs.by} set ${each.entry.seen}, yours is ${each.entry.typed}. `);
+      const line = make("li", `${each.title}: ${differing(each.entry)}. `);
       for (const [word, mine] of [["Keep mine", true], ["Take theirs", false]]) {
         line.append(button(word, `${word}: ${each.title}`, () => decide([each], mine)), " ");
       }
@@ -91,5 +86,5 @@
     return box("bad", list);
   }
 
-  window.berthQuotas = { read, make, conflictBox, faultBox, amountOf, promised, token };
+  window.berthQuotas = { NONE, read, make, many, conflictBox, faultBox, amountOf, token };
 })();

@@ -2,8 +2,10 @@
 (() => {
   "use strict";
   const form = document.getElementById("quota-draft");
-  const { read, make, conflictBox, faultBox, amountOf, promised, token } = window.berthQuotas;
+  const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
+  const NO_QUOTA = "No quota";
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
+  // A quota that is to be removed has one cell in it, NONE; its other cells follow from that.
   const versions = new Map(), rows = new Map(); // what was learnt since the rows were drawn; rows by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
@@ -17,7 +19,6 @@
   const placeOf = (td) => `${rowOf(td).dataset.owner}/${columnOf(td).pool}`;
   const entryOf = (td) => draft.get(placeOf(td))?.cells.get(columnOf(td).field);
   const stored = (td) => td.dataset.stored ?? (td.dataset.stored = (td.firstChild?.data ?? "").trim());
-  const textOf = (td) => entryOf(td)?.typed ?? stored(td);
   const label = (td) => `${columnOf(td).head} of ${rowOf(td).dataset.name} on ${columnOf(td).pool}`;
   const rowNamed = (owner) => rows.get(owner) ?? null;
 
@@ -26,6 +27,24 @@
     const at = columns.findIndex((column) => column.pool === pool && column.field === field);
     return at < 0 ? null : rowNamed(owner)?.cells[at + 1] ?? null;
   }
+
+  const cellsOf = (place) => columns.filter((each) => each.pool === place.split("/")[1]).map((each) => cellNamed(place, each.field)).filter(Boolean);
+  const removed = (place) => [...draft.get(place)?.cells ?? []].find(([, entry]) => entry.typed === NONE)?.[0];
+
+  /** As it would be: of a quota that is removed nothing, of a new one what it does not set, too. */
+  function textOf(td) {
+    const place = placeOf(td), now = stored(td);
+    if (!draft.has(place)) return now;
+    return removed(place) ? NONE : entryOf(td)?.typed ?? (now === NONE ? columnOf(td).default : now);
+  }
+
+  const sheet = {
+    draft, rowOf, columnOf, placeOf, entryOf, stored, textOf, versionOf, label, say, made,
+    table: () => table, columns: () => columns,
+    storedAt(place, field) { const td = cellNamed(place, field); return td ? stored(td) : null; },
+    leftOut(text) { part("faults").replaceChildren(make("p", text, "notice warn")); },
+  };
+  const sums = window.berthQuotaSums(sheet), { write, clear, putBack, pasted, dropped } = window.berthQuotaTyping(sheet);
 
   function versionOf(place) {
     if (versions.has(place)) return versions.get(place);
@@ -41,20 +60,10 @@
     else told.cells.set(field, { typed, seen: told.cells.get(field)?.seen ?? about.seen, theirs: null });
     if (told.cells.size) draft.set(place, told);
     else draft.delete(place);
-    const td = cellNamed(place, field);
-    if (td) paint(td);
+    for (const td of cellsOf(place)) paint(td);
   }
 
-  function write(cells) {
-    const step = [];
-    for (const [td, raw] of cells) {
-      const text = read(columnOf(td), raw), before = entryOf(td)?.typed ?? null;
-      if (text.fault) continue;
-      const after = text === stored(td) && !entryOf(td)?.theirs ? null : text;
-      if (after === before && !entryOf(td)?.theirs) continue;
-      const { top, name } = rowOf(td).dataset;
-      step.push({ place: placeOf(td), field: columnOf(td).field, before, after, about: { top, name, seen: stored(td), version: versionOf(placeOf(td)) } });
-    }
+  function made(step) {
     if (!step.length) return;
     past.push(step);
     future = [];
@@ -78,37 +87,19 @@
   const undo = () => back(past, future, "before", "undo");
   const redo = () => back(future, past, "after", "do again");
 
-  // -- sums of departments and pools
-
-  function sumOf(td) {
-    const column = columnOf(td), top = rowOf(td).dataset.owner;
-    const inner = promised(draft, Number(td.dataset.sum), Number(td.dataset.open), column, (place, told) => told.top === top && !place.startsWith(`${top}/`));
-    const own = amountOf(textOf(td), column);
-    const oversold = own !== null && (inner.without > 0 || inner.finite > own);
-    return [make("span", `projects: ${inner.text}`, oversold ? "sub warn" : "sub"), oversold];
-  }
-
-  const headOf = (pool) => table.querySelector(`th[data-pool-head="${pool}"] [data-has]`);
-
-  function paintHead(pool) {
-    const told = headOf(pool), column = columns.find((each) => each.pool === pool && each.field === "gpu");
-    if (!told || !column) return;
-    const given = promised(draft, Number(told.dataset.promised), Number(told.dataset.open), column, (place) => place.startsWith("department-"));
-    const has = Number(told.dataset.has);
-    told.textContent = `departments: ${given.text} of ${has / 1000} GPUs`;
-    told.classList.toggle("warn", given.without > 0 || given.finite > has);
-  }
+  // -- what follows from a change
 
   function settle(touched) {
-    for (const [top, place, field] of touched) {
-      const [owner, pool] = place.split("/"), td = cellNamed(`${top}/${pool}`, field);
-      if (td?.dataset.sum !== undefined && owner !== top) {
+    const inner = touched.filter(([top, place]) => !place.startsWith(`${top}/`));
+    for (const above of new Set(inner.map(([top, place]) => `${top}/${place.split("/")[1]}`))) {
+      for (const td of cellsOf(above)) {
+        if (td.dataset.sum === undefined) continue;
         const was = td.querySelector(".warn") !== null;
         paint(td);
-        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversold on ${pool}: ${td.querySelector(".sub").textContent}, of its own ${textOf(td)}.`);
+        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversold on ${columnOf(td).pool}: ${td.querySelector(".sub").textContent}, of its own ${textOf(td)}.`);
       }
     }
-    for (const pool of new Set(touched.map(([, place]) => place.split("/")[1]))) paintHead(pool);
+    for (const pool of new Set(touched.map(([, place]) => place.split("/")[1]))) sums.paintHead(pool);
     document.getElementById("grid-answer").replaceChildren();
     part("faults").replaceChildren();
     for (const td of table.querySelectorAll("td[aria-invalid]")) td.removeAttribute("aria-invalid");
@@ -118,24 +109,28 @@
   // -- what one sees
 
   function paint(td) {
-    const was = stored(td), entry = entryOf(td);
-    td.classList.toggle("changed", Boolean(entry));
+    const was = stored(td), entry = entryOf(td), now = textOf(td), gone = removed(placeOf(td)) !== undefined;
+    td.classList.toggle("changed", Boolean(entry) || gone);
     td.classList.toggle("conflict", Boolean(entry?.theirs));
-    if (entry) {
+    td.classList.toggle("none", now === NONE || (was === NONE && !entry)); // of a new quota: what it does not set
+    if (now === NONE) td.title = NO_QUOTA;
+    else if (td.title === NO_QUOTA) td.removeAttribute("title");
+    if (entry || gone) {
       const old = make("del", "");
-      old.append(make("span", entry.theirs ? `${entry.theirs.by} set ` : "stored ", entry.theirs ? "" : "visually-hidden"), was);
-      td.replaceChildren(make("ins", entry.typed), " ", old);
-    } else td.replaceChildren(was);
-    if (td.dataset.sum !== undefined) td.append(sumOf(td)[0]);
+      old.append(make("span", entry?.theirs ? `${entry.theirs.by} set ` : "stored ", entry?.theirs ? "" : "visually-hidden"), was);
+      td.replaceChildren(make("ins", now), " ", old);
+    } else td.replaceChildren(now);
+    if (td.dataset.sum !== undefined) td.append(sums.sumOf(td));
   }
 
   const undecided = () => [...draft].flatMap(([place, told]) => [...told.cells].filter(([, entry]) => entry.theirs).map(([field, entry]) => ({ place, field, entry, told })));
-  const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
   function summary() {
-    const cells = [...draft.values()].reduce((sum, told) => sum + told.cells.size, 0), open = undecided();
+    const gone = [...draft.keys()].filter(removed).length, kept = draft.size - gone, open = undecided();
+    const cells = [...draft.values()].reduce((sum, told) => sum + told.cells.size, 0);
+    const counts = [kept ? `${many(cells - gone, "cell")} of ${many(kept, "quota")} changed` : "", gone ? `${many(gone, "quota")} removed` : ""];
     form.hidden = !cells && !past.length && !future.length;
-    part("summary").textContent = `${many(cells, "cell")} of ${many(draft.size, "quota")} changed${open.length ? `, ${open.length} to decide` : ""}`;
+    part("summary").textContent = [...(cells ? counts : ["0 cells of 0 quotas changed"]), open.length ? `${open.length} to decide` : ""].filter(Boolean).join(", ");
     for (const [name, off] of [["undo", !past.length], ["redo", !future.length], ["discard", !cells], ["preview", !cells || open.length], ["apply", !cells || open.length]]) {
       form.querySelector(`[data-do=${name}]`).disabled = Boolean(off) || applying;
     }
@@ -168,36 +163,28 @@
       const place = `${owner}/${pool}`;
       if (version === versionOf(place)) continue;
       versions.set(place, version);
+      if (draft.has(place)) draft.get(place).version = version;
       for (const [field, now] of Object.entries(values)) {
         const td = cellNamed(place, field), entry = draft.get(place)?.cells.get(field);
         const top = td ? rowOf(td).dataset.top : draft.get(place)?.top;
         if (td && stored(td) !== now) {
           const above = cellNamed(`${top}/${pool}`, field);
-          if (above?.dataset.sum !== undefined && top !== owner) shift(above, "sum", columnOf(above), stored(td), now);
-          const head = owner === top && field === "gpu" ? headOf(pool) : null;
-          if (head) shift(head, "promised", columnOf(td), stored(td), now);
+          if (above?.dataset.sum !== undefined && top !== owner) sums.shift(above, "sum", columnOf(above), stored(td), now);
+          const head = owner === top && field === "gpu" ? sums.headOf(pool) : null;
+          if (head) sums.shift(head, "promised", columnOf(td), stored(td), now);
           td.dataset.stored = now;
           td.classList.add("news");
           td.title = by ? `${by} changed this` : "";
         }
-        if (td) td.classList.remove("none");
         if (entry && entry.typed === now) set(place, field, null, draft.get(place));
-        else if (entry && entry.seen !== now) Object.assign(entry, { seen: now, theirs: { by: by ?? "somebody" } });
-        if (td) paint(td);
+        else if (entry && (entry.seen !== now || entry.typed === NONE)) Object.assign(entry, { seen: now, theirs: { by: by ?? "somebody" } });
         if (top) touched.push([top, place, field]);
       }
+      for (const td of cellsOf(place)) paint(td);
     }
     if (touched.length) {
       past = []; future = []; // steps were made upon values that are no more
       settle(touched);
-    }
-  }
-
-  /** Of what keeps a sum: one of its parts was `before` and is `after`. */
-  function shift(keeper, sum, column, before, after) {
-    for (const [text, sign] of [[before, -1], [after, 1]]) {
-      const amount = amountOf(text, column), which = amount === null ? "open" : sum;
-      keeper.dataset[which] = Number(keeper.dataset[which]) + sign * (amount ?? 1);
     }
   }
 
@@ -293,7 +280,7 @@
       for (const td of row.cells) {
         if (td.tagName !== "TD") continue;
         if (!td.hasAttribute("tabindex")) td.tabIndex = -1;
-        if (entryOf(td) || (td.dataset.sum !== undefined && draft.size)) paint(td);
+        if (draft.has(placeOf(td)) || (td.dataset.sum !== undefined && draft.size)) paint(td);
       }
     }
     const link = document.querySelector("[data-more]"), shown = document.querySelector("[data-shown]");
@@ -314,19 +301,12 @@
     grid = window.berthGrid(table, {
       text: textOf, label, say, paint, write, undo, redo, more,
       refusal: (td) => (rowOf(td).dataset.edit === undefined ? `${label(td)} is not yours to set.` : ""),
-      fault: (td, raw) => read(columnOf(td), raw).fault ?? "",
-      putBack: (cells) => write(cells.filter((td) => entryOf(td)).map((td) => [td, stored(td)])),
-      pasted(cells) {
-        const fine = cells.filter(([td, raw]) => td?.tagName === "TD" && rowOf(td).dataset.edit !== undefined && !read(columnOf(td), raw).fault);
-        write(fine);
-        const left = cells.length - fine.length;
-        say(`${fine.length} pasted${left ? `, ${left} left as they were: not yours to set, outside the grid, or not a value` : ""}.`);
-        if (left) part("faults").replaceChildren(make("p", `${many(left, "pasted cell")} left out: not yours to set, outside the grid, or not a value.`, "notice warn"));
-      },
+      fault: (td, raw) => read(columnOf(td), raw).fault ?? (!columnOf(td).adds && read(columnOf(td), raw) === NONE && textOf(td) !== NONE ? "– is for no quota at all: type it as the quota, or press Delete there." : ""),
+      clear, putBack, pasted,
     });
     stale();
     drawn([...table.tBodies[0].rows]);
-    for (const pool of new Set(columns.map((column) => column.pool))) paintHead(pool);
+    for (const pool of new Set(columns.map((column) => column.pool))) sums.paintHead(pool);
     summary();
     const wrap = table.parentElement;
     wrap.addEventListener("scroll", () => { if (wrap.scrollTop + wrap.clientHeight > wrap.scrollHeight - 600) more(); }, { passive: true });
@@ -335,12 +315,14 @@
   /** Rows were drawn anew under a draft: what is stored now may be others' news. */
   function stale() {
     for (const [place, told] of draft) {
+      const version = versionOf(place);
       for (const [field, entry] of told.cells) {
         const td = cellNamed(place, field);
         if (!td) continue;
         if (stored(td) === entry.typed) set(place, field, null, told);
-        else if (stored(td) !== entry.seen) Object.assign(entry, { seen: stored(td), theirs: { by: "somebody" } });
+        else if (stored(td) !== entry.seen || (entry.typed === NONE && version !== told.version)) Object.assign(entry, { seen: stored(td), theirs: { by: "somebody" } });
       }
+      told.version = version;
     }
   }
 
@@ -384,7 +366,7 @@
     else if (what === "redo") redo();
     else if (what === "apply") send("apply");
     else if (what === "discard") {
-      const all = [...draft].flatMap(([place, told]) => [...told.cells].map(([field, entry]) => ({ place, field, before: entry.typed, after: null, about: { ...told, seen: entry.seen } })));
+      const all = [...draft].flatMap(([place, told]) => [...told.cells].map(([field, entry]) => dropped(place, field, entry)));
       past.push(all);
       take(all, "after");
       say("The draft is empty; Undo brings it back.");

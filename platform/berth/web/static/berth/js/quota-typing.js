@@ -1,0 +1,65 @@
+// Of the grid of quotas: what is typed, pasted, cleared and put back becomes steps of the draft.
+(() => {
+  "use strict";
+  const { NONE, read, many } = window.berthQuotas;
+
+  /** `sheet` is the page's own; `made` takes a step into the draft, as one to be undone. */
+  window.berthQuotaTyping = ({ draft, rowOf, columnOf, placeOf, entryOf, stored, textOf, versionOf, label, say, made, leftOut }) => {
+    const isMine = (td) => rowOf(td).dataset.edit !== undefined;
+
+    /** Of a quota both removed and set here, what is set counts. */
+    function write(cells) {
+      const step = [], groups = new Map();
+      for (const [td, raw] of cells) {
+        const text = read(columnOf(td), raw);
+        if (!text.fault) groups.set(placeOf(td), [...groups.get(placeOf(td)) ?? [], [td, text]]);
+      }
+      for (const [place, group] of groups) {
+        const values = group.filter(([, text]) => text !== NONE), wanted = values.length ? values : group.slice(0, 1);
+        const fields = wanted.map(([td]) => columnOf(td).field);
+        for (const [field, entry] of draft.get(place)?.cells ?? []) {
+          if (!fields.includes(field) && (!values.length || entry.typed === NONE)) step.push(dropped(place, field, entry));
+        }
+        for (const [td, text] of wanted) {
+          const entry = entryOf(td), before = entry?.typed ?? null, after = text === stored(td) && !entry?.theirs ? null : text;
+          if (after === before && !entry?.theirs) continue;
+          const { top, name } = rowOf(td).dataset;
+          step.push({ place, field: columnOf(td).field, before, after, about: { top, name, seen: stored(td), version: versionOf(place) } });
+        }
+      }
+      made(step);
+    }
+
+    /** What takes a cell out of the draft. */
+    const dropped = (place, field, entry) => ({ place, field, before: entry.typed, after: null, about: { ...draft.get(place), seen: entry.seen } });
+
+    /** Quotas among them are removed whole; other values are what a new quota has. */
+    function clear(cells) {
+      const mine = cells.filter((td) => isMine(td)), gone = new Map();
+      for (const td of mine) if (columnOf(td).adds && textOf(td) !== NONE && !gone.has(placeOf(td))) gone.set(placeOf(td), td);
+      const rest = mine.filter((td) => !gone.has(placeOf(td)) && textOf(td) !== NONE);
+      write([...[...gone.values()].map((td) => [td, NONE]), ...rest.map((td) => [td, columnOf(td).default])]);
+      const [td] = gone.values();
+      if (!mine.length) say(`${label(cells[0])} is not yours to set.`);
+      else if (gone.size) say(gone.size === 1 ? `${rowOf(td).dataset.name} would have no quota on ${columnOf(td).pool}.` : `${gone.size} quotas would be removed.`);
+    }
+
+    function putBack(cells) {
+      const places = [...new Set(cells.map(placeOf))], own = (place) => cells.filter((td) => placeOf(td) === place).map((td) => columnOf(td).field);
+      made(places.flatMap((place) => [...draft.get(place)?.cells ?? []]
+        .filter(([field, entry]) => entry.typed === NONE || own(place).includes(field)).map(([field, entry]) => dropped(place, field, entry))));
+    }
+
+    function pasted(cells) {
+      const may = cells.filter(([td, raw]) => td?.tagName === "TD" && isMine(td) && !read(columnOf(td), raw).fault);
+      const gone = new Set(may.filter(([td, raw]) => columnOf(td).adds && read(columnOf(td), raw) === NONE).map(([td]) => placeOf(td)));
+      const fine = may.filter(([td, raw]) => read(columnOf(td), raw) !== NONE || gone.has(placeOf(td)));
+      write(fine);
+      const left = cells.length - fine.length, why = "not yours to set, outside the grid, or not a value";
+      say(`${fine.length} pasted${left ? `, ${left} left as they were: ${why}` : ""}.`);
+      if (left) leftOut(`${many(left, "pasted cell")} left out: ${why}.`);
+    }
+
+    return { write, clear, putBack, pasted, dropped };
+  };
+})();
