@@ -118,13 +118,13 @@ class Account:
     def turn(self, asked: tuple[int, int, int]) -> Turn:
         found: Turn | None = self.recalled.get(asked)
         if found is None:
-            over_share = not within(self.allocated, self.entitled, asked)
+            beyond = not within(self.allocated, self.entitled, asked)
             found = self.recalled[asked] = Turn(
                 not within(self.allocated, self.quota, asked),
                 -self.rank,
-                over_share and not (self.is_starved(asked) and self.may_be_lifted(asked)),
+                beyond and not (self.is_starved(asked) and self.may_be_lifted(asked)),
                 self.past[first(asked)].used if self.past else 0.0,
-                over_share,
+                not within(self.allocated, self.share, asked),  # of oversold quotas a share is less
                 self.saturation(asked),
                 self.saturation(asked, plus=False),
             )

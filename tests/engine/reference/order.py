@@ -72,7 +72,7 @@ class Hall:
         return (
             held + head.gpus > queue.quota,
             -queue.rank,
-            held + head.gpus > due,
+            held + head.gpus > queue.share,
             _part(held + head.gpus, due),
             _part(held, due),
             head.submitted,
