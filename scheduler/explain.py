@@ -15,6 +15,7 @@ from projects.models import Quota, Workload
 from scheduler import selectors
 from scheduler.models import Eviction, QueueStanding
 from scheduler.share_story import share_story
+from scheduler.wait_story import Waited, wait_story
 
 MOST_EVICTIONS = 20
 WAITING = ("pending", "reserved")
@@ -36,6 +37,7 @@ class Explanation:
     evictions: list[Eviction]
     explained_at: datetime | None
     cycle: int | None
+    waited: list[Waited]
 
 
 def explain(acting: Acting, workload: Workload) -> Explanation:
@@ -59,6 +61,7 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
         ),
         explained_at=workload.explained_at if told else None,
         cycle=told.get("cycle"),
+        waited=wait_story(workload),
     )
 
 

@@ -16,11 +16,22 @@ from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal
 from scheduler.observe import Seen
 
+MOST_REASONS = 16  # for which a workload waited, one after another, that are remembered of it
 MOST_POSITIONS = 2000  # mere changes of position that are written in one cycle, the first in line first
 
 WRITE = """
     UPDATE projects_workload AS workload
        SET explanation = told.explanation, explained_at = %(now)s,
+           wait_reasons = CASE
+               WHEN workload.phase <> 'pending' OR (
+                   workload.wait_reasons #>> '{-1,reason}' = told.reason
+                   AND workload.wait_reasons #>> '{-1,until}' IS NULL
+               ) THEN workload.wait_reasons
+               ELSE CASE
+                   WHEN jsonb_array_length(workload.wait_reasons) < %(most)s THEN workload.wait_reasons
+                   ELSE workload.wait_reasons - 0
+               END || jsonb_build_object('reason', told.reason, 'since', %(now)s)
+           END,
            reason = CASE WHEN workload.phase = 'pending' THEN told.reason ELSE workload.reason END,
            message = CASE WHEN workload.phase = 'pending' THEN told.message ELSE workload.message END
       FROM jsonb_to_recordset(%(told)s::jsonb)
@@ -108,7 +119,7 @@ def _write(told: list[Told], now: datetime, cycle: int | None) -> None:
         for pk, reason, message, explanation in told
     ]
     with connection.cursor() as cursor:
-        cursor.execute(WRITE, {"now": now, "told": json.dumps(rows)})
+        cursor.execute(WRITE, {"now": now, "told": json.dumps(rows), "most": MOST_REASONS})
 
 
 def _announce(ids: list[uuid.UUID]) -> None:

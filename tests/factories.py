@@ -30,6 +30,12 @@ def ago(**units: float) -> datetime:
     return timezone.now() - timedelta(**units)
 
 
+def reasons(*told: tuple[Any, ...]) -> list[dict[str, str]]:
+    """For a workload's `wait_reasons`: each since so many minutes ago, and until when where that is given."""
+    times = ((reason, [ago(minutes=n).isoformat() for n in when]) for reason, *when in told)
+    return [{"reason": reason, **dict(zip(("since", "until"), at, strict=False))} for reason, at in times]
+
+
 def pool(name: str = "local", *, gpus: int = 2, **columns: Any) -> NodePool:
     defaults = {
         "provider": "fake",

@@ -106,6 +106,10 @@ class Workload(models.Model):
         null=True, blank=True, help_text="Blockers, position and key of the last cycle."
     )
     explained_at = models.DateTimeField(null=True, blank=True)
+    wait_reasons = models.JSONField(
+        default=list, blank=True, editable=False,
+        help_text="The leading reasons for which it waited, one after another: reason, since, until.",
+    )
     version = models.PositiveBigIntegerField(default=1, editable=False)
 
     class Meta:

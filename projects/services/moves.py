@@ -8,7 +8,7 @@ from django.db.models import F
 
 from projects.engine import lifecycle
 from projects.models import Phase, Workload
-from projects.services import announce, deliveries, events
+from projects.services import announce, deliveries, events, wait_reasons
 
 MAY_HOLD_PROMISES = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 
@@ -37,6 +37,8 @@ def move(
         assert lifecycle.allowed(frm, to), f"no move from {frm} to {to}"
     if to in lifecycle.ENDED:
         columns.setdefault("ended_at", now)
+    if to != Phase.PENDING and Phase.PENDING in expected:
+        columns["wait_reasons"] = wait_reasons.ended(now)
     if to != Phase.STOPPING:
         columns.setdefault("next_phase", "")
     with transaction.atomic(savepoint=False):

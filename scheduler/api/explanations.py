@@ -30,6 +30,12 @@ class Blocker(Answer):
     numbers: dict[str, Any]
 
 
+class WaitedAnswer(Answer):
+    reason: str
+    since: datetime
+    until: datetime | None = Field(description="Null: it waits for this now.")
+
+
 class ExplanationAnswer(Answer):
     phase: PhaseWord
     reason: str
@@ -45,6 +51,9 @@ class ExplanationAnswer(Answer):
     evictions: list[evictions.EvictionAnswer]
     explained_at: datetime | None
     cycle: int | None
+    waited: list[WaitedAnswer] = Field(
+        description="For what it waited last, one reason after another, in earlier waits too."
+    )
 
 
 class Foreseen(Answer):
@@ -96,5 +105,8 @@ class Explain(Door):
         found = explain(self.acting, workload)
         told = {name: getattr(found, name) for name in ExplanationAnswer.model_fields}
         told["queue"] = how_shares_come_about(self.acting, workload, found.queue)
+        told["waited"] = [
+            WaitedAnswer(reason=each.reason, since=each.since, until=each.until) for each in found.waited
+        ]
         told["evictions"] = evictions.presenting(self.acting)(found.evictions)
         return Response(ExplanationAnswer(**told))

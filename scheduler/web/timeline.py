@@ -1,15 +1,19 @@
 """Here what happened to a workload becomes one story: it waited, started, gave way for whom, moved, ended."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from projects.acting import Acting
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
 from scheduler.audit_told import Told
+from scheduler.wait_story import Waited, in_all, of_one_wait, wait_story
 
 MOST_EVENTS = 100
+FEW = 4  # reasons of one wait that are told one after another
 BELONG = timedelta(seconds=30)  # an eviction and the event of it are written in one transaction
 WAITS = (Phase.PENDING, Phase.RESERVED)
 GAVE_WAY = {
@@ -32,6 +36,18 @@ TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "w
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """For what it waited during one wait: one after another, or, of many, what came to most in all."""
+
+    told: tuple[tuple[str, timedelta], ...]
+    parts: tuple[tuple[str, datetime, timedelta], ...]
+
+    @property
+    def in_all(self) -> bool:
+        return len(self.parts) > FEW
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """`took` is how long what came before it lasted; `evictions` are those it tells of, to be opened."""
 
@@ -42,6 +58,7 @@ class Entry:
     took: timedelta | None = None
     before: str = ""  # what lasted so long
     evictions: tuple[Told, ...] = ()
+    waits: Waits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +81,11 @@ def timeline(acting: Acting, workload: Workload, gave: Sequence[Told], took: Seq
         if not shown or each.row.at >= shown[-1].at
     ]
     entries.sort(key=lambda entry: entry.at)
-    told = _with_waits(entries)
+    story, now = wait_story(workload), timezone.now()
+    told = [_with_reasons(entry, story, now) for entry in _with_waits(entries)]
     if workload.phase in WAITS and workload.reason and workload.explained_at is not None:
-        told.append(Entry(workload.explained_at, "Still waits", workload.message, "warn"))
+        last = Entry(workload.explained_at, "Still waits", workload.message, "warn")
+        told.append(replace(last, waits=_waits(of_one_wait(story, workload.since, None), now)))
     return Timeline(tuple(reversed(told)), len(rows) > MOST_EVENTS)
 
 
@@ -109,9 +128,21 @@ def _with_waits(entries: Iterable[Entry]) -> list[Entry]:
                 took, before = entry.at - since.at, "waited"
             elif since.title == "Runs" and entry.title not in ("Others gave way for it", "Gave back growth"):
                 took, before = entry.at - since.at, "ran"
-        found.append(
-            Entry(entry.at, entry.title, entry.message, entry.tone, took, before, entry.evictions)
-        )
+        found.append(replace(entry, took=took, before=before))
         if entry.title in ("Submitted", "Waits", "Runs") or before:
             since = entry
     return found
+
+
+def _with_reasons(entry: Entry, story: Sequence[Waited], now: datetime) -> Entry:
+    if entry.before != "waited" or entry.took is None:
+        return entry
+    return replace(entry, waits=_waits(of_one_wait(story, entry.at - entry.took, entry.at), now))
+
+
+def _waits(parts: Sequence[Waited], now: datetime) -> Waits | None:
+    if not parts:
+        return None
+    each = tuple((part.reason, part.since, part.lasted(now)) for part in parts)
+    told = in_all(parts, now) if len(parts) > FEW else [(reason, lasted) for reason, _, lasted in each]
+    return Waits(tuple(told), each)

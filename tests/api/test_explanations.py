@@ -52,6 +52,10 @@ def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
         reason="NoRoom",
         message="No node has room.",
         explained_at=timezone.now(),
+        wait_reasons=[
+            {"reason": "OverFairShare", "since": "2030-01-01T00:00:00+00:00"},
+            {"reason": "NoRoom", "since": "2030-01-01T00:03:00+00:00"},
+        ],
         explanation={
             "pool": "local", "position": 3, "key": ["rank 0"], "cycle": 7,
             "expected_start": "2030-01-01T00:00:00+00:00",
@@ -65,6 +69,10 @@ def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
     why = dave.get(f"workloads/{workload.pk}/explain").json()
     assert (why["position"], why["cycle"], why["key"]) == (3, 7, ["rank 0"])
     assert why["expected_start"] == "2030-01-01T00:00:00Z"
+    assert why["waited"] == [
+        {"reason": "OverFairShare", "since": "2030-01-01T00:00:00Z", "until": "2030-01-01T00:03:00Z"},
+        {"reason": "NoRoom", "since": "2030-01-01T00:03:00Z", "until": None},
+    ]
     assert why["blockers"][0]["numbers"] == {"free_gpu_milli": 0}
     assert why["queue"]["project"]["quota"]["gpu"] == 2
     assert why["queue"]["project"]["allocated"]["gpu"] == 0.5

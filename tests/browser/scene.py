@@ -211,8 +211,8 @@ def _waiting(scene: Scene) -> None:
         priority=80,
         reason="WaitingForScaleUp",
         message=SCALE_UP,
-        submitted_at=make.ago(minutes=6),
-        since=make.ago(minutes=6),
+        submitted_at=make.ago(minutes=6), since=make.ago(minutes=6),
+        wait_reasons=make.reasons(("OverFairShare", 5.9), ("Fragmented", 3), ("WaitingForScaleUp", 1)),
         explained_at=make.ago(seconds=4),
         explanation={
             "pool": "train",

@@ -100,6 +100,10 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
             "how": {"gpu": ["It has no quota.", "Fair share: 1 GPU."], "cpu": ["It asks for none."]},
         }},
         "explained_at": None, "cycle": 7,
+        "waited": [
+            {"reason": "ProjectLimit", "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:03:00Z"},
+            {"reason": "OverFairShare", "since": "2026-01-01T00:03:00Z", "until": None},
+        ],
         "evictions": [{
             "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
             "workload_name": "train", "project": "vision", "beneficiary_project": "ads", "gpus": 4,
@@ -115,7 +119,7 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "OverFairShare: Beyond.\n  asked 4 GPUs, fair share 2 GPUs\n",
         "Fragmented: In pieces.\n  largest free block 1 GPU\n", "Position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    It has no quota.\n",
-        "    Fair share: 1 GPU.\n",
+        "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",
         "reclaim: vision/train gave way for a 4-GPU workload of project ads\n",
         "    Rule: research held 8 GPUs.\n",
         "    research: held 8 GPUs before, 4 GPUs after.\n",

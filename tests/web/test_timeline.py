@@ -80,6 +80,49 @@ def test_who_waits_is_told_why_in_the_story_too(cast: Cast, sign_in) -> None:
     assert (first.title, first.message) == ("Still waits", "vision holds its fair share.")
 
 
+def in_words(client, workload: Workload) -> list[tuple[str, list[str]]]:
+    """Of each entry that tells of reasons: for what it waited, and for how many minutes."""
+    entries = client.get(f"/workloads/{workload.pk}").context["timeline"].entries
+    return [
+        (each.title, [f"{reason} {round(took / timedelta(minutes=1))}" for reason, took in each.waits.told])
+        for each in entries
+        if each.waits is not None
+    ]
+
+
+def test_each_wait_tells_for_what_and_how_that_changed(cast: Cast, sign_in) -> None:
+    ours, _ = a_history(cast)
+    told = make.reasons(("OverFairShare", 100), ("Fragmented", 93, 90), ("ProjectLimit", 59, 30))
+    Workload.objects.filter(pk=ours.pk).update(wait_reasons=told)
+    client = sign_in("erin")
+    assert in_words(client, ours) == [
+        ("Starts", ["ProjectLimit 29"]), ("Starts", ["OverFairShare 7", "Fragmented 3"]),
+    ]  # fmt: skip
+    text = client.get(f"/workloads/{ours.pk}").content.decode()
+    assert "Over fair share 7 min, then Fragmented 3 min" in text
+
+
+def test_who_still_waits_is_told_for_how_long_for_what(cast: Cast, sign_in) -> None:
+    told = make.reasons(("Fragmented", 40, 30), ("OverFairShare", 9), ("Fragmented", 3))
+    waits = make.workload(
+        cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
+        since=make.ago(minutes=10), wait_reasons=told,
+    )  # fmt: skip
+    tell(waits, "submitted", "Submitted by dave.", 50)
+    assert in_words(sign_in("dave"), waits) == [("Still waits", ["OverFairShare 6", "Fragmented 3"])]
+
+
+def test_many_changes_are_told_by_what_they_come_to(cast: Cast, sign_in) -> None:
+    flips = [("Fragmented" if n % 3 else "OverFairShare", 60 - n * 5) for n in range(9)]
+    waits = make.workload(
+        cast.vision, "waits", reason="Fragmented", explained_at=make.ago(seconds=5),
+        since=make.ago(minutes=61), wait_reasons=make.reasons(*flips),
+    )  # fmt: skip
+    client = sign_in("dave")
+    assert in_words(client, waits) == [("Still waits", ["Fragmented 45", "OverFairShare 15"])]
+    assert "9 reasons, one after another" in client.get(f"/workloads/{waits.pk}").content.decode()
+
+
 def test_what_the_scheduler_really_writes_becomes_such_a_story(
     transactional_db: None, sign_in, cast: Cast
 ) -> None:

@@ -159,6 +159,14 @@ class Blocker(Answer):
     numbers: Numbers = {}
 
 
+class Waited(Answer):
+    """`until` None: it waits for this now."""
+
+    reason: str
+    since: datetime
+    until: datetime | None = None
+
+
 class Explanation(Answer):
     phase: str
     reason: str = ""
@@ -172,6 +180,7 @@ class Explanation(Answer):
     evictions: list[Eviction] = []
     explained_at: datetime | None = None
     cycle: Any = None
+    waited: list[Waited] = []
 
 
 class DryRun(Answer):

@@ -6,7 +6,7 @@ from berth.cli.link import connected
 from berth.cli.names import WorkloadArgument
 from berth.cli.output import Output, OutputOption, print_section, show_one
 from berth.cli.standing import blocker_numbers, expected_line, queue_lines
-from berth.cli.text import local, plain, safe
+from berth.cli.text import local, now, plain, safe, span
 
 if TYPE_CHECKING:
     from berth.client.answers import Eviction, Explanation, Workload
@@ -44,13 +44,23 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
         print_section("Queues")
         for line in lines:
             print(f"  {safe(line)}")
+    _tell_past(why)
+    if why.explained_at is not None:
+        cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
+        print(f"\nAs seen at {local(why.explained_at)}{cycle}")
+
+
+def _tell_past(why: "Explanation") -> None:
+    """For what it waited so far, where that changed; and who gave way."""
+    if len(why.waited) > 1:
+        print_section("Waited")
+        for each in why.waited:
+            told = span(((each.until or now()) - each.since).total_seconds())
+            print(f"  {local(each.since)}  {safe(each.reason)} {told}{'' if each.until else ' so far'}")
     if why.evictions:
         print_section("Evictions")
         for eviction in why.evictions:
             _tell_eviction(eviction)
-    if why.explained_at is not None:
-        cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
-        print(f"\nAs seen at {local(why.explained_at)}{cycle}")
 
 
 def _where(workload: "Workload") -> str:

@@ -1,0 +1,17 @@
+"""Here we say, in one expression, that a workload waits no more for what it waited for last."""
+
+from datetime import datetime
+
+from django.db.models import JSONField
+from django.db.models.expressions import RawSQL
+
+ENDED = """
+    CASE WHEN wait_reasons #>> '{-1,until}' IS NULL
+         THEN jsonb_set(wait_reasons, '{-1,until}', to_jsonb(%s::timestamptz))
+         ELSE wait_reasons END
+"""
+
+
+def ended(now: datetime) -> RawSQL:
+    """For `wait_reasons` in an update. Who waited for nothing, or waits no more already, stays as it is."""
+    return RawSQL(ENDED, (now,), output_field=JSONField())  # noqa: S611 (its text is fixed)
