@@ -19,6 +19,11 @@ DID = {
     "stale_gang": "was stopped: its gang stayed below its minimum",
     "drain": "gave way, its node is drained",
 }
+WOULD = {
+    "shrink": "would give back growth",
+    "consolidate": "would be moved",
+    "stale_gang": "would be stopped: its gang stayed below its minimum",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,11 @@ def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[Told]:
     return told(reader, found, there)
 
 
-def standing_line(queue: Mapping[str, Any]) -> str:
+def standing_line(queue: Mapping[str, Any], gpus_taken: bool) -> str:
     """research: held 8 GPUs before, 4 GPUs after; quota 4 GPUs, fair share 4 GPUs."""
-    parts = [_resource_line(queue, resource) for resource in RESOURCES if _speaks_of(queue, resource)]
+    parts = [
+        _resource_line(queue, resource) for resource in RESOURCES if _speaks_of(queue, resource, gpus_taken)
+    ]
     past = f"; past use {queue['usage']:.3f} of its parent's" if queue.get("usage") else ""
     return f"{queue.get('queue', '')}: {'; '.join(parts)}{past}"
 
@@ -140,24 +147,27 @@ def _summary(row: Eviction, victim: Party, beneficiary: Party | None) -> str:
     whom = f" for {beneficiary.called}" if beneficiary else ""
     part = "the whole gang" if row.whole else "a part of it"
     held = f" ({gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
-    return f"{victim.called} {DID.get(row.kind, 'gave way')}{whom}{held}"
+    stored = row.pk is not None  # else it is only foreseen
+    done = DID.get(row.kind, "gave way") if stored else WOULD.get(row.kind, "would give way")
+    return f"{victim.called} {done}{whom}{held}"
 
 
 def _lines(row: Eviction, victim: Party, beneficiary: Party | None, refused: list[str]) -> Iterator[str]:
     if row.rule:
         yield f"Rule: {row.rule.removesuffix('.')}."
     queues = (*victim.queues, *(beneficiary.queues if beneficiary else ()))
-    yield from dict.fromkeys(f"{standing_line(queue)}." for queue in queues)  # what both are part of: once
+    told = (f"{standing_line(queue, row.gpu_milli > 0)}." for queue in queues)
+    yield from dict.fromkeys(told)  # what both are part of: once
     if row.lost_gpu_seconds:
         yield f"{counted(row.lost_gpu_seconds, 'GPU-second')} of work lost."
     for sentence in refused:
         yield f"Tried before, and refused: {sentence}"
 
 
-def _speaks_of(queue: Mapping[str, Any], resource: str) -> bool:
-    """Of GPUs where they changed hands; of the other resources where it was not about GPUs."""
+def _speaks_of(queue: Mapping[str, Any], resource: str, gpus_taken: bool) -> bool:
+    """Of GPUs where they changed hands, be it within one queue; of the others where it was not about GPUs."""
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
-    about_gpus = before.get("gpu") != after.get("gpu")
+    about_gpus = gpus_taken or before.get("gpu") != after.get("gpu")
     if resource == "gpu":
         return about_gpus or before == after
     return not about_gpus and before.get(resource) != after.get(resource)

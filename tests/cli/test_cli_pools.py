@@ -55,6 +55,16 @@ def test_four_notations_of_a_number_of_nodes(
     assert sent(again) == {"name": "train", "nodes": given, "labels": {"zone": "b"}}
 
 
+def test_a_time_is_sent_as_it_was_written(terminal: Terminal, tmp_path: Path) -> None:
+    desk = Desk(pool(), pool())
+    given = ("--set", "expires_at=2031-05-01T08:00:00Z")
+    told = terminal.run("pool", "edit", "train", *given, desk=desk)
+    assert (told.exit_code, sent(desk)) == (0, {"expires_at": "2031-05-01T08:00:00+00:00"})
+    (file := tmp_path / "pool.yaml").write_text("name: train\nexpires_at: 2031-05-01T08:00:00Z\n")
+    terminal.run("pool", "create", "-f", str(file), desk=(again := Desk(pool())))
+    assert sent(again) == {"name": "train", "expires_at": "2031-05-01T08:00:00+00:00"}
+
+
 @pytest.mark.shows("SKY-18")
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
 def test_no_number_of_nodes_is_told_in_one_line(terminal: Terminal, typed: str) -> None:

@@ -97,6 +97,30 @@ def test_a_dry_run_stores_nothing_and_says_what_would_happen(terminal: Terminal)
     assert result.stdout == "train: would wait\n  OverFairShare: It holds all of its share.\n"
 
 
+def test_a_dry_run_says_in_one_line_each_whom_it_would_evict(terminal: Terminal) -> None:
+    pods = [{"role": "worker", "index": index, "node": node} for index, node in enumerate(["n0", "n1", "n1"])]
+    answer = {
+        "outcome": "would_evict", "workload": {"name": "train"},
+        "decisions": [{"kind": "reclaim", "message": "1 stopped, by reclaim", "pods": pods}],
+    }  # fmt: skip
+    desk = Desk(httpx.Response(200, json=answer))
+    result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", desk=desk)
+    told = "train: would evict\n  reclaim 1 pod on n0, 2 pods on n1: 1 stopped, by reclaim\n"
+    assert (result.exit_code, result.stdout) == (0, told)
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_dry_run_of_what_would_be_refused_is_bad_input(terminal: Terminal, output: str) -> None:
+    desk = Desk(httpx.Response(200, json={"outcome": "invalid", "workload": None, "errors": [NO_GPU]}))
+    result = terminal.run("submit", "-n", "t", "-g", "9", "--dry-run", "-o", output, desk=desk)
+    assert result.exit_code == 2
+    if output == "json":
+        assert json.loads(result.stdout)["errors"] == [NO_GPU]
+    else:
+        assert result.stdout == ""
+        assert result.stderr == "berth: roles[0].gpu: too many; given 9; allowed: at most 8\n"
+
+
 @pytest.mark.parametrize(("phase", "code"), [("completed", 0), ("failed", 10), ("cancelled", 11)])
 def test_watching_ends_as_the_workload_did(
     terminal: Terminal, phase: str, code: int, monkeypatch: pytest.MonkeyPatch

@@ -173,7 +173,7 @@ def test_a_dry_run_is_as_discreet_as_the_audit(borrowing: Stage) -> None:
         (gone,) = told.evictions
         assert (OTHER in str(gone)) is sees, name
         whom = f"vision/{OTHER}" if sees else "a 4-GPU workload of project vision"
-        assert gone["summary"].startswith(f"{whom} gave way for ads/more")
+        assert gone["summary"].startswith(f"{whom} would give way for ads/more")
         assert any(line.startswith("Rule: ") for line in gone["lines"])
 
 

@@ -56,7 +56,7 @@ def test_it_tells_who_starts_who_gives_way_and_whose_share_changes(full: Stage) 
     ]
     assert told.starts[0]["at_once"] is False
     (gone,) = told.evictions
-    assert gone["summary"] == "vision/held gave way for ads/rank (4 GPUs, the whole gang)"
+    assert gone["summary"] == "vision/held would give way for ads/rank (4 GPUs, the whole gang)"
     assert (gone["kind"], gone["gpus"]) == ("reclaim", 4)
     shares = {entry["name"]: (entry["before"]["gpu"], entry["after"]["gpu"]) for entry in told.shares}
     assert shares["ads"] == (0, 2)

@@ -183,6 +183,15 @@ class Explanation(Answer):
     waited: list[Waited] = []
 
 
+class Problem(Answer):
+    """One thing to mend in a document."""
+
+    path: str = ""
+    message: str = ""
+    given: str = ""
+    allowed: str = ""
+
+
 class DryRun(Answer):
     outcome: str
     workload: Numbers | None = None
@@ -192,6 +201,7 @@ class DryRun(Answer):
     position: int | None = None
     expected_start: datetime | None = None
     expected_because: str = ""
+    errors: list[Problem] = []
 
 
 class Department(Answer):

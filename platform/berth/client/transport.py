@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from typing import Any
 
 import httpx
@@ -71,7 +72,12 @@ class Transport:
     ) -> httpx.Response:
         """The answer to one request. Raises Refused for an answer that says no, Unreachable for none."""
         request = self._http.build_request(
-            method, path, params=plain(params), headers=dict(headers or {}), json=body, content=content
+            method,
+            path,
+            params=plain(params),
+            headers=dict(headers or {}),
+            json=carried(body),
+            content=content,
         )
         again = method == "GET" if repeatable is None else repeatable
         for attempt in range(1, self._patience.attempts + 1):
@@ -191,6 +197,15 @@ def refused(answer: httpx.Response) -> Refused:
         problem if isinstance(problem, dict) else {},
         float(asked) if asked.isdigit() else None,
     )
+
+
+def carried(body: object) -> Any:
+    """As JSON can carry it: a time, such as YAML reads of a file, goes as the text it was."""
+    if isinstance(body, Mapping):
+        return {key: carried(value) for key, value in body.items()}
+    if isinstance(body, list | tuple):
+        return [carried(value) for value in body]
+    return body.isoformat() if isinstance(body, date) else body
 
 
 def plain(params: Params | None) -> dict[str, Any]:

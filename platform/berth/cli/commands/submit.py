@@ -14,6 +14,8 @@ from berth.cli.output import Output, show_data
 from berth.cli.parameters import takes
 from berth.cli.standing import blocker_numbers, expected_line
 from berth.cli.text import safe
+from berth.core.problems import Problem
+from berth.core.words import counted
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -48,9 +50,7 @@ def submit(flags: SubmitFlags) -> None:
         for document in documents:
             _place(document, flags.project or client.settings.project)
         if flags.dry_run:
-            _show_dry_runs(
-                flags.output, [client.workloads.dry_run(_sent(document)) for document in documents]
-            )
+            _show_dry_runs(flags.output, [client.workloads.dry_run(document) for document in documents])
             return
         submitted = _submit(client, documents)
         _report(flags.output, submitted)
@@ -121,21 +121,13 @@ def _submit(client: "Client", documents: list[dict[str, Any]]) -> list["Workload
     submitted: list[Workload] = []
     for document in documents:
         try:
-            submitted.append(client.workloads.submit(_sent(document)))
+            submitted.append(client.workloads.submit(document))
         except Exception:
             if len(documents) > 1:
                 done = ", ".join(workload.handle for workload in submitted) or "none"
                 print(f"berth: submitted before this: {done}", file=sys.stderr)
             raise
     return submitted
-
-
-def _sent(document: dict[str, Any]) -> dict[str, Any]:
-    """As JSON can carry it: a time that YAML read as a time goes as text again."""
-    import json
-
-    sent: dict[str, Any] = json.loads(json.dumps(document, default=lambda value: value.isoformat()))
-    return sent
 
 
 def _report(output: Output, submitted: list["Workload"]) -> None:
@@ -164,17 +156,23 @@ def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
     if output.is_data:
         plain = [answer.plain() for answer in answers]
         show_data(plain[0] if len(plain) == 1 else plain, output)
-        return
-    for answer in answers:
-        _tell_dry_run(answer)
+    else:
+        for answer in answers:
+            _tell_dry_run(answer)
+    if any(answer.errors for answer in answers):
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def _tell_dry_run(answer: "DryRun") -> None:
+    for error in answer.errors:
+        problem = Problem(error.path, error.message, error.given, error.allowed)
+        print(f"berth: {safe(problem)}", file=sys.stderr)
+    if answer.errors:
+        return
     print(f"{safe((answer.workload or {}).get('name', ''))}: {safe(answer.outcome.replace('_', ' '))}")
     for decision in answer.decisions:
-        print(
-            safe(f"  {decision.get('kind', '')}{_on_nodes(decision)} {decision.get('message', '')}".rstrip())
-        )
+        message = f": {decision['message']}" if decision.get("message") else ""
+        print(safe(f"  {decision.get('kind', '')}{_on_nodes(decision)}{message}"))
     for eviction in answer.evictions:
         print(safe(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
         for line in eviction.get("lines") or ():
@@ -190,9 +188,8 @@ def _tell_dry_run(answer: "DryRun") -> None:
 def _on_nodes(decision: dict[str, Any]) -> str:
     """How many pods on which node."""
     nodes = Counter(str(pod.get("node")) for pod in decision.get("pods") or () if isinstance(pod, dict))
-    return (
-        " " + ", ".join(f"{count} pods on {node}" for node, count in sorted(nodes.items())) if nodes else ""
-    )
+    told = ", ".join(f"{counted(count, 'pod')} on {node}" for node, count in sorted(nodes.items()))
+    return f" {told}" if told else ""
 
 
 def _whole(output: Output) -> Output:

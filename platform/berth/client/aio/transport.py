@@ -11,7 +11,17 @@ import httpx
 from berth.client.config import Settings
 from berth.client.errors import Unreachable
 from berth.client.retry import Loss, Patience, delay_before_next
-from berth.client.transport import PAGE, Params, content_of, loss_of, manners, plain, refused, unreachable
+from berth.client.transport import (
+    PAGE,
+    Params,
+    carried,
+    content_of,
+    loss_of,
+    manners,
+    plain,
+    refused,
+    unreachable,
+)
 
 
 class AsyncTransport:
@@ -59,7 +69,12 @@ class AsyncTransport:
     ) -> httpx.Response:
         """The answer to one request. Raises Refused for an answer that says no, Unreachable for none."""
         request = self._http.build_request(
-            method, path, params=plain(params), headers=dict(headers or {}), json=body, content=content
+            method,
+            path,
+            params=plain(params),
+            headers=dict(headers or {}),
+            json=carried(body),
+            content=content,
         )
         again = method == "GET" if repeatable is None else repeatable
         for attempt in range(1, self._patience.attempts + 1):
