@@ -4,7 +4,7 @@ from datetime import timedelta
 from berth.db.moves import move
 from pools import history
 from pools.models import Node, NodePool
-from pools.models.node import HOSTING, PENDING, NodeState
+from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import ends, long_drains, orphans
@@ -36,6 +36,7 @@ def look(pool_id: int, this: Pass) -> bool:
         ending, wrote = orphans.to_end(pool, nodes, listed, this)
         wrote |= long_drains.note(pool, nodes, this)
         _ticked(pool, this)
+        wrote |= not ending and _over(pool, nodes)
     if ending:
         ends.terminate(pool, ending, this)
     return any(did) or wrote or bool(ending)
@@ -54,6 +55,16 @@ def _due(pool: NodePool, this: Pass) -> bool:
 def _ticked(pool: NodePool, this: Pass) -> None:
     pool.ticked_at = this.now
     pool.save(update_fields=["ticked_at"])
+
+
+def _over(pool: NodePool, nodes: list[Node]) -> bool:
+    """Trouble is, once the provider answers and there is nothing left to be ordered or ended."""
+    there = sum(node.state in (*USABLE, *PENDING) for node in nodes)
+    if not pool.last_error or pool.provisioning or pool.wanted > there:
+        return False
+    pool.last_error = ""
+    pool.save(update_fields=["last_error"])
+    return True
 
 
 def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) -> bool:

@@ -57,6 +57,34 @@ def test_after_an_error_the_pool_says_so_and_waits_for_its_tick() -> None:
     stage.check()
 
 
+def test_trouble_is_over_once_nothing_is_asked_for_any_more() -> None:
+    stage = Stage(pool((0, 4)))
+    stage.want(2)
+    stage.provider.next("provision", *[Fail(ProviderErrorKind.CAPACITY, "none is free")] * 9)
+    stage.reconcile()
+    stage.want(0)
+    for _ in range(3):
+        stage.pass_time(15)
+        stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == ""
+    stage.check()
+
+
+def test_a_listing_that_comes_back_ends_the_trouble_of_one_that_failed() -> None:
+    stage = Stage(pool(2))
+    stage.settle()
+    stage.provider.next("list_instances", Fail(ProviderErrorKind.THROTTLED, "too many calls"))
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == "listing the instances: throttled: too many calls"
+    stage.pass_time(15)
+    stage.reconcile()
+    stage.pool.refresh_from_db()
+    assert stage.pool.last_error == ""
+
+
 @shows("SKY-75", "SKY-77")
 def test_a_call_whose_answer_was_lost_is_repeated_and_brings_no_second_set() -> None:
     stage = Stage(pool(3))
