@@ -4,6 +4,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -97,6 +98,26 @@ class AsyncTransport:
             cursor = page.get("next")
             if not cursor:
                 return
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[httpx.Response]:
+        """An answer that is read while it is still being written; it may pause for as long as it likes."""
+        request = self._http.build_request(
+            "GET", path, params=plain(params), timeout=httpx.Timeout(5.0, read=None)
+        )
+        try:
+            answer = await self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise unreachable(self.settings, error) from None
+        try:
+            if not answer.is_success:
+                await answer.aread()
+                raise refused(answer)
+            yield answer
+        except httpx.TransportError as error:
+            raise unreachable(self.settings, error) from None
+        finally:
+            await answer.aclose()
 
     async def _once(self, request: httpx.Request, attempt: int, repeatable: bool) -> httpx.Response | None:
         """One attempt; None after waiting means: try again."""

@@ -1,12 +1,14 @@
 """Here workloads are submitted, found, followed and steered under asyncio."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.answers import DryRun, Event, Explanation, Pod, Workload
+from berth.client.answers import DryRun, Event, Eviction, Explanation, Pod, PortLink, Workload
 from berth.client.workloads import (
+    FOUND_AT_ONCE,
     POLL_SECONDS,
     Document,
+    FoundInLog,
     LogChunk,
     candidates_of,
     chunk_of,
@@ -64,9 +66,18 @@ class AsyncWorkloads:
         items = self._transport.pages(f"workloads/{workload_id}/pods")
         return [Pod.model_validate(item) async for item in items]
 
+    async def link_to_port(self, workload_id: str, port: str) -> PortLink:
+        """A one-time link by which a browser opens this port of a running workload."""
+        answer = await self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
+        return PortLink.model_validate(answer)
+
     async def events(self, workload_id: str) -> Sequence[Event]:
         items = self._transport.pages(f"workloads/{workload_id}/events")
         return [Event.model_validate(item) async for item in items]
+
+    async def evictions(self, workload_id: str) -> Sequence[Eviction]:
+        items = self._transport.pages(f"workloads/{workload_id}/evictions")
+        return [Eviction.model_validate(item) async for item in items]
 
     async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[Workload]:
         """The workload as it is, then each time its phase, reason or message changed, until it has ended."""
@@ -95,6 +106,41 @@ class AsyncWorkloads:
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         answer = await self._transport.ask("GET", f"workloads/{workload_id}/logs", params=params)
         return chunk_of(answer, offset or 0)
+
+    async def search_log(
+        self,
+        workload_id: str,
+        text: str,
+        *,
+        pod: str | None = None,
+        run: int | None = None,
+        around: int = 0,
+        ignore_case: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[FoundInLog]:
+        """Lines of a pod's output that contain the text, with those around them, found by the server: in one
+        answer after the other, until the end that the log has by then."""
+        params = {"text": text, "pod": pod, "run": run, "around": around, "ignore_case": ignore_case}
+        cursor, left = None, limit
+        while left is None or left > 0:
+            asked = {**params, "limit": min(left or FOUND_AT_ONCE, FOUND_AT_ONCE), "cursor": cursor}
+            answer = await self._transport.get(f"workloads/{workload_id}/logs/search", asked)
+            found = FoundInLog.model_validate(answer)
+            yield found
+            left = None if left is None else left - len(found.items)
+            cursor = found.next
+            if cursor is None:
+                return
+
+    async def log_stream(
+        self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
+    ) -> AsyncGenerator[bytes, None]:
+        """A pod's output from `offset` on, as it is written, until the pod has ended. Who stops before that
+        closes it (`contextlib.aclosing`)."""
+        params = {"pod": pod, "run": run, "offset": offset, "follow": True}
+        async with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
+            async for piece in answer.aiter_bytes():
+                yield piece
 
     async def _act(self, workload_id: str, action: str) -> Workload:
         return Workload.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
