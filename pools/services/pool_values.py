@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, nearest, shown
+from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
 from pools.engine.node_spec import NodeSpec, node_spec
 from pools.models import NodePool
@@ -19,6 +20,7 @@ from pools.runtimes.choice import check_runtime
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
 ) - {"name", "wanted", "paused"}
+NAME_MAX = 40
 SHAPE_OF = {"nodes_min": "min", "nodes_desired": "desired", "nodes_max": "max"}
 
 
@@ -61,9 +63,11 @@ def check(pool: NodePool) -> None:
     spec_of(pool)
     check_settings(pool.provider, pool.provider_settings)
     check_runtime(pool.provider, pool.runtime)
-    problems = [*_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
+    misnamed = list(_name(pool))
+    problems = [*misnamed, *_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
+    judged = ["labels", "taints", "topology", *(each.path for each in misnamed)]
     try:
-        pool.full_clean(exclude=["labels", "taints", "topology"], validate_constraints=True)
+        pool.full_clean(exclude=judged, validate_constraints=True)
     except ValidationError as error:
         problems += [
             Problem("" if field == "__all__" else field, "; ".join(messages), _shown(pool, field))
@@ -71,6 +75,12 @@ def check(pool: NodePool) -> None:
         ]
     if problems:
         raise Invalid(problems)
+
+
+def _name(pool: NodePool) -> Iterator[Problem]:
+    """As documents name it, or no workload could ask for it."""
+    if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
+        yield Problem("name", "is not a name", shown(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX)))
 
 
 def spec_of(pool: NodePool) -> NodeSpec:

@@ -63,7 +63,7 @@ def delete_pool(*, acting: Any, pool: NodePool) -> None:
             NodePool.objects.get(pk=pool.pk).delete()
     except ProtectedError as error:
         raise Conflict(
-            f"The pool {pool.name} has a history or quotas: let it expire instead of deleting it."
+            f"The pool {pool.name} has a history or quotas and is kept; drain it instead."
         ) from error
 
 

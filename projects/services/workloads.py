@@ -48,7 +48,7 @@ def submit(
             workload.save(force_insert=True)
             _store_tree(workload, tree)
             inference.declare(workload, spec, workload.submitted_at)
-            doubts = warnings(workload, tree)
+            doubts = [*warnings(workload, tree), *_awaited_in_vain(workload, spec)]
             said = " ".join([f"Submitted by {acting.name}.", *doubts])
             events.record("submitted", workload, said, actor=acting.name, data={"warnings": doubts})
             announce.workload_changed(workload)
@@ -84,6 +84,7 @@ def prepared(
     _check_runnable(spec)
     inference.check(spec)
     at = now or timezone.now()
+    _check_deadline(spec, at)
     tree = tree_of(spec)
     workload = Workload(
         id=uuid.uuid4(),
@@ -93,7 +94,7 @@ def prepared(
         submitted_by=acting.user,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
-        pools=_pools(spec),
+        pools=_pools(spec, at),
         priority=spec.priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,
@@ -289,8 +290,10 @@ def _project(acting: Acting, spec: WorkloadSpec, project: Project | None) -> Pro
     return found
 
 
-def _pools(spec: WorkloadSpec) -> list[str]:
-    known = list(NodePool.objects.order_by("name").values_list("name", flat=True))
+def _pools(spec: WorkloadSpec, at: datetime) -> list[str]:
+    """Those it names, else all whose time has not ended: what is drained for good is offered to nobody."""
+    ends = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
+    known = list(ends)
     unknown = [(i, name) for i, name in enumerate(spec.pools) if name not in known]
     if unknown:
         allowed = ", ".join(known[:20]) or "no pool exists yet"
@@ -301,7 +304,22 @@ def _pools(spec: WorkloadSpec) -> list[str]:
         raise Invalid(
             [Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")]
         )
-    return list(dict.fromkeys(spec.pools)) or known
+    open_ = [name for name, end in ends.items() if end is None or end > at]
+    return list(dict.fromkeys(spec.pools)) or open_ or known
+
+
+def _check_deadline(spec: WorkloadSpec, at: datetime) -> None:
+    """Else it would only make others give way, to be ended at once."""
+    if spec.deadline is not None and spec.deadline <= at:
+        given, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
+        raise Invalid([Problem("deadline", "has passed", given, allowed)])
+
+
+def _awaited_in_vain(workload: Workload, spec: WorkloadSpec) -> list[str]:
+    there = Workload.objects.filter(project=workload.project, name__in=spec.waits_for)
+    missing = sorted(set(spec.waits_for) - set(there.values_list("name", flat=True)))
+    return [f"There is no workload {workload.project.name}/{name} yet for which it could wait."
+            for name in missing]
 
 
 def _check_runnable(spec: WorkloadSpec) -> None:

@@ -65,6 +65,16 @@ def test_a_time_is_sent_as_it_was_written(terminal: Terminal, tmp_path: Path) ->
     assert sent(again) == {"name": "train", "expires_at": "2031-05-01T08:00:00+00:00"}
 
 
+def test_a_pool_that_was_never_used_is_deleted_and_another_is_not(terminal: Terminal) -> None:
+    desk = Desk(httpx.Response(204))
+    told = terminal.run("pool", "delete", "tryout", desk=desk)
+    assert (told.exit_code, told.stdout, desk.asked) == (
+        0, "tryout deleted\n", ["DELETE /api/v1/node-pools/tryout"],
+    )  # fmt: skip
+    kept = terminal.run("pool", "delete", "train", desk=Desk(problem(409, detail="It has a history.")))
+    assert (kept.exit_code, kept.stderr) == (5, "berth: It has a history.\n")
+
+
 @pytest.mark.shows("SKY-18")
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
 def test_no_number_of_nodes_is_told_in_one_line(terminal: Terminal, typed: str) -> None:

@@ -45,7 +45,8 @@ def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
     assert refused(nodes=(4, 2)) == ["nodes.max"]
     assert refused(nodes={"min": 4, "desired": 5}) == ["nodes.desired"]
     assert refused(name="Not A Slug", nodes=1) == ["name"]
-    assert refused(name="x" * 41) == ["name"]
+    for name in ("x" * 41, "with_line", "Large", "-a", ""):
+        assert refused(name=name, nodes=1) == ["name"], "no workload's document could name it"
     assert refused(nodes=1, wanted=3) == ["wanted"]
     assert refused(nodes=1, colour="red") == ["colour"]
     assert refused(nodes=1, provider="moon") == ["provider"]

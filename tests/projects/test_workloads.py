@@ -1,8 +1,11 @@
 """Here we show what submitting, cancelling, suspending and resuming do to the rows."""
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, NotFound
+from pools.models import NodePool
 from projects.models import Event, Phase, RoleNode, Workload
 from projects.services import quotas, workloads
 from projects.services.moves import move
@@ -137,3 +140,35 @@ def test_whoever_submits_what_can_hardly_start_is_told_at_once(cast: Cast) -> No
     assert ["quota of vision" in text or "add up" in text for text in said[firm.pk]] == [True, True]
     assert ["limit of vision" in said[huge.pk][0], "limit of research" in said[huge.pk][1]] == [True, True]
     assert said[small.pk] == []
+
+
+def test_whoever_waits_for_what_is_not_there_is_told_at_once(cast: Cast) -> None:
+    document = training("second", waits_for=["first", "small"])
+    workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
+    waits = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    (said,) = Event.objects.get(workload_id=waits.pk).data["warnings"]
+    assert said == "There is no workload vision/first yet for which it could wait."
+
+
+def test_a_deadline_that_has_passed_is_refused_and_names_now(cast: Cast) -> None:
+    now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    late = training("late", deadline="2026-05-01T13:00:00+01:00")
+    with pytest.raises(Invalid) as refused:
+        workloads.submit(acting=cast.dave, project=cast.vision, document=late, now=now)
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.message) == ("deadline", "has passed")
+    assert problem.allowed == "later than 2026-05-01T12:00:00+00:00"
+    workloads.submit(
+        acting=cast.dave, project=cast.vision, document=late, now=now - timedelta(seconds=1)
+    )  # fmt: skip
+
+
+def test_a_pool_whose_time_has_ended_is_only_for_those_who_name_it(cast: Cast) -> None:
+    now = timezone.now()
+    NodePool.objects.create(name="old", expires_at=now - timedelta(hours=1))
+    NodePool.objects.create(name="soon", expires_at=now + timedelta(hours=1))
+    usual = workloads.submit(acting=cast.dave, project=cast.vision, document=training("usual"), now=now)
+    named = workloads.submit(
+        acting=cast.dave, project=cast.vision, document=training("named", pools=["old"]), now=now
+    )
+    assert (usual.pools, named.pools) == (["local", "soon"], ["old"])

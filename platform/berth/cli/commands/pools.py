@@ -205,6 +205,18 @@ def drain(
     _do(output, lambda client: client.node_pools.drain(name, reason))
 
 
+@app.command("delete")
+def delete(name: Name) -> None:
+    """Remove a pool that was never used. Another one keeps its history: drain it, which ends it (exit 5).
+
+    \b
+    berth pool delete tryout
+    """
+    with connected() as client:
+        client.node_pools.delete(name)
+    print(f"{safe(name)} deleted")
+
+
 @app.command("history")
 def history(
     name: Name,
