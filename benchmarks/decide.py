@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.shapes import CHANGES, SHAPES, settings, steady
+from berth.core.garbage import collect_rarely
 from scheduler.engine.cycle import decide, decide_again
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan
@@ -33,6 +34,7 @@ def main(names: list[str]) -> None:
     def chosen(name: str) -> bool:
         return not names or any(word in name for word in names)
 
+    collect_rarely()  # as the scheduler does
     heads = ("cpu ms", "least", "MiB", "placed", "evicted", "waiting")
     print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
     rows = [_measured(name, make) for name, make in SHAPES.items() if chosen(name)]

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.decide import RESULTS, commit, machine
+from berth.core.garbage import collect_rarely
 from scheduler.engine.replay.figures import figures
 from scheduler.engine.replay.files import NoSuchTrace, find, smaller
 from scheduler.engine.replay.policies import play
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--checkpoint", type=int, metavar="SECONDS")
     asked = parser.parse_args()
+    collect_rarely()  # as `berth trace` does
     data = Path(os.environ.get("BERTH_TRACES", Path(__file__).parents[2] / "shared" / "data"))
     try:
         trace = find("philly", data)

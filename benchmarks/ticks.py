@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.own_database import own_database
+from berth.core.garbage import collect_rarely
 
 LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -27,6 +28,7 @@ PARTS = {"observe": "observe", "decide_what_can_be": "decide", "commit": "commit
 
 
 def main(live: int) -> None:
+    collect_rarely()  # as the scheduler does
     with own_database("ticks"):
         rows = _measured(live)
     from benchmarks.decide import RESULTS, commit, machine

@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from berth.core.garbage import collect_rarely
 from berth.db.lease import Held, fenced
 from berth.tracing.spans import this_process_is
 from pools.engine.victims import Work
@@ -24,6 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         this_process_is("scheduler")
+        collect_rarely()
         scheduler = made()
 
         def end(number: int, frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import safe
+from berth.core.garbage import collect_rarely
 
 
 def simulate(
@@ -32,6 +33,7 @@ def simulate(
     """
     from scheduler.engine.scenario import run
 
+    collect_rarely()
     named = None if actions is None else [word.strip() for word in actions.split(",")]
     whole = as_json or output.is_data
     code, text = run("/dev/stdin" if file == "-" else file, cycles, until_stable, named, whole)

@@ -67,6 +67,7 @@ def trace(
     *node_list*.csv (sn,cpu_milli,memory_mib,gpu,model). A scenario's workloads come when submitted and run
     for their runtime_seconds.
     """
+    from berth.core.garbage import collect_rarely
     from scheduler.engine.replay.figures import figures
     from scheduler.engine.replay.files import find, smaller
     from scheduler.engine.replay.records import Records
@@ -76,6 +77,7 @@ def trace(
         chosen = smaller(find(which, data), nodes, jobs, seed)
     except ScenarioError as error:
         raise BadInput(str(error)) from None
+    collect_rarely()
     records = Records(chosen)
     begin, wall = time.process_time(), time.perf_counter()
     last = _play(chosen, policy, records, checkpoint)
