@@ -68,6 +68,20 @@ def test_whoever_is_typing_is_told_and_decides_when_to_go(opened: Open) -> None:
         expect(page.locator("#document")).to_have_value(re.compile("command: python half.py"))
 
 
+def test_who_signs_in_before_that_page_is_ready_loses_nothing(opened: Open) -> None:
+    with opened("dave") as (page, _):
+        page.goto("/access")
+        page.get_by_role("link", name="Issue a token").click()
+        page.get_by_role("dialog").get_by_label("Name").fill("nightly-runs")
+        end_session()
+        page.route("**/drafts*.js", lambda route: route.abort())
+        page.get_by_role("dialog").get_by_role("button", name="Issue").click()
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        page.unroute("**/drafts*.js")
+        sign_in(page, "dave")
+        expect(page.get_by_label("Name")).to_have_value("nightly-runs")
+
+
 def test_a_draft_of_quotas_is_put_back(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas/draft?pool=train")

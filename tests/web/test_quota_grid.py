@@ -286,7 +286,7 @@ def test_what_is_garbled_is_refused(cast: Cast, spot: NodePool, sign_in: Any, dr
     assert answer.json()["faults"]
 
 
-def test_a_thousand_projects_in_five_pools_come_some_at_a_time_and_quickly(cast: Cast, sign_in: Any) -> None:
+def test_a_thousand_projects_in_five_pools_come_some_at_a_time_and_by_few_queries(cast: Cast, sign_in: Any) -> None:
     pools = [cast.pool, *(make.pool(f"pool-{n}") for n in range(4))]
     tops = Department.objects.bulk_create(Department(name=f"top-{n:02}") for n in range(20))
     inner = Project.objects.bulk_create(
@@ -298,12 +298,9 @@ def test_a_thousand_projects_in_five_pools_come_some_at_a_time_and_quickly(cast:
     client = sign_in("alice")
     client.get("/quotas")
     with CaptureQueriesContext(connection) as queries:
-        began = time.process_time()
         page = client.get("/quotas")
-        spent = time.process_time() - began
     assert len(queries) < 25
-    print(f"{spent:.3f} s of CPU, {len(queries)} queries, {len(page.content)} bytes")
-    assert spent < 0.3, f"{spent:.3f} s of CPU"
+    assert len(page.content) < 100_000
     assert len(page.context["rows"]) == 60
     assert page["X-Next-Rows"] == "60"
     rest = client.get("/quotas?rows=60", HTTP_HX_REQUEST="true")

@@ -7,7 +7,7 @@
   const PUSHED = ["submit", "button", "reset", "image"];
   const person = document.body.dataset.person;
   const touched = new Set(); // addresses of forms in which somebody typed
-  let told = false, last = null;
+  let told = false, gone = false, last = null; // gone: the session, as far as this page knows
 
   const addressOf = (form) => new URL(form.getAttribute("action") || location.href, location.href).pathname;
   const fieldsOf = (form) => [...form.elements].filter((each) => each.name && !each.matches(SECRET) && !PUSHED.includes(each.type));
@@ -35,11 +35,12 @@
     const forms = [...document.forms].filter(isDraft);
     const front = forms.includes(last) ? last : forms[0];
     const fields = (form) => fieldsOf(form).map((each) => [each.name, each.value, each.checked ?? null, each.type]);
-    if (forms.length) store({ person, at: Date.now(), forms: forms.map((form) => [addressOf(form), fields(form)]) });
+    if (forms.length) store({ person, at: Date.now(), due: gone, forms: forms.map((form) => [addressOf(form), fields(form)]) });
     return placeOf(front);
   }
 
   function leave() {
+    gone = true;
     const { pathname, search } = keep();
     document.documentElement.dataset.leaving = "";
     location.assign(`/login?next=${encodeURIComponent(pathname + search)}`);
@@ -62,7 +63,7 @@
 
   function ended() { // noticed by the page itself: whoever is typing decides when to go
     if (!told) say("Your session has ended. What you typed is kept.", leave);
-    told = true;
+    told = gone = true;
   }
 
   function putBack(form, fields) {
@@ -83,11 +84,16 @@
     touched.add(addressOf(form));
   }
 
+  function cameFromSigningIn() { // a quick person is through before the script of that page has run
+    try { return new URL(document.referrer).pathname === "/login"; } catch { return false; }
+  }
+
   function restore() {
     const kept = stored();
     if (!kept) return;
     if (!person) return store({ ...kept, due: true }); // this is the page of signing in
-    if (!kept.due || kept.person !== person || Date.now() - kept.at > LONGEST) return store(null);
+    const signedIn = kept.due || cameFromSigningIn();
+    if (!signedIn || kept.person !== person || Date.now() - kept.at > LONGEST) return store(null);
     const here = kept.forms.map(([address, fields]) => [[...document.forms].find((form) => addressOf(form) === address), fields]);
     const found = here.filter(([form]) => form);
     if (!found.length) return;
