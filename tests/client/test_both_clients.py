@@ -13,7 +13,8 @@ from tests.client.desk import HERE, Desk, page, problem, workload
 
 PARTS = ("workloads", "templates")  # of both
 WITHOUT_ASYNCIO = {
-    "events", "evictions", "cycles", "audit", "departments", "projects", "quotas", "lines", "node_pools", "nodes",
+    "events", "evictions", "cycles", "audit", "departments", "projects", "quotas", "lines", "node_pools",
+    "nodes",
     "services", "usage", "use", "budgets", "subscriptions", "tokens", "members", "users",
 }  # fmt: skip
 Asked = Callable[..., Any]  # (desk, "workloads.get", arguments...) -> what it came to; of what yields, a list

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -286,7 +285,7 @@ def test_what_is_garbled_is_refused(cast: Cast, spot: NodePool, sign_in: Any, dr
     assert answer.json()["faults"]
 
 
-def test_a_thousand_projects_in_five_pools_come_some_at_a_time_and_by_few_queries(cast: Cast, sign_in: Any) -> None:
+def test_a_thousand_projects_in_five_pools_come_some_at_a_time(cast: Cast, sign_in: Any) -> None:
     pools = [cast.pool, *(make.pool(f"pool-{n}") for n in range(4))]
     tops = Department.objects.bulk_create(Department(name=f"top-{n:02}") for n in range(20))
     inner = Project.objects.bulk_create(
