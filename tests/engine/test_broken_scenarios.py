@@ -141,6 +141,23 @@ def test_the_refusal_names_the_key(path: Path_, value: Any, said: str) -> None:
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        ([{"role": "w", "index": 0, "node": "n9"}], "no such node; given 'n9'; allowed: n0, n1"),
+        ([{"role": "v", "node": "n0"}], "no such role; given 'v'; allowed: w"),
+        ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 holds; given 1 GPU; allowed: 4 GPUs for"),
+    ],
+)
+def test_the_refusal_names_what_was_given_and_what_is_allowed(pods: list[Any], said: str) -> None:
+    document = copy.deepcopy(GOOD)
+    document["workloads"][0] |= {"pods": pods}
+    document["workloads"][0]["roles"][0]["max"] = 9
+    with pytest.raises(ScenarioError) as refused:
+        load(document)
+    assert said in str(refused.value)
+
+
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(place=st.integers(0, 10**6), junk=st.binary(max_size=4), cut=st.booleans())
 def test_a_damaged_file_ends_in_an_answer_or_in_one_line_and_status_2(

@@ -160,6 +160,23 @@ def test_a_scenario_is_a_trace_too() -> None:
     assert told["evictions"] == {"reclaim": 1}
 
 
+def test_who_runs_from_the_beginning_waited_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(
+        "format: berth.scenario/1\nnow: 2026-01-01T12:00:00Z\nnodes: [{name: n0, gpus: 1}]\n"
+        "departments: [{name: d, quotas: {default: {gpu: 1}}}]\n"
+        "projects: [{name: p, department: d, quotas: {default: {gpu: 1}}}]\n"
+        "workloads: [{name: a, project: p, runtime_seconds: 60, roles: [{gpu: 1}],"
+        " pods: [{node: n0, started: 2026-01-01T11:00:00Z}]}]\n"
+    )
+    _, told = played(find(str(tmp_path / "cluster.yaml"), tmp_path))
+    assert (told["until_first_start"]["average"], told["queueing"]["average"]) == (0, 0)
+
+
+def test_a_trace_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"document: cannot be read: No such file or directory; given"):
+        find(str(tmp_path / "none.csv"), tmp_path)
+
+
 def test_nodes_are_drawn_by_the_seed(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 10 1 red", "1 10 1 red", nodes="vc,node_num\nred,64\n")
     one, same, other = (smaller(trace, 5, 1, seed).cluster.nodes for seed in (1, 1, 2))

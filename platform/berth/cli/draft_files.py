@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from berth.client import Client
 
 SET_FORM = "DEPARTMENT/PROJECT:POOL.KEY=VALUE, or DEPARTMENT:POOL.KEY=VALUE"
+FILE_FORM = "changes: [{project: NAME, pool: POOL, set: {gpu: 8}}]"
 REMOVE_FORM = "DEPARTMENT/PROJECT:POOL, or DEPARTMENT:POOL"
 WORDS: Mapping[str, Any] = {"unlimited": None, "none": None, "owner": None, "true": True, "yes": True,
                             "false": False, "no": False}  # fmt: skip
@@ -27,6 +28,8 @@ def draft_of(
         draft["changes"] = _from_words(client, *words)
     if note is not None:
         draft["note"] = note
+    elif file is not None and "changes" not in draft:
+        raise BadInput(f"{file}: says no `changes`; given {', '.join(map(str, draft))}; allowed: {FILE_FORM}")
     if not draft.get("changes"):
         raise BadInput(f"nothing to change; allowed: -f FILE, --set {SET_FORM}, --remove {REMOVE_FORM}")
     return draft

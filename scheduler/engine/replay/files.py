@@ -86,5 +86,6 @@ def _rows(path: Path) -> tuple[AbstractSet[str], list[Row]]:
             reader = csv.DictReader(file)
             rows: list[Row] = list(reader)
     except (OSError, ValueError, csv.Error) as error:
-        raise ScenarioError([Problem("", f"cannot be read: {error}", shown(str(path)))]) from None
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise ScenarioError([Problem("", f"cannot be read: {why}", shown(str(path)))]) from None
     return set(reader.fieldnames or ()), rows

@@ -98,7 +98,8 @@ class Records:
             if running and job.since is None:
                 job.since = now
                 if job.first_start is None:
-                    job.first_start = now if workload.started is None else min(now, workload.started)
+                    at = now if workload.started is None else min(now, workload.started)
+                    job.first_start = max(job.submitted, at)  # who runs from the beginning did not wait
         elif job.waiting_since is None:
             self._waits(now, job, account)
         if over:

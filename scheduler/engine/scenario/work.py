@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, nearest, shown
+from berth.core.words import counted
 from scheduler.engine.gang import roles_of
 from scheduler.engine.intake import seconds_of, workload_from_spec
 from scheduler.engine.model import Node, Pod, PodState, Pool, Reservation, Role, Workload
@@ -13,6 +14,7 @@ from scheduler.engine.scenario.refusal import ScenarioError
 from scheduler.engine.scenario.schema import PodDocument, ScenarioDocument, ScenarioWorkload
 from scheduler.engine.scenario.seats import PROMISED_OVER, Seats, milli_on
 
+SOME = 5
 Named = TypeVar("Named")
 
 
@@ -98,7 +100,9 @@ def _seated(at: str, given: PodDocument, workload: Workload, seats: Seats, now: 
     if devices is None:
         devices = seats.choose(node, state, role.request)
         if len(devices) < role.request.devices:
-            raise _refusal(f"{at}.node", f"more GPUs than {node.name} holds", f"{role.request.devices} more")
+            given = counted(role.request.devices, "GPU")
+            allowed = f"{counted(node.gpus, 'GPU')} for all that stands there"
+            raise _refusal(f"{at}.node", f"more GPUs than {node.name} holds", given, allowed)
     if problem := seats.take(at, node, state, devices, role.request):
         raise ScenarioError([problem])
     return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)
@@ -139,7 +143,9 @@ def _role(path: str, name: str | None, workload: Workload) -> Role:
 
 def _named(path: str, kind: str, name: str, known: Mapping[str, Named]) -> Named:
     if name not in known:
-        raise _refusal(path, f"no such {kind}", shown(name))
+        meant = nearest(name, known)
+        allowed = f"{meant}?" if meant else ", ".join(sorted(known)[:SOME])
+        raise _refusal(path, f"no such {kind}", shown(name), allowed)
     return known[name]
 
 

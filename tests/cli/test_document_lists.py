@@ -1,0 +1,80 @@
+"""Here we hold docs/documents.md to what the programs read: every key is told, every example can be used."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from berth.core.spec import parse_workload
+from berth.core.spec.workload import WorkloadSpec
+from projects.services.quota_documents import read_draft
+from scheduler.engine.scenario import simulate
+from scheduler.engine.scenario.schema import ScenarioDocument
+from tests.cast import make_cast
+from tests.cli.desk_of_commands import Terminal
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "documents.md").read_text()
+TOLD = set(re.findall(r"`([a-z_]+)`", TEXT)) | set(re.findall(r"[{ ]([a-z_]+): ", TEXT))
+EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
+ELSEWHERE = {"ServiceSpec", "RouterSpec", "PortSpec"}  # pages of their own
+
+
+def models(kind: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    """A document and all that may stand in it."""
+    if kind in seen or kind.__name__ in ELSEWHERE:
+        return
+    seen.add(kind)
+    yield kind
+    for field in kind.model_fields.values():
+        for part in parts(field.annotation):
+            yield from models(part, seen)
+
+
+def parts(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from parts(inner)
+
+
+@pytest.mark.parametrize("whole", [WorkloadSpec, ScenarioDocument])
+def test_every_key_of_a_document_is_told(whole: type[BaseModel]) -> None:
+    found = list(models(whole, set()))
+    keys = {f"{kind.__name__}.{key}": key for kind in found for key in kind.model_fields}
+    assert {"RoleSpec.spread_per_node", "GroupSpec.need"} <= keys.keys()
+    assert not [place for place, key in keys.items() if key not in TOLD]
+
+
+def test_the_workloads_of_the_page_are_documents() -> None:
+    found = [example for example in EXAMPLES if "command" in example]
+    assert [parse_workload(example).name for example in found] == ["train", "split"]
+
+
+@pytest.mark.django_db
+def test_the_quotas_of_the_page_are_a_draft() -> None:
+    (document,) = [example for example in EXAMPLES if "changes" in example]
+    read = read_draft(make_cast().alice, document)
+    assert (len(read.changes), read.note) == (3, "for the paper deadline")
+
+
+def test_the_scenario_of_the_page_can_be_played() -> None:
+    (scenario,) = [example for example in EXAMPLES if "format" in example]
+    answer = simulate(scenario, until_stable=True)
+    assert answer["workloads"]["waits"]["phase"] == "running"
+    assert simulate(scenario)["workloads"]["waits"]["blockers"]
+
+
+def test_a_draft_of_quotas_without_changes_is_told_what_it_says_instead(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    (file := tmp_path / "draft.yaml").write_text("change: []\nnote: n\n")
+    told = terminal.run("quota", "plan", "-f", str(file))
+    assert told.exit_code == 255
+    assert told.stderr == (
+        f"berth: {file}: says no `changes`; given change, note;"
+        " allowed: changes: [{project: NAME, pool: POOL, set: {gpu: 8}}]\n"
+    )
