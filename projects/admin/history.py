@@ -15,6 +15,7 @@ from projects.models import (
     Event,
     QuotaChange,
 )
+from projects.services.subscriptions import shown_address
 from projects.web.activity import changes
 
 
@@ -91,7 +92,16 @@ class BudgetAdmin(ReadOnly):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnly):
-    list_display = ("at", "kind", "to", "channel", "state", "tries", "last_error")
+    """An address of a hook is as good as a password, here too."""
+
+    list_display = ("at", "kind", "address", "channel", "state", "tries", "last_error")
+    exclude = ("to",)
+    readonly_fields = ("address",)
+    columns = ("at", "kind", "channel", "state", "tries", "last_error", "ended_at")
     list_filter = ("state", "channel", "kind", ("at", TimesBetween))
     search_fields = ("to", "last_error")
     date_hierarchy = "at"
+
+    @display(description="To")
+    def address(self, row: Delivery) -> str:
+        return shown_address(row.to)

@@ -29,7 +29,7 @@ def post(to: Destination, body: bytes, headers: Mapping[str, str]) -> None:
         raise NotTaken(f"the answer cannot be read: {error!r}") from None
     if not 200 <= answer.status < 300:
         gone = answer.status == http.HTTPStatus.GONE
-        raise NotTaken(f"answered {answer.status}: {told}", for_good=gone)
+        raise NotTaken(f"answered {answer.status}: {told}".removesuffix(": "), for_good=gone)
 
 
 def readable(answer: bytes) -> str:

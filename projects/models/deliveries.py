@@ -55,4 +55,4 @@ class Delivery(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} to {self.to}: {self.state}"
+        return f"{self.kind} by {self.channel}: {self.state}"

@@ -166,9 +166,9 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
             raise Conflict(f"It has ended ({locked.phase}): submit it anew.")
         else:
             return locked
-        _audit(acting, "resume", locked)
+        _audit(acting, "resume", locked, after=(found := _fresh(workload)))
         wake("scheduler")
-    return _fresh(workload)
+    return found
 
 
 def delete(*, acting: Acting, workload: Workload) -> None:
@@ -239,9 +239,9 @@ def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now:
                 now=at,
                 explanation=None,
             )
-        _audit(acting, reason.lower(), locked)
+        _audit(acting, reason.lower(), locked, after=(found := _fresh(workload)))
         wake("scheduler")
-    return _fresh(workload)
+    return found
 
 
 def _redirect(locked: Workload, to: str, reason: str, said: str, acting: Acting) -> None:
@@ -272,8 +272,10 @@ def _fresh(workload: Workload) -> Workload:
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 
-def _audit(acting: Acting, action: str, workload: Workload) -> None:
-    audit.write_down(acting, action, workload, before={"phase": workload.phase}, project=workload.project)
+def _audit(acting: Acting, action: str, workload: Workload, after: Workload | None = None) -> None:
+    before = {"phase": workload.phase}
+    phase = None if after is None else {"phase": after.phase}
+    audit.write_down(acting, action, workload, before=before, after=phase, project=workload.project)
 
 
 def _project(acting: Acting, spec: WorkloadSpec, project: Project | None) -> Project:

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, NotFound
 from pools.models import NodePool
-from projects.models import Event, Phase, RoleNode, Workload
+from projects.models import Audit, Event, Phase, RoleNode, Workload
 from projects.services import quotas, workloads
 from projects.services.moves import move
 from tests.cast import Cast, training
@@ -82,6 +82,11 @@ def test_cancel_suspend_and_resume_may_be_said_twice(cast: Cast) -> None:
             assert workload.phase == phase
     kinds = list(Event.objects.order_by("id").values_list("kind", flat=True))
     assert kinds == ["submitted", "suspended", "pending", "cancelled"]
+    audited = Audit.objects.filter(object_type="workload").order_by("id")
+    assert [(row.action, row.before["phase"], row.after["phase"]) for row in audited] == [
+        ("suspended", "pending", "suspended"), ("resume", "suspended", "pending"),
+        ("cancelled", "pending", "cancelled"),
+    ]  # fmt: skip
 
 
 def test_a_running_workload_is_stopped_before_it_is_cancelled(cast: Cast) -> None:

@@ -9,10 +9,11 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from berth.settings.admin import SECTIONS
 from pools.models import NodePool
-from projects.models import Audit, Department, Membership, Quota, Workload
+from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
 from scheduler.engine.cycle import decide
 from scheduler.engine.scenario import load
 from scheduler.engine_mark import engine_mark
@@ -275,3 +276,17 @@ def test_a_new_person_and_every_change_of_one_is_audited(desk: Client, cast: Cas
     assert (person.email, person.is_active) == ("new@example.org", False)
     row = Audit.objects.get(object_type="user", object_id=str(person.pk))
     assert row.after == {"email": "new@example.org", "is_active": False}
+
+
+def test_the_address_of_a_hook_is_shown_to_nobody_again(desk: Client) -> None:
+    row = Delivery.objects.create(
+        at=timezone.now(), due_at=timezone.now(), kind="failed", channel="webhook",
+        to="https://hooks.example.org/services/T0/secret", content={}, state="waiting",
+    )  # fmt: skip
+    listing = reverse("admin:projects_delivery_changelist")
+    one = reverse("admin:projects_delivery_change", args=[row.pk])
+    exported = desk.post(listing, {"action": "download", "_selected_action": [row.pk]})
+    for answer in (desk.get(listing), desk.get(one)):
+        text = answer.content.decode()
+        assert "https://hooks.example.org/" in text and "secret" not in text
+    assert b"secret" not in b"".join(exported.streaming_content)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 # From light to dark, as the library counts them.
@@ -63,6 +64,9 @@ UNFOLD: dict[str, Any] = {
     "SITE_SUBHEADER": "Admin site",
     "SITE_URL": "/",
     "SITE_SYMBOL": "anchor",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("berth/mark.svg")}
+    ],
     "SHOW_VIEW_ON_SITE": True,
     "DASHBOARD_CALLBACK": "berth.web.admin_desk.desk",
     "COLORS": {
