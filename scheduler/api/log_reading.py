@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from berth.core.errors import NotFound, Unavailable
 from berth.core.problems import shown
 from berth.wiring import NotWired, wired
@@ -13,6 +15,7 @@ from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
 
 PIECE_MAX = 2**20
+MOST_NAMED = 20  # pods
 TAIL_MAX = 2**20  # so many bytes are looked through for the last lines
 
 
@@ -60,6 +63,16 @@ class PodLog:
         return state not in LIVE_POD_STATES
 
 
+def _no_pod(pods: QuerySet[Pod], name: str | None, run: int | None) -> str:
+    """What was asked for, and what there is."""
+    latest = pods.order_by("-run", "rank").values_list("run", "role", "index")[:MOST_NAMED]
+    if not latest or (name is None and run is None):
+        return "It has not started: there is no log yet."
+    asked = " of ".join(part for part in (name and f"pod {name}", run and f"run {run}") if part)
+    named = ", ".join(f"{role}-{index}" for last, role, index in latest if last == latest[0][0])
+    return f"There is no {asked}; in run {latest[0][0]}, the latest, there are {named}."
+
+
 def log_of_pod(acting: Acting, workload_id: UUID, pod_id: str) -> PodLog:
     """Of the pod with that id."""
     try:
@@ -83,7 +96,7 @@ def log_of(acting: Acting, workload: Workload, *, name: str | None, run: int | N
         pods = pods.filter(role=role, index=int(index))
     pod = pods.order_by("-run", "rank", "-created_at", "pk").first()
     if pod is None:
-        raise NotFound("There is no such pod." if name or run else "It has not started: there is no log yet.")
+        raise NotFound(_no_pod(selectors.pods(acting).filter(workload=workload), name, run))
     try:
         return PodLog(pod, wired().runtime_of(pod.node.pool))
     except NotWired as error:

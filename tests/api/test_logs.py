@@ -73,6 +73,10 @@ def test_a_pod_is_named_by_role_and_index_and_run(cast: Cast, dave: Caller, runt
     assert dave.get(path, pod="big-worker-1").content == b"other"
     assert dave.get(path, run=1)["X-Run"] == "1"
     assert dave.get(path, pod="big-worker-0", run=1).content == b"old"
+    told = dave.get(path, pod="big-worker-7", run=1).json()["detail"]
+    assert told == (
+        "There is no pod big-worker-7 of run 1; in run 2, the latest, there are big-worker-0, big-worker-1."
+    )
     for query in ({"pod": "big-worker-7"}, {"pod": "worker"}, {"pod": "worker-x"}, {"run": 9}):
         assert dave.get(path, **query).status_code == 404
 

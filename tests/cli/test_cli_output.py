@@ -164,3 +164,15 @@ def test_a_public_trace_that_is_not_here_is_told_where_it_is(terminal: Terminal,
         assert told.exit_code == 2
         assert len(told.stderr.splitlines()) == 1
         assert "https://github.com/" in told.stderr
+
+
+def test_a_quota_that_lapses_says_until_when_in_its_history(terminal: Terminal) -> None:
+    quota = {"kind": "project", "name": "ads", "pool": "local", "before": {"gpu": 4}, "after": {"gpu": 2}}
+    made = {"at": "2026-01-01T00:00:00Z", "actor": "ada", "note": "n", "quotas": [quota], "hidden": 0}
+    changes = [
+        {**made, "id": 2, "lapses_at": "2026-01-02T00:00:00Z"},
+        {**made, "id": 1, "lapses_at": "2026-01-02T00:00:00Z", "lapsed": "done", "undone_by": 3},
+    ]
+    told = terminal.run("quota", "history", desk=Desk(page(changes))).stdout.splitlines()
+    assert told[1].endswith("n, until 2026-01-02 00:00:00 UTC")
+    assert told[2].endswith("n, taken back by 3")

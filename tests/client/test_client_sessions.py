@@ -13,6 +13,7 @@ import pytest
 from berth.client import CallInterrupted, NotPicklable, RemoteError, SessionEnded, SessionError
 from berth.client.sessions.ledger import Ledger
 from berth.client.sessions.offender import offender
+from berth.client.sessions.paths import SessionState, Waiting
 from berth.client.sessions.payload import closed_call, outcome_of
 from pools.plugins import Plugin
 from tests.client.desk import Desk
@@ -156,6 +157,16 @@ def test_a_node_that_came_later_and_failed_is_told_of_in_the_log(caplog: pytest.
     words = {"outcome": "error", "told": {"message": "no such disk"}, "late": True}
     Ledger().take(*ended(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
+
+
+def test_who_waits_for_nodes_is_told_why_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    waiting = Waiting()
+    state = SessionState(id="1", name="s", project="vision", reason="OverFairShare", message="2 missing.")
+    for waited in range(0, 95, 5):
+        waiting.tell(state, float(waited))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"vision/s has waited for its nodes for {waited} s: OverFairShare: 2 missing." for waited in (10, 70)
+    ]
 
 
 def test_what_waits_for_a_future_may_add_another_call() -> None:

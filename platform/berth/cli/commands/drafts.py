@@ -55,7 +55,10 @@ def apply(
     removes: Removes = None,
     note: Note = None,
     lapses: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Only for so long, as 3d, or until a time.")
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="Only for so long, as 3d, or until a time; looked at each minute."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: OutputOption = Output.TABLE,
@@ -134,4 +137,6 @@ def _quotas(change: "QuotaChange") -> str:
 
 def _note(change: "QuotaChange") -> str:
     undone = f"taken back by {change.undone_by}" if change.undone_by else ""
-    return ", ".join(part for part in (change.note, undone) if part)
+    lapses = change.lapses_at is not None and not (change.lapsed or undone)
+    until = f"until {local(change.lapses_at)}" if lapses else ""
+    return ", ".join(part for part in (change.note, until, undone) if part)

@@ -133,6 +133,7 @@ class AsyncSession:
 
     async def _wait_for_nodes(self) -> None:
         began = kept = time.monotonic()
+        waiting = paths.Waiting()
         while True:
             state = await self.state()
             if state.has_ended:
@@ -142,6 +143,7 @@ class AsyncSession:
             now = time.monotonic()
             if self._start_timeout is not None and now - began > self._start_timeout:
                 raise state.too_late(self._options.least, self._start_timeout)
+            waiting.tell(state, now - began)
             if now - kept > KEEP_SECONDS:  # who waits is no client that went away
                 await self._transport.ask("GET", f"sessions/{self.id}/results")
                 kept = now

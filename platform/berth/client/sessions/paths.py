@@ -1,5 +1,6 @@
 """Here we say which requests a session is made of, for clients with and without asyncio."""
 
+import logging
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +16,9 @@ RETRY_SECONDS = 0.5
 OUT_OF_REACH_SECONDS = 300.0  # for so long a server that restarts is waited for
 FRAMES = {"Content-Type": CONTENT_TYPE}
 LATER = ("no-node", "full")
+FIRST_WORD_SECONDS, NEXT_WORD_SECONDS = 10.0, 60.0  # of waiting for nodes
+
+log = logging.getLogger("berth.session")
 
 
 class SessionNode(Answer):
@@ -50,6 +54,21 @@ class SessionState(Answer):
     def too_late(self, wanted: int, seconds: float) -> SessionEnded:
         said = f"{self.phase}: {self.message}"
         return SessionEnded(f"{wanted} nodes were not there within {seconds:g} s ({said})")
+
+
+class Waiting:
+    """Who waits for a session's nodes is told why, now and then: else a session looks as if it hung."""
+
+    def __init__(self) -> None:
+        self._told_at: float | None = None
+
+    def tell(self, state: SessionState, waited: float) -> None:
+        since = waited if self._told_at is None else waited - self._told_at
+        if since < (FIRST_WORD_SECONDS if self._told_at is None else NEXT_WORD_SECONDS):
+            return
+        self._told_at = waited
+        why = f"{state.reason}: {state.message}" if state.reason else state.message
+        log.warning("%s/%s has waited for its nodes for %.0f s: %s", state.project, state.name, waited, why)
 
 
 class Reach:

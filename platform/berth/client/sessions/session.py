@@ -127,6 +127,7 @@ class Session:
     def _wait_for_nodes(self) -> None:
         wanted = self._options.least
         began = kept = time.monotonic()
+        waiting = paths.Waiting()
         while True:
             state = self.state()
             if state.has_ended:
@@ -136,6 +137,7 @@ class Session:
             now = time.monotonic()
             if self._start_timeout is not None and now - began > self._start_timeout:
                 raise state.too_late(wanted, self._start_timeout)
+            waiting.tell(state, now - began)
             if now - kept > KEEP_SECONDS:  # who waits is no client that went away
                 self._transport.ask("GET", f"sessions/{self.id}/results")
                 kept = now

@@ -85,7 +85,9 @@
         kept.set(nameOf(table), { ...kept.get(nameOf(table)), search: search.value });
         arrange(table, heads);
       });
-      place.append(search);
+      const folded = table.closest("details"); // such as a chart's numbers: searched where they are seen
+      if (folded) folded.querySelector("summary").after(search);
+      else place.append(search);
     }
     place.append(file);
     const card = table.closest(".card"), head = card?.querySelector(":scope > .card-head");
