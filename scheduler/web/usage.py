@@ -53,7 +53,7 @@ class Piece:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     now = timezone.now()
     question = question_of(request.GET, now, zone_of(request))
-    rows = report(request.acting, question.asked, now)
+    rows = question.chosen_of(report(request.acting, question.asked, now))
     if request.GET.get("format") == "csv":
         return as_csv(ApiRequest(request), question.asked, rows)
     sort = request.GET.get("sort", "-gpu_hours")

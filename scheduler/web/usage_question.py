@@ -1,5 +1,6 @@
 """Here what stands in the address of the usage page becomes a question, whatever was typed there."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +10,7 @@ from django.http import QueryDict
 
 from berth.core.errors import Invalid
 from scheduler.usage_asked import asked
-from scheduler.usage_report import Asked, Dimension, Step
+from scheduler.usage_report import Asked, Dimension, Step, Used
 
 SPANS = {
     "24h": ("24 hours", Step.HOUR),
@@ -31,6 +32,11 @@ class Question:
     by: Dimension
     only: dict[Dimension, str]
     asked: Asked
+    search: str  # in the names that it is told by
+
+    def chosen_of(self, rows: Iterable[Used]) -> list[Used]:
+        words = self.search.lower().split()
+        return [row for row in rows if all(word in row.names[self.by].lower() for word in words)]
 
 
 def question_of(said: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
@@ -48,7 +54,8 @@ def question_of(said: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
     except Invalid:  # so fine a step is too long a list
         step, chosen = SPANS[span][1], None
         found = asked(now, step=step, **words)
-    return Question(span, step, chosen, by, only, found)
+    search = said.get("search", "").replace("\x00", "")[:100].strip()
+    return Question(span, step, chosen, by, only, found, search)
 
 
 def _time(span: str, now: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:

@@ -51,6 +51,20 @@ def test_every_time_and_step_that_can_stand_in_the_address_is_answered(sign_in, 
 
 
 @pytest.mark.usefixtures("used")
+def test_names_are_searched_and_sums_chart_and_file_follow(sign_in) -> None:
+    client = sign_in("alice")
+    context = client.get("/usage?span=24h&step=hour&search=VIS").context
+    assert [line.name for line in context["lines"]] == ["vision"]
+    assert context["total"].gpu_hours == sum(piece.used.gpu_hours for piece in context["pieces"]) == 8
+    by_person = client.get("/usage?span=24h&by=person&search=gra").context
+    assert [line.name for line in by_person["lines"]] == ["grace"]
+    file = b"".join(client.get("/usage?span=24h&search=vis&format=csv").streaming_content).decode()
+    assert "vision" in file and "ads" not in file
+    nobody = client.get("/usage?span=24h&search=%00<script>").content.decode()
+    assert "Nobody matches" in nobody and "<script>" not in nobody.split("u-search")[1][:200]
+
+
+@pytest.mark.usefixtures("used")
 def test_the_chart_s_data_add_up_to_the_total(sign_in) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
     assert sum(piece.used.gpu_hours for piece in context["pieces"]) == context["total"].gpu_hours == 10
