@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 ALL = (
-    "decide", "ticks", "turns", "tenants", "openb", "rest_submit", "pages", "pools_at_size",
-    "elastic_service", "whole_system",
+    "decide", "ticks", "turns", "tenants", "openb", "rest_submit", "pages", "dry_run",
+    "pools_at_size", "elastic_service", "whole_system",
 )  # fmt: skip
 
 

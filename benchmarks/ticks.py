@@ -107,8 +107,8 @@ def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
     return timed
 
 
-def stage(live: int) -> tuple[Any, Any, Any]:
-    """A cluster that seven eighths of the workloads fill, one device each."""
+def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
+    """A cluster that seven eighths of the workloads fill, one device each, or of so many nodes."""
     from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool
@@ -117,7 +117,7 @@ def stage(live: int) -> tuple[Any, Any, Any]:
     from scheduler.loop import Loop
     from scheduler.post import Post
 
-    nodes = live * 7 // 8 // GPUS
+    nodes = nodes or live * 7 // 8 // GPUS
     pool = NodePool.objects.create(
         name="bench", provider="fake", runtime="fake", nodes_min=nodes, nodes_max=nodes, gpus_per_node=GPUS,
         cpu_milli=64_000, memory_mib=512_000, operational_since=NOON,

@@ -3,7 +3,7 @@
 Both plans are of the next cycle: one on the snapshot as it is, one with the edited quotas in it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,9 +15,10 @@ from projects.acting import Acting
 from projects.models import Department
 from projects.services.quota_drafts import Draft, Drafted, compared, tag_of
 from projects.services.quotas import values_of
+from scheduler.asked_before import SPECS, Learnt, asked_before
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import told
-from scheduler.deciding import decide_what_can_be
+from scheduler.deciding import Carried, decide_what_can_be
 from scheduler.discretion import Reader, discreet, own_departments, reader
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
@@ -27,7 +28,7 @@ from scheduler.observe import Seen, observe
 from scheduler.opening import told as retold
 from scheduler.queues import Owner, entitlement
 from scheduler.quota_warnings import warnings
-from scheduler.what_if import SPECS, shown_eviction
+from scheduler.what_if import shown_eviction
 
 Document = dict[str, Any]
 
@@ -70,7 +71,12 @@ class Impact:
 def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Impact:
     """Of a draft that `acting` may apply. Raises Invalid where its values cannot be."""
     drafted = compared(draft)
-    seen = observe(now or timezone.now(), SPECS)
+    with asked_before() as learnt:
+        return _looked_at(acting, drafted, now or timezone.now(), learnt)
+
+
+def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, learnt: Learnt) -> Impact:
+    seen = observe(now, SPECS, learnt.known)
     edited = with_quotas(seen, drafted)
     impact = Impact(tag_of(drafted), [_quota(each) for each in drafted])
     eyes = reader(acting)
@@ -80,13 +86,13 @@ def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Imp
         for w in warnings(edited, touched)
     ]
     if not impact.changes_nothing:
-        before, after = (_plan(snapshot, seen) for snapshot in (seen.snapshot, edited))
+        before, after = _plan(seen.snapshot, seen, learnt.carried), _plan(edited, seen)
         _compare(impact, before, after, seen, eyes, own_departments(acting))
     return impact
 
 
-def _plan(snapshot: Snapshot, seen: Seen) -> Plan:
-    plan = decide_what_can_be(snapshot)
+def _plan(snapshot: Snapshot, seen: Seen, carried: Carried | None = None) -> Plan:
+    plan = decide_what_can_be(snapshot, carried)
     return replace(plan, refusals=retold(plan.refusals, seen.opening))
 
 

@@ -16,6 +16,7 @@ from berth.core.errors import NotFound
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
+from scheduler.asked_before import SPECS
 from scheduler.capacity import KnownNodes, node_rows, pool_of
 from scheduler.discretion import EVERYTHING, Reader, own_departments, reader
 from scheduler.engine.share_steps import Division, Offer, Round
@@ -25,7 +26,6 @@ from scheduler.observe import observe
 from scheduler.opening import openings
 from scheduler.queues import Queues, queues_at
 from scheduler.share_told import sentences
-from scheduler.what_if import SPECS
 
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "Memory"}
 ANOTHER = {"project": "another project", "department": "another department"}

@@ -8,9 +8,11 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
+from berth.core.spec import WorkloadSpec
 from projects.acting import Acting
 from projects.models import Workload
 from projects.services.workloads import name_taken, prepared
+from scheduler.asked_before import SPECS, Learnt, asked_before
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import Told, told
 from scheduler.deciding import decide_what_can_be
@@ -21,9 +23,6 @@ from scheduler.engine.model import Workload as Asked
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.observe import Seen, observe
 from scheduler.opening import told as retold
-from scheduler.specs import Specs
-
-SPECS = Specs()  # of this process: a second question parses nothing again
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,14 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
     """
     at = now or timezone.now()
     workload, spec = prepared(acting=acting, document=document, now=at)
-    seen = observe(at, SPECS)
+    with asked_before() as learnt:
+        return _looked_at(acting, workload, spec, at, learnt)
+
+
+def _looked_at(
+    acting: Acting, workload: Workload, spec: WorkloadSpec, at: datetime, learnt: Learnt
+) -> Foreseen:
+    seen = observe(at, SPECS, learnt.known)
     if workload.handle in seen.workloads or _is_live(workload):
         raise name_taken(workload)
     asked = workload_from_spec(
@@ -62,7 +68,7 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
         waits_for=(),
     )
     snapshot = replace(seen.snapshot, workloads=(*seen.snapshot.workloads, asked))
-    plan = decide_what_can_be(snapshot)
+    plan = decide_what_can_be(snapshot, learnt.carried)
     found = _foreseen(plan, workload, asked, seen, acting)
     if found.outcome != "would_wait":
         return found
@@ -85,8 +91,8 @@ def _is_live(workload: Workload) -> bool:
 
 def _foreseen(plan: Plan, workload: Workload, asked: Asked, seen: Seen, acting: Acting) -> Foreseen:
     mine = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
-    refusals = retold(plan.refusals, seen.opening)
-    refusal = next((found for found in refusals if found.workload == workload.handle), None)
+    refusals = [found for found in plan.refusals if found.workload == workload.handle]
+    refusal = next(iter(retold(refusals, seen.opening)), None)
     shown: dict[str, Any] = {"name": workload.name, "project": workload.project.name}
     shown |= {
         "pools": list(workload.pools),

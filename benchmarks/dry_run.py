@@ -1,0 +1,97 @@
+"""Here we measure the live answer of the submit page in a large installation: `python -m benchmarks.dry_run`.
+
+10,000 live workloads of one GPU in 30 projects, on rows that the real loop has placed on 500 nodes: 4,000 run
+and 6,000 wait. A person types; each answer is asked for through the page's
+own address. Counted is the CPU time of the web process: of its first answer, in which it knows no document
+yet, and the least and the middle of seven later ones, between which somebody else's workload ends or comes.
+"""
+
+import json
+import statistics
+import sys
+import time
+from typing import Any
+
+from benchmarks.own_database import own_database
+
+LIVE, WAITING_OF_10, GPUS_OF_NODE, TIMES = 10_000, 6, 8, 7
+DOCUMENTS = {
+    "would wait": {"gpu": 1, "replicas": 4},
+    "would wait, of many nodes": {"gpu": 8, "replicas": 16},
+    "would never start": {"gpu": 64, "replicas": 1},
+}
+
+
+def main(live: int) -> None:
+    with own_database("dry-run"):
+        rows = _measured(live)
+    from benchmarks.decide import RESULTS, commit, machine
+
+    if live == LIVE:
+        answer = {"machine": machine(), "commit": commit(), "live": live, "rows": rows}
+        (RESULTS / "dry_run.json").write_text(json.dumps(answer, indent=1) + "\n")
+
+
+def _measured(live: int) -> list[dict[str, Any]]:
+    from django.conf import settings
+    from django.contrib.auth.models import User
+    from django.db import connection
+    from django.test import Client
+
+    from benchmarks.ticks import stage
+    from projects.models import Workload
+
+    settings.ALLOWED_HOSTS = ["*"]
+    loop, _, clock = stage(live, live * (10 - WAITING_OF_10) // 10 // GPUS_OF_NODE)
+    for _ in range(3):
+        loop.tick()
+        clock.advance(1)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    print(f"{Workload.objects.filter(phase='running').count()} run, the others of {live} wait")
+    client, rows = Client(), []
+    client.force_login(User.objects.get(username="bench"))
+    _asked(client, {"gpu": 1, "replicas": 1})  # what a process loads once belongs to no answer
+    for what, role in DOCUMENTS.items():
+        first = _asked_first(client, role)
+        later = [_after_a_change(client, role, number) for number in range(TIMES)]
+        row = {
+            "what": what, "first_cpu_ms": first,
+            "cpu_ms": min(later), "middle_cpu_ms": round(statistics.median(later)),
+        }  # fmt: skip
+        rows.append(row)
+        print(row)
+    return rows
+
+
+def _asked_first(client: Any, role: dict[str, int]) -> int:
+    """By a process that knows nothing yet."""
+    from scheduler import asked_before
+
+    asked_before._kept = asked_before.Learnt()
+    asked_before.SPECS._known.clear()
+    return _asked(client, role)
+
+
+def _after_a_change(client: Any, role: dict[str, int], number: int) -> int:
+    from projects.models import Workload
+
+    waiting = Workload.objects.filter(phase="pending").order_by("pk")
+    Workload.objects.filter(pk=waiting[number].pk).update(priority=60 + number)
+    return _asked(client, role)
+
+
+def _asked(client: Any, role: dict[str, int]) -> int:
+    document = {
+        "name": "asked", "project": "p03", "pools": ["bench"], "command": "python train.py",
+        "roles": [{"name": "worker", "cpu": 4, "memory_mib": 16384, **role}],
+    }  # fmt: skip
+    before = time.process_time()
+    answer = client.post("/submit/foreseen", {"document": json.dumps(document)})
+    spent = time.process_time() - before
+    assert "It would wait" in answer.content.decode(), answer.content.decode()
+    return round(spent * 1000)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else LIVE)
