@@ -61,22 +61,6 @@ def test_a_small_table_sorts_by_its_heads_and_stays_sorted(opened: Open, scene: 
         assert faults == []
 
 
-def test_what_is_searched_is_in_sight(opened: Open, scene: Scene) -> None:
-    """A folded table is searched and leaves as a file once it is unfolded, not beside the chart above it."""
-    with opened("ada") as (page, faults):
-        page.goto("/", wait_until="networkidle")
-        search = page.locator("input[aria-label='Search GPU-hours, latest hour first']")
-        expect(search).to_have_count(1)
-        expect(search).to_be_hidden()
-        page.get_by_text("As a table").click()
-        expect(search).to_be_visible()
-        rows = page.locator("#course-table tbody tr")
-        assert rows.count() > 10
-        search.fill("nobody")
-        expect(page.locator("#course-table tbody tr:visible")).to_have_count(0)
-        assert faults == []
-
-
 def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/access", wait_until="networkidle")
