@@ -36,6 +36,7 @@ TITLES = {
     "no_queue": "No request waits",
     "throughput_stable": "Throughput is steady",
 }
+IN_SECONDS = ("queue_latency_high", "ttft_high")
 
 Listed = tuple[Service, ScaleRequest | None]  # with the request that is under way
 COLUMNS: tuple[Column[Listed], ...] = (
@@ -146,13 +147,14 @@ def _progress(request: ScaleRequest) -> dict[str, Any]:
 
 
 def _shown(one: Condition) -> dict[str, Any]:
+    unit = " s" if one.name in IN_SECONDS else ""
     held = min(one.held / one.duration, 1.0) if one.duration else 1.0
     state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"
     return {
         "title": TITLES.get(one.name, one.name),
         "way": "out" if one.scales_out else "in",
-        "value": "unknown" if one.value is None else f"{one.value:,.3g}",
-        "threshold": f"{one.threshold:,.3g}",
+        "value": "unknown" if one.value is None else f"{one.value:,.3g}{unit}",
+        "threshold": f"{one.threshold:,.3g}{unit}",
         "bound": "above" if one.scales_out else "at most" if one.name == NO_QUEUE else "below",
         "held": f"{one.held:.0f}",
         "duration": f"{one.duration:.0f}",

@@ -176,3 +176,18 @@ def test_a_quota_that_lapses_says_until_when_in_its_history(terminal: Terminal) 
     told = terminal.run("quota", "history", desk=Desk(page(changes))).stdout.splitlines()
     assert told[1].endswith("n, until 2026-01-02 00:00:00 UTC")
     assert told[2].endswith("n, taken back by 3")
+
+
+def test_who_is_refused_among_several_is_named_and_holds_up_nobody(terminal: Terminal) -> None:
+    looked_up = [
+        answer for name in ("theirs", "mine")
+        for answer in (page([workload(name=name)]), httpx.Response(200, json=workload(name=name)))
+    ]  # fmt: skip
+    ended = httpx.Response(200, json=workload(name="mine", phase="cancelled"))
+    refusal = problem(403, detail="Your role does not allow you to act on this workload.")
+    desk = Desk(*looked_up, refusal, ended)
+    told = terminal.run("cancel", "theirs", "mine", desk=desk)
+    assert (told.exit_code, told.stdout) == (1, "vision/mine is cancelled\n")
+    assert told.stderr == (
+        "berth: vision/theirs: Your role does not allow you to act on this workload.\n"
+    )

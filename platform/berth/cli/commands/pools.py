@@ -13,6 +13,7 @@ from berth.cli.output import Column, Output, OutputOption, show_data, show_list,
 from berth.cli.parameters import takes
 from berth.cli.pool_values import PoolValues
 from berth.cli.text import age, local, now, number, pairs, safe, short
+from berth.core.words import counted
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -272,7 +273,7 @@ def _index(told: Any) -> str:
 def _state(pool: Any) -> str:
     drained = pool.expires_at is not None and pool.expires_at <= now()
     state = "paused" if pool.paused else "drained" if drained else "active"
-    return f"{state}, {pool.wanted} nodes wanted, {_bounds(pool)}"
+    return f"{state}, {counted(pool.wanted, 'node')} wanted, {_bounds(pool)}"
 
 
 def _bounds(pool: Any) -> str:

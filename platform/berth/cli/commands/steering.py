@@ -1,13 +1,16 @@
 """Here we cancel, suspend, resume and delete workloads."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from berth.cli.exits import ExitCode, explained
 from berth.cli.link import connected
 from berth.cli.names import workload_names
 from berth.cli.output import Output, OutputOption, show_data
+from berth.cli.text import safe
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -62,14 +65,35 @@ def delete(workloads: Workloads) -> None:
 
 
 def _each(references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]) -> None:
-    """All names are looked up before the first is acted on."""
+    """All names are looked up before the first is acted on. Who is refused is named, and holds up nobody."""
+    refused: list[ExitCode] = []
     with connected() as client:
         found = [client.workloads.find(reference) for reference in references]
         changed = []
         for workload in found:
-            changed.append(act(client, workload))
+            try:
+                changed.append(act(client, workload))
+            except Exception as error:
+                if len(found) == 1 or not (code := _told(workload, error)):
+                    raise
+                refused.append(code)
+                continue
             if not output.is_data:
                 print(f"{changed[-1].handle} is {changed[-1].phase}")
     if output.is_data:
         answers = [workload.plain() for workload in changed]
-        show_data(answers[0] if len(answers) == 1 else answers, output)
+        show_data(answers[0] if len(found) == 1 else answers, output)
+    if refused:
+        raise typer.Exit(refused[0])
+
+
+def _told(workload: "Workload", error: Exception) -> ExitCode | None:
+    """Of one among several; nothing where it is not about this one."""
+    from berth.client.errors import Conflict, Forbidden, NotFound
+
+    told = explained(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
+    if told is None:
+        return None
+    for line in told[1]:
+        print(f"berth: {workload.handle}: {safe(line)}", file=sys.stderr)
+    return told[0]
