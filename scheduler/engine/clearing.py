@@ -31,7 +31,7 @@ class Costs:
     """Nodes by what clearing them costs, in one heap for each queue that would pay.
 
     What is taken changes how queues compare, but not how the nodes that one queue pays for do: so only
-    the queues are compared again.
+    the queues are compared again, and a node is looked at again when its payer has come down to its share.
     """
 
     def __init__(self, taker: Taker, part: Part, banned: Collection[int], known: Known | None = None) -> None:
@@ -43,29 +43,35 @@ class Costs:
             self._look_around(banned)
         if known is not None:
             self._share(known, banned)
-        self._queues = [(self._cost(name, offers[0][0]), name) for name, (_, offers) in self._offers.items()]
-        heapify(self._queues)
+        self._queues: list[tuple[Key, str]] = []
+        self._listed: dict[str, Key] = {}  # for how much each stands there; what else is there is old
+        for name in self._offers:
+            self._list(name)
 
     def clear_cheapest(self) -> Spot | None:
         while self._queues:
             cost, name = self._queues[0]
             offers = self._offers[name][1]
-            if not offers:
+            if not offers or self._listed.get(name) != cost:
                 heappop(self._queues)
+                self._list(name)
                 continue
-            worse = self.taker.law.standing(offers[0][3])
-            now = self._cost(name, worse)
-            if now > cost:
-                heapreplace(self._queues, (now, name))  # it has become dearer meanwhile
-                continue
-            standing, price, i, lumps = heappop(offers)
+            standing, price, i, lumps = offers[0]
+            worse = self.taker.law.standing(lumps)
             if worse > standing:
-                heappush(offers, (worse, price, i, lumps))
+                heappop(offers)
+                self._offer_again(name, (worse, price, i, lumps))
                 continue
+            now = self._cost(name)
+            if now > cost:
+                self._listed[name] = now  # it has become dearer meanwhile
+                heapreplace(self._queues, (now, name))
+                continue
+            heappop(offers)
             stale = not all(self.taker.still_there(lump) for lump in lumps)
             spot = None if stale else self._clear(i, lumps)
             if stale or spot is not None:
-                self._look_at(i)
+                self._look_again(i)
             if spot is not None:
                 return spot
         return None
@@ -87,23 +93,50 @@ class Costs:
                 heapify(left)
                 self._offers[name] = payer, left
 
-    def _look_at(self, i: int) -> None:
+    def _look_at(self, i: int) -> str | None:
+        """Who would pay for clearing it, with the offer noted; None: it cannot be cleared."""
         found = cheapest_on(self.taker, self.part, i)
         if found is None:
-            return
-        payers = {lump.gang.account: None for lump in found}
-        payer = next(iter(payers)) if len(payers) == 1 else max(payers, key=self.taker.law.queue_key)
+            return None
+        payer, law = self._payer(found), self.taker.law
         if payer.name not in self._offers:
             self._offers[payer.name] = (payer, [])
-        law = self.taker.law
         heappush(self._offers[payer.name][1], (law.standing(found), law.cost(found), i, found))
+        return payer.name
 
-    def _cost(self, name: str, worse: Key) -> Key:
+    def _payer(self, lumps: Sequence[Lump]) -> Account:
+        payers = {lump.gang.account: None for lump in lumps}
+        return next(iter(payers)) if len(payers) == 1 else max(payers, key=self.taker.law.queue_key)
+
+    def _look_again(self, i: int) -> None:
+        name = self._look_at(i)
+        if name is not None:
+            self._list(name)
+
+    def _list(self, name: str) -> None:
+        """Unless it stands in the heap for as little already."""
+        if not self._offers[name][1]:
+            self._listed.pop(name, None)
+            return
+        cost, listed = self._cost(name), self._listed.get(name)
+        if listed is None or cost < listed:
+            self._listed[name] = cost
+            heappush(self._queues, (cost, name))
+
+    def _offer_again(self, name: str, offer: Offer) -> None:
+        """Its payer has come down meanwhile: others who stand there may have to pay before it."""
+        _, _, i, lumps = offer
+        payers = {lump.gang.account for lump in lumps}
+        if any(move.gang.account not in payers for move in self.board.on_node[i].values()):
+            self._look_again(i)
+        else:
+            heappush(self._offers[name][1], offer)
+
+    def _cost(self, name: str) -> Key:
         """How the payer stands, the workloads stopped, then which queue, then the rest."""
         payer, offers = self._offers[name]
         standing, cost, i, _ = offers[0]
-        now = max(standing, worse)
-        return (*now, cost[0], *self.taker.law.queue_key(payer), *cost[1:], i)
+        return (*standing, cost[0], *self.taker.law.queue_key(payer), *cost[1:], i)
 
     def _clear(self, i: int, lumps: Sequence[Lump]) -> Spot | None:
         board, taker = self.board, self.taker
@@ -137,9 +170,23 @@ def cheapest_on(taker: Taker, part: Part, i: int) -> list[Lump] | None:
             if lacking <= 0 and room.suffices(chosen):
                 sets.append(_pruned(room, chosen))
                 break
+    if sets and len(chosen) > 1 and taker.law.standing(chosen) > taker.law.standing(chosen[:1]):
+        sets += _in_turn(taker, room, ordered)
     if len(sets) < 2:
         return sets[0] if sets else None
     return min(sets, key=lambda lumps: full_cost(taker, lumps))
+
+
+def _in_turn(taker: Taker, room: "_Room", ordered: Sequence[Lump]) -> list[list[Lump]]:
+    """The same, if it can be: who comes down to its share on the way lets others above theirs pay on."""
+    chosen: list[Lump] = []
+    left = list(ordered)
+    while left and not room.suffices(chosen):
+        lump = min(left, key=lambda lump: taker.law.standing([*chosen, lump]))  # of equals the first in order
+        left.remove(lump)
+        if not _clash(lump, chosen):
+            chosen.append(lump)
+    return [_pruned(room, chosen)] if room.suffices(chosen) else []
 
 
 def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:

@@ -23,6 +23,10 @@ def _are_alike(lumps: Sequence[Lump]) -> bool:
     return all(lump.gang.account is account and lump.amounts == amounts for lump in lumps)
 
 
+def _less(held: Sequence[int], amounts: Sequence[int], count: int) -> list[int]:
+    return [have - count * amount for have, amount in zip(held, amounts, strict=True)]
+
+
 def _projects(account: Account) -> Iterator[Account]:
     if not account.children:
         yield account
@@ -146,7 +150,10 @@ class Reclaim(Law):
         return found
 
     def standing(self, lumps: Sequence[Lump]) -> Key:
-        """What takes a queue below its quota goes last; before, who is over fair share, then over quota."""
+        """What takes a queue below its quota goes last; before, who is over fair share, then over quota.
+
+        Of several, each counts as its queue then stands: with those before it gone.
+        """
         if len(lumps) == 1 or _are_alike(lumps):
             return self._standing_of(lumps[0], len(lumps))
         taken: dict[Account, list[int]] = {}
@@ -155,11 +162,15 @@ class Reclaim(Law):
             account = lump.gang.account
             sides = self.parting(account)
             theirs = sides[1] if sides else account
-            so_far = taken.setdefault(theirs, list(theirs.allocated))
-            for kind in self.kinds:
-                so_far[kind] -= lump.amounts[kind]
-            dips = all(so_far[kind] < theirs.quota[kind] for kind in self.kinds if lump.amounts[kind])
-            worst = max(worst, (dips, self._beyond(theirs), self._past(theirs), self._beyond(account)))
+            stages = []
+            for payer in (theirs, account) if account is not theirs else (theirs,):
+                left = taken.setdefault(payer, list(payer.allocated))
+                stages.append(self._stage(payer, left))
+                for kind in self.kinds:
+                    left[kind] -= lump.amounts[kind]
+            left = taken[theirs]
+            dips = all(left[kind] < theirs.quota[kind] for kind in self.kinds if lump.amounts[kind])
+            worst = max(worst, (dips, stages[0], self._past(theirs), stages[-1]))
         return worst
 
     def _standing_of(self, lump: Lump, count: int) -> Key:
@@ -171,7 +182,12 @@ class Reclaim(Law):
         for kind in self.kinds:
             if amounts[kind] and held[kind] - amounts[kind] * count >= quota[kind]:
                 dips = False
-        return dips, self._beyond(theirs), self._past(theirs), self._beyond(account)
+        if count == 1:
+            return dips, self._beyond(theirs), self._past(theirs), self._beyond(account)
+        stage = inside = self._stage(theirs, _less(held, amounts, count - 1))
+        if account is not theirs:
+            inside = self._stage(account, _less(account.allocated, amounts, count - 1))
+        return dips, stage, self._past(theirs), inside
 
     def _past(self, theirs: Account) -> float:
         """Who used more pays first, where history counts; what is near is alike, and the cost decides."""
@@ -181,13 +197,15 @@ class Reclaim(Law):
         key = ("beyond", tuple(self.kinds))
         found: int | None = account.recalled.get(key)
         if found is None:
-            held = account.allocated
-            if any(held[kind] > account.entitled[kind] for kind in self.kinds):
-                found = 0  # over its fair share
-            else:
-                found = 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
+            found = self._stage(account, account.allocated)
             account.recalled[key] = found
         return found
+
+    def _stage(self, account: Account, held: Sequence[int]) -> int:
+        """Of a queue that holds so much: 0 over its fair share, 1 over its quota, 2 within it."""
+        if any(held[kind] > account.entitled[kind] for kind in self.kinds):
+            return 0
+        return 1 if any(held[kind] > account.quota[kind] for kind in self.kinds) else 2
 
     def may_evict(self) -> bool:
         """Within quota or fair share, or owed a turn by somebody."""
