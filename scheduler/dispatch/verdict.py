@@ -126,5 +126,20 @@ def _loss(pod: PodFact | None) -> Verdict:
 
 
 def _staleness(gang: GangFacts) -> Verdict | None:
-    stale = not is_whole(gang.tree, gang.pods, COUNTS)
+    stale = not is_whole(gang.tree, gang.pods, COUNTS) or _limps(gang.tree, gang.pods)
     return Verdict("", stale=stale) if stale != gang.is_stale else None
+
+
+def _limps(node: Group | Role, pods: Collection[PodFact]) -> bool:
+    """Whether something of it, or of one of its groups, runs and is less than it needs to run."""
+    if not _is_alive(node, pods):
+        return False
+    if not is_whole(node, pods, COUNTS):
+        return True
+    return isinstance(node, Group) and any(_limps(child, pods) for child in node.children)
+
+
+def _is_alive(node: Group | Role, pods: Collection[PodFact]) -> bool:
+    if isinstance(node, Role):
+        return any(pod.role == node.name and pod.state in ("starting", "running") for pod in pods)
+    return any(_is_alive(child, pods) for child in node.children)

@@ -1,4 +1,5 @@
 """Here we show what becomes of a gang, by how its pods stand."""
+
 from dataclasses import replace
 
 import pytest
@@ -112,3 +113,14 @@ def test_a_tree_runs_when_enough_of_its_children_do() -> None:
     found = verdict(gang(pods=pods, tree=tree, phase="starting"))
     assert found is not None
     assert found.to == "running"
+
+
+def test_a_group_the_gang_could_do_without_is_stale_when_it_lost_a_pod_and_not_when_all_are_gone() -> None:
+    tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
+    pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
+    assert verdict(gang(pods=pods, tree=tree)) is None
+    found = verdict(gang(pods=[*pods[:3], replace(pods[3], state="lost")], tree=tree))
+    assert found is not None
+    assert (found.to, found.stale) == ("", True)
+    gone = [*pods[:2], *(replace(pod, state="lost") for pod in pods[2:])]
+    assert verdict(gang(pods=gone, tree=tree)) is None

@@ -19,6 +19,14 @@ def is_whole(workload: Workload, states: Iterable[PodState] = ALIVE) -> bool:
     return _stands(workload.tree, Counter(pod.role for pod in workload.pods if pod.state in counted))
 
 
+def limps(workload: Workload) -> bool:
+    """Whether something of it, or of one of its groups, stands and is less than it needs to run."""
+    counted = {*ALIVE, PodState.COMPLETED}
+    counts = Counter(pod.role for pod in workload.pods if pod.state in counted)
+    standing = {pod.role for pod in workload.pods if pod.state in STANDING}
+    return _limps(workload.tree, counts, standing)
+
+
 def has(workload: Workload, states: Collection[PodState]) -> bool:
     return any(pod.state in states for pod in workload.pods)
 
@@ -45,3 +53,12 @@ def _stands(node: Group | Role, counts: Mapping[str, int]) -> bool:
     if isinstance(node, Role):
         return counts.get(node.name, 0) >= node.min
     return sum(_stands(child, counts) for child in node.children) >= node.need
+
+
+def _limps(node: Group | Role, counts: Mapping[str, int], standing: Collection[str]) -> bool:
+    roles = (node,) if isinstance(node, Role) else roles_of(node)
+    if not any(role.name in standing for role in roles):
+        return False
+    if not _stands(node, counts):
+        return True
+    return isinstance(node, Group) and any(_limps(child, counts, standing) for child in node.children)

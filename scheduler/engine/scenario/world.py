@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
-from scheduler.engine.scenario.gangs import ALIVE, STANDING, has, is_finished, is_whole
+from scheduler.engine.scenario.gangs import ALIVE, STANDING, has, is_finished, is_whole, limps
 from scheduler.engine.scenario.rooms import all_fit, rooms_of
 from scheduler.engine.scenario.saving import Saves
 
@@ -234,7 +234,7 @@ class World:
         self._write(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """A gang that stands below its minimum has a grace, counted from when it fell there."""
+        """What stands below its minimum, a gang or a group of it, has a grace from when it fell there."""
         for name in sorted(self._unjudged):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)
@@ -246,11 +246,9 @@ class World:
 
     def _is_broken(self, workload: Workload) -> bool:
         """A place that is being vacated is as good as had; one on a node that still boots is not."""
-        if not has(workload, STANDING):
-            return False
         booting = NodeState.BOOTING
         pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
-        return not is_whole(replace(workload, pods=tuple(pods)))
+        return limps(replace(workload, pods=tuple(pods)))
 
 
 def _runtime(workload: Workload) -> int | None:
