@@ -9,6 +9,13 @@ from pools.models import NodePool
 from pools.web import environment_fields
 
 
+class Json(forms.JSONField):
+    """Nothing is written as nothing, and not as null."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return super().prepare_value(value) if value else ""
+
+
 class PoolForm(forms.Form):
     name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes")
     provider = forms.ChoiceField(
@@ -17,14 +24,14 @@ class PoolForm(forms.Form):
     runtime = forms.ChoiceField(
         label="Runtime", choices=NodePool.Runtime.choices, help_text="How pods run on them"
     )
-    provider_settings = forms.JSONField(
+    provider_settings = Json(
         label="Settings of the provider",
         required=False,
         help_text='As JSON, such as {"region": "eu-central-1", ...}; empty where it needs none',
     )
     nodes_min = forms.IntegerField(label="Nodes at least", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
-        label="Nodes at most", min_value=1, required=False, help_text="Empty: a fixed pool"
+        label="Nodes at most", min_value=1, required=False, initial=4, help_text="Empty: a fixed pool"
     )
     nodes_desired = forms.IntegerField(
         label="Takes work from", min_value=0, required=False,
@@ -62,7 +69,7 @@ class PoolForm(forms.Form):
     node_consolidation_after = forms.IntegerField(
         label="Seconds without change before that", min_value=0, initial=300
     )
-    disruption_budgets = forms.JSONField(
+    disruption_budgets = Json(
         label="Disruption budgets",
         required=False,
         help_text='As JSON: [{"nodes": "10%"}] lets a tenth of the nodes go at once; '

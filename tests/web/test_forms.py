@@ -258,6 +258,19 @@ def test_forms_without_the_token_of_this_site_are_refused(cast: Cast) -> None:
     assert client.post("/departments/new", {"name": "ops"}).status_code == 403
 
 
+def test_the_form_of_a_new_pool_can_be_sent_as_it_stands_and_names_faults_of_its_name(alice: Client) -> None:
+    form = alice.get("/node-pools/new").context["form"]
+    assert "null" not in str(form)
+    shown = {name: form[name].value() for name in form.fields}
+    values = {name: value for name, value in shown.items() if value is not None and value is not False}
+    values |= {name: form.fields[name].choices[0][0] for name in ("provider", "runtime")}
+    refused = alice.post("/node-pools/new", {**values, "name": "with_line"}, **HTMX)
+    assert errors(refused)["name"][0].startswith("Is not a name; allowed: 1 to 40")
+    assert alice.post("/node-pools/new", {**values, "name": "big"}, **HTMX).status_code == 204
+    made = NodePool.objects.get(name="big")
+    assert (made.nodes_min, made.nodes_max, made.provider_settings) == (0, 4, {})
+
+
 def test_a_pool_is_made_paused_scaled_and_its_faults_named(cast: Cast, alice: Client) -> None:
     answer = alice.get("/node-pools/new")
     initial = {
