@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
@@ -13,22 +13,12 @@ from scheduler.engine.matching import Matcher
 from scheduler.engine.mix import Mix
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
 from scheduler.engine.nodes import Kept, Nodes, Spot
-from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Numbers, Place, Reason, Step
+from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason
+from scheduler.engine.steps import Move, key_of, rewritten, step_of
 from scheduler.engine.topology import Topology
 
 if TYPE_CHECKING:
     from scheduler.engine.fragmentation import Fragmentation
-
-
-class Move(NamedTuple):
-    """One pod put on the board (`placed`) or taken off it."""
-
-    gang: Gang
-    part: Part
-    pod: Pod
-    node: int
-    placed: bool
-    starts_now: bool
 
 
 class Trial:
@@ -101,7 +91,8 @@ class Board:
         self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
-        self.upheavals = 0  # kept trials that took something off, though it were only going to start
+        self.changes = 0  # kept trials of this cycle
+        self.upheavals = 0  # kept trials after which all are looked at again: somebody was taken off, say
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
         self.mix = Mix(self.gangs)
         self.givable: dict[Account, dict[Hashable, object]] = {}  # what bounds remember, until somebody comes
@@ -276,13 +267,14 @@ class Board:
         """Write the kept moves down as a bundle. A gang starts when all of it can."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
-        self.upheavals += any(not move.placed for move in moves)
+        self.changes += 1
+        self.upheavals += any(not move.placed for move in moves) or self._starts_beside_kept(gang)
         taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
         moves = self._start_otherwise(taken_back, moves) if taken_back else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
         if trial.waits:
             waits.add(gang.name)
-        steps = tuple(_step(move, waits) for move in moves)
+        steps = tuple(step_of(move, waits) for move in moves)
         kind = Kind.RESERVE if trial.kind is Kind.START and waits else trial.kind
         bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
         self._write_down(bundle)
@@ -301,6 +293,10 @@ class Board:
                 self.evicted.add(eviction.workload)
             elif eviction.kind is Kind.SHRINK:
                 self.shrunk.add(eviction.workload)
+
+    def _starts_beside_kept(self, gang: Gang) -> bool:
+        """Whether nodes were kept before it was there: it may be that they need not be any more."""
+        return self.kept is not None and self.kept.name != gang.name
 
     def _empty(self, moves: Sequence[Move]) -> None:
         for _, part, pod, _, placed, _ in moves:
@@ -342,24 +338,32 @@ class Board:
     def _start_otherwise(self, taken_back: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
         """Rewrite what this cycle was going to start: elsewhere, or not at all. The moves that are left."""
         gone = [self._fresh.pop(pod) for pod in sorted(taken_back)]
-        keys = {_key(move) for move in gone}
-        instead = {_key(move): move for move in moves if move.placed and _key(move) in keys}
+        keys = {key_of(move) for move in gone}
+        instead = {key_of(move): move for move in moves if move.placed and key_of(move) in keys}
         self.served.difference_update(move.gang.name for move in gone if not move.gang.stands)
         for move in gone:
             if move.gang.peers is not None:
                 move.gang.peers.at = 0
         self._fresh.update((id(move.pod), move) for move in instead.values())
-        bundles = []
-        for bundle in self.bundles:
-            steps = tuple(
-                _moved_to(step, instead.get((step.workload, step.role, step.index)))
-                for step in bundle.steps
-                if (step.workload, step.role, step.index) not in keys - instead.keys()
-            )
-            if steps:
-                bundles.append(replace(bundle, steps=steps))
-        self.bundles = bundles
-        return [move for move in moves if id(move.pod) not in taken_back and _key(move) not in instead]
+        waits = self._wait_now(instead.values())
+        self.bundles = rewritten(self.bundles, keys, instead, waits)
+        return [move for move in moves if id(move.pod) not in taken_back and key_of(move) not in instead]
+
+    def _wait_now(self, moves: Iterable[Move]) -> set[str]:
+        """Gangs that were to start whole in this cycle, and now have to wait for a place of theirs."""
+        waits = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
+        self.on_paper |= waits
+        return waits
+
+    def fresh_gangs(self) -> Iterable[Gang]:
+        """Who was put somewhere in this very cycle, all of it or some."""
+        return {move.gang: None for move in self._fresh.values()}
+
+    def starts(self, gang: Gang) -> bool:
+        """Whether it runs from this cycle on: nothing of it stood before, and it waits for nobody."""
+        return gang.name not in self.on_paper and all(
+            self.is_fresh(pod) for part in gang.parts for pod in part.live.values()
+        )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
         """Why it waits."""
@@ -378,20 +382,3 @@ class Board:
 
     def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         self.refusals.setdefault(gang.name, {})[reason] = numbers
-
-
-def _step(move: Move, waits: AbstractSet[str]) -> Step:
-    pod, name = move.pod, move.gang.name
-    if move.placed:
-        return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in waits)
-    return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
-
-
-def _key(move: Move) -> tuple[str, str, int]:
-    return move.gang.name, move.pod.role, move.pod.index
-
-
-def _moved_to(step: Step, move: Move | None) -> Step:
-    if move is None or not isinstance(step, Place):
-        return step
-    return replace(step, node=move.pod.node, devices=move.pod.devices, milli=move.pod.milli)

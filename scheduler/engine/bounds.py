@@ -104,7 +104,7 @@ def _sides(taker: Taker) -> dict[Account, _Sum]:
 def _of_project(taker: Taker, account: Account) -> _Sum:
     """Counted once: as long as nobody comes, all that is left may still go where all could."""
     law, known = taker.law, taker.board.givable.setdefault(account, {})
-    kind = law.kind, tuple(law.kinds), law.gang.workload.priority
+    kind = law.kind, tuple(law.kinds), law.gang.workload.priority, law.spares_fresh
     found = known.get(kind)
     if not isinstance(found, _Sum) or law.gang.account is account:
         found = _Sum()

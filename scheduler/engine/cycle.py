@@ -32,11 +32,11 @@ def decide_again(
         # nothing of the others any more: the next plan must find nothing.
         gone = {board.pool.name for board in boards if layout.most_choices > 1 and stirred_elsewhere(board)}
         stirred = [board for board in boards if board.upheavals or board.pool.name in gone]
-        before = [len(board.bundles) for board in stirred]
+        before = [board.changes for board in stirred]
         for board in stirred:
             board.shrunk.clear()  # what was taken stands on the board: who lost growth may use what is left
         _act(stirred, chosen, choices)
-        if before == [len(board.bundles) for board in stirred]:
+        if before == [board.changes for board in stirred]:
             break
     return report(boards, layout.notes), layout
 

@@ -26,6 +26,7 @@ class Law:
     def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
         self.board, self.gang, self.asked = board, gang, asked
         self.kinds = [kind for kind in KINDS if asked[kind] > 0]
+        self.spares_fresh = False  # whether it leaves alone who will be guarded once it has started
         self._seconds: dict[Account, int] = {}
         self._partings: dict[Account, tuple[Account, Account] | None] = {}
         self.stays_in_quota = {
@@ -72,6 +73,16 @@ class Law:
     def takes_more_inside(self) -> bool:
         """Whether its department ended beyond its due; from now on it is kept there by taking inside."""
         return False
+
+    def spares_more(self) -> bool:
+        """Whether somebody starts in this cycle whom a minimum runtime guards in the next.
+
+        It may be taken back as long as it has not started, but what it is taken for might be had otherwise:
+        from now on it is left alone, as the next cycle will have to.
+        """
+        changes = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
+        self.spares_fresh = self.spares_fresh or changes
+        return changes
 
     def queue_key(self, account: Account) -> Key:
         """Which queue gives way first: the smallest. It changes with everything that is taken."""
@@ -132,9 +143,18 @@ class Law:
 
     def is_safe(self, gang: Gang) -> bool:
         """Whether stopping this gang is out of the question."""
+        if gang.firm or gang is self.gang or protected(self.board, gang, self._guarded_for(gang)):
+            return True
+        return self.spares_fresh and self._is_guarded_next(gang)
+
+    def _is_guarded_next(self, gang: Gang) -> bool:
+        return self._guarded_for(gang) > 0 and not gang.firm and self.board.starts(gang)
+
+    def _guarded_for(self, gang: Gang) -> int:
+        """Seconds of its run."""
         if gang.account not in self._seconds:
             self._seconds[gang.account] = self._min_runtime(gang.account)
-        return gang.firm or gang is self.gang or protected(self.board, gang, self._seconds[gang.account])
+        return self._seconds[gang.account]
 
     def _min_runtime(self, account: Account) -> int:
         found = (step.queue.reclaim_min_runtime for step in account.path)

@@ -65,7 +65,7 @@ def begin(board: Board, now: int) -> None:
     board.settled = {gang.name for gang in board.promised}
     board.on_paper = {gang.name for gang in board.promised if not gang.runs}
     board.refusals = {name: {reason: numbers} for name, (reason, numbers) in board.kept_back.items()}
-    board.trials = board.upheavals = 0
+    board.trials = board.changes = board.upheavals = 0
     board.givable.clear()
     for peers in board.waiting.values():
         peers.at, peers.found = 0, {}

@@ -155,6 +155,8 @@ def _all_proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterato
     yield from _proposals(board, law, way, budget)
     if law.takes_more_inside():
         yield from _proposals(board, law, way, budget.renewed())
+    if law.spares_more():
+        yield from _proposals(board, law, way, budget.renewed())
 
 
 def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Taker]:

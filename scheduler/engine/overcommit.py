@@ -18,6 +18,7 @@ def overcommit(board: Board, choice: int) -> None:
             trial.pass_over()
             if over_bounds(gang, gang.asked) is None and _start(board, gang):
                 trial.keep(Kind.START, MESSAGE)
+                board.upheavals += 1  # nodes may have been kept for it, and it may grow: all look again
             else:
                 line.leave(peers)
 

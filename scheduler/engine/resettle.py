@@ -4,7 +4,7 @@ all, who can stand elsewhere, who is lost; and write the outcome down without de
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scheduler.engine.board import Board, Move
+from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Way
 from scheduler.engine.ledger import KINDS
 from scheduler.engine.lumps import Held, Lump, single
@@ -12,6 +12,7 @@ from scheduler.engine.nodes import Spot
 from scheduler.engine.placement import find_room
 from scheduler.engine.restore import Moved, Restorer, put_back, together
 from scheduler.engine.spots import Horizon
+from scheduler.engine.steps import Move
 from scheduler.engine.taking import Taker
 
 

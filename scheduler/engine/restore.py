@@ -1,7 +1,7 @@
 """Here we put back what was taken off the board for a newcomer: where it stood, or elsewhere."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Part, Want, scopes_above
@@ -84,12 +84,15 @@ def put_back(board: Board, gang: Gang, part: Part, pod: Pod) -> bool:
 
 def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
     home = None if gang.simple else board.topology.home(gang, part)
-    return pick(board, part, _horizon(board, pod), open_to(board, gang, home))
+    inside = open_to(board, gang, home)
+    spots = (pick(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
+    return next((spot for spot in spots if spot is not None), None)
 
 
-def _horizon(board: Board, pod: Pod) -> Horizon:
-    """What was only going to start must still be able to start at once."""
-    return Horizon.NOW if board.is_fresh(pod) else Horizon.LEAVING
+def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
+    """What was only going to start still starts at once, if it can; else it waits like who is moved."""
+    fresh = any(board.is_fresh(pod) for pod in pods)
+    return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
 
 
 def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
@@ -101,7 +104,8 @@ def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | N
         by_part.setdefault(part, []).append(pod)
     way = tuple(Want(part, len(held), scopes_above(gang, part)) for part, held in by_part.items())
     start = board.mark()
-    if not find_room(board, gang, way, min(_horizon(board, pod) for _, pod in pods)):
+    horizons = _horizons(board, (pod for _, pod in pods))
+    if not any(find_room(board, gang, way, horizon) for horizon in horizons):
         return None
     spots: dict[Part, list[Spot]] = {}
     for move in board.moves(start):

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from berth.core.words import counted
+from scheduler.engine.scenario.load import load
 from scheduler.engine.scenario.refusal import ScenarioError
-from scheduler.engine.scenario.simulate import simulate
+from scheduler.engine.scenario.simulate import answer_of, play
 
 OK, BAD_FILE = 0, 2
 
@@ -21,16 +22,18 @@ def run(
 ) -> tuple[int, str]:
     """(0, the answer), or (2, one line that names the offending key)."""
     try:
-        answer = simulate(Path(path), cycles, until_stable, actions)
+        played = play(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:
         return BAD_FILE, str(error)
-    return OK, json.dumps(answer, indent=2) if as_json else as_text(answer)
+    answer = answer_of(played)
+    return OK, json.dumps(answer, indent=2) if as_json else as_text(answer, len(played.cycles), played.spared)
 
 
-def as_text(answer: Mapping[str, Any]) -> str:
+def as_text(answer: Mapping[str, Any], run: int, spared: int = 0) -> str:
     """The answer for people: what was decided, what became of everybody, who holds what."""
     parts = [
         _decisions(answer["cycles"]),
+        _rest(run, spared),
         table(("WORKLOAD", "PHASE", "GPUS", "ON", "WHY IT WAITS"), _workloads(answer["workloads"])),
         table(("POOL", "QUEUE", "QUOTA", "SHARE", "HOLDS", "WANTS"), _queues(answer["queues"])),
         table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(answer["nodes"])),
@@ -61,6 +64,15 @@ def _decisions(cycles: Sequence[Mapping[str, Any]]) -> str:
             pods = ", ".join(_pod_moves(decision["pods"]))
             lines.append(f"  {decision['kind']} {decision['workload']}{whom}: {pods}")
     return "\n".join(lines) if lines else "Nothing to decide."
+
+
+def _rest(run: int, spared: int) -> str:
+    if not spared:
+        return ""
+    return (
+        f"At rest from cycle {run - 1:,} on: nothing can change any more. "
+        f"{counted(run, 'cycle')} of {run + spared:,} were run, the last one among them."
+    )
 
 
 def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:

@@ -13,10 +13,11 @@ from scheduler.engine.plan import Plan
 from scheduler.engine.scenario.answer import answer, decisions_of
 from scheduler.engine.scenario.load import Scenario, load
 from scheduler.engine.scenario.refusal import ScenarioError
+from scheduler.engine.scenario.rest import is_at_rest
 from scheduler.engine.scenario.usage import Meter
 from scheduler.engine.scenario.world import World
 
-MOST_CYCLES = 10_000  # of a run that should become stable by itself
+MOST_CYCLES = 10_000  # of a run that should become stable by itself; of those listed though they were not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Played:
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot
     seconds: float  # spent in deciding
+    spared: int = 0  # cycles before the last in which nothing could have changed: they were not run
 
 
 def simulate(
@@ -37,13 +39,15 @@ def simulate(
 ) -> dict[str, Any]:
     """The answer `berth.plan/1`, for a Scenario, its data or its file."""
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
-    played = play(loaded, cycles, until_stable, actions, stopwatch)
-    return answer(
-        [decisions_of(snapshot, plan) for snapshot, plan in played.cycles],
-        played.after,
-        played.cycles[-1][1],
-        played.seconds,
-    )
+    return answer_of(play(loaded, cycles, until_stable, actions, stopwatch))
+
+
+def answer_of(played: Played) -> dict[str, Any]:
+    """The answer `berth.plan/1`. Cycles at rest are listed like others, unless they are very many."""
+    decisions = [decisions_of(snapshot, plan) for snapshot, plan in played.cycles]
+    if len(decisions) + played.spared <= MOST_CYCLES:
+        decisions[-1:-1] = [[] for _ in range(played.spared)]
+    return answer(decisions, played.after, played.cycles[-1][1], played.seconds)
 
 
 def play(
@@ -60,17 +64,26 @@ def play(
     world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
     names = None if actions is None else tuple(actions)
     played: list[tuple[Snapshot, Plan]] = []
-    spent = 0.0
-    for number in range(max(cycles, MOST_CYCLES) if until_stable else cycles):
-        if number:
-            meter.passes(world.snapshot(), played[-1][1], world.now + scenario.cycle_seconds)
-            world.passes(scenario.cycle_seconds)
+    spent, spared, left = 0.0, 0, max(cycles, MOST_CYCLES) if until_stable else cycles
+    while left:
+        if played:
+            _pass(world, meter, played[-1][1], scenario.cycle_seconds)
         snapshot = replace(world.snapshot(), queues=meter.written(scenario.snapshot.queues))
         begin = stopwatch()
         plan = decide(snapshot, names)
         spent += stopwatch() - begin
+        left -= 1
         played.append((snapshot, plan))
         world.carry_out(plan)
-        if until_stable and not plan.bundles and world.is_settled:
+        rests = left > 1 and is_at_rest(played[-2:], world)
+        if until_stable and not plan.bundles and (rests or world.is_settled):
             break
-    return Played(tuple(played), world.snapshot(), spent)
+        if rests:  # the last cycle is decided once more: what is told of time is as of then
+            spared, left = left - 1, 1
+            _pass(world, meter, plan, scenario.cycle_seconds * spared)
+    return Played(tuple(played), world.snapshot(), spent, spared)
+
+
+def _pass(world: World, meter: Meter, plan: Plan, seconds: int) -> None:
+    meter.passes(world.snapshot(), plan, world.now + seconds)
+    world.passes(seconds)

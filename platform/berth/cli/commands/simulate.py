@@ -26,6 +26,8 @@ def simulate(
 ) -> None:
     """Play scheduling cycles on a cluster described in a file. No server is asked.
 
+    Once nothing can change any more, only the last cycle is still played.
+
     \b
     berth simulate cluster.yaml
     berth simulate cluster.yaml --until-stable -o json

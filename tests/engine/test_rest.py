@@ -1,0 +1,106 @@
+"""Here we show that a simulation at rest is not played on, and that playing on would have told the same.
+
+`BERTH_LAWS=20000` looks at so many clusters (default: some dozens).
+"""
+
+import json
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.scenario import load, play, run, simulate
+from tests.engine.reference.clusters import clusters
+from tests.engine.test_laws import lawfully
+
+Document = dict[str, Any]
+ENDLESS = 99_999_999
+WAITS = {"name": "second", "project": "a", "roles": [{"gpu": 3}]}
+
+
+def cluster(*more: Document, pool: Document | None = None, **settings: Any) -> Document:
+    return {
+        "format": "berth.scenario/1",
+        "pools": [{"name": "default", **(pool or {})}],
+        "nodes": [{"name": "n", "gpus": 4}],
+        "departments": [{"name": "d", "quotas": {"default": {"gpu": 4}}}],
+        "projects": [{"name": "a", "department": "d", "quotas": {"default": {"gpu": 4}}}],
+        "workloads": [{"name": "first", "project": "a", "roles": [{"gpu": 2}]}, *deepcopy(more)],
+        **settings,
+    }
+
+
+def test_an_endless_run_ends_at_rest() -> None:
+    played = play(load(cluster(WAITS)), cycles=ENDLESS)
+    assert len(played.cycles) + played.spared == ENDLESS
+    assert len(played.cycles) < 10
+
+
+def test_the_last_cycle_is_decided_when_it_would_be() -> None:
+    played = play(load(cluster(WAITS, cycle_seconds=7)), cycles=1000)
+    first, last = played.cycles[0][0].now, played.cycles[-1][0].now
+    assert last - first == 999 * 7
+
+
+@pytest.mark.parametrize(
+    ("pool", "workload", "until"),
+    [
+        ({}, {"runtime_seconds": 500}, 500),
+        ({}, {"backoff_until": 1_800_000_500}, 500),
+        ({"reservation_after": 500}, {}, 500),
+        ({}, {"preemption_delay": 500}, 500),
+        ({"reclaim_min_runtime": 500}, {}, 500),
+        ({"fairshare": {"mode": "time_based", "half_life": 60}}, {}, 500),
+        ({"fairshare": {"mode": "time_based", "window": 60, "tumbling": True}}, {}, 900),
+    ],
+    ids=["a runtime", "a backoff", "a reservation", "a delay", "a guarantee", "use that fades", "a calendar"],
+)
+def test_it_is_not_at_rest_while_a_clock_runs(pool: Document, workload: Document, until: int) -> None:
+    now = 1_800_000_000
+    document = cluster(WAITS, pool=pool, now=now)
+    document["workloads"][0] |= {"submitted": now, **workload}
+    document["workloads"][1]["submitted"] = now
+    played = play(load(document), cycles=1000)
+    assert played.cycles[-2][0].now - now >= until
+
+
+def test_where_nobody_asks_for_more_it_rests_whatever_was_used() -> None:
+    pool = {"fairshare": {"mode": "time_based", "half_life": 60}}
+    assert len(play(load(cluster(pool=pool)), cycles=ENDLESS).cycles) < 10
+
+
+def test_a_few_cycles_at_rest_are_listed_and_very_many_are_not() -> None:
+    assert len(simulate(cluster(WAITS), cycles=500)["cycles"]) == 500
+    assert len(simulate(cluster(WAITS), cycles=ENDLESS)["cycles"]) < 10
+
+
+def test_people_are_told_how_many_cycles_were_run(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(cluster(WAITS)))
+    _, text = run(file, cycles=ENDLESS)
+    run_in_all = len(play(load(cluster(WAITS)), cycles=ENDLESS).cycles)
+    assert f"{run_in_all} cycles of 99,999,999 were run" in text
+    assert "At rest" not in run(file, cycles=2)[1]
+
+
+@lawfully(60)
+@given(document=st.one_of(clusters(), clusters(time_based=True)), seconds=st.sampled_from([1, 60, 500]))
+def test_playing_on_would_have_told_the_same(document: Document, seconds: int) -> None:
+    document["cycle_seconds"] = seconds
+    rested = simulate(deepcopy(document), cycles=60)
+    with pytest.MonkeyPatch.context() as patch:
+        playing = import_module("scheduler.engine.scenario.simulate")  # the package names its function so
+        patch.setattr(playing, "is_at_rest", lambda *_: False)
+        played_on = simulate(deepcopy(document), cycles=60)
+    assert _comparable(rested) == _comparable(played_on)
+
+
+def _comparable(answer: Document) -> Document:
+    for queues in answer["queues"].values():
+        for queue in queues.values():
+            queue["usage"] = {kind: round(used, 6) for kind, used in queue["usage"].items()}
+    return {key: told for key, told in answer.items() if key != "seconds"}
