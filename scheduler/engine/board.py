@@ -268,7 +268,7 @@ class Board:
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
         self.changes += 1
-        self.upheavals += any(not move.placed for move in moves) or self._starts_beside_kept(gang)
+        self.upheavals += any(not move.placed for move in moves)
         taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
         moves = self._start_otherwise(taken_back, moves) if taken_back else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
@@ -293,10 +293,6 @@ class Board:
                 self.evicted.add(eviction.workload)
             elif eviction.kind is Kind.SHRINK:
                 self.shrunk.add(eviction.workload)
-
-    def _starts_beside_kept(self, gang: Gang) -> bool:
-        """Whether nodes were kept before it was there: it may be that they need not be any more."""
-        return self.kept is not None and self.kept.name != gang.name
 
     def _empty(self, moves: Sequence[Move]) -> None:
         for _, part, pod, _, placed, _ in moves:
