@@ -131,6 +131,7 @@ class Migration(migrations.Migration):
                 ('gpu_milli_now', models.BigIntegerField(default=0, help_text='What its pods hold now.')),
                 ('explanation', models.JSONField(blank=True, help_text='Blockers, position and key of the last cycle.', null=True)),
                 ('explained_at', models.DateTimeField(blank=True, null=True)),
+                ('wait_reasons', models.JSONField(blank=True, default=list, editable=False, help_text='The leading reasons for which it waited, one after another: reason, since, until.')),
                 ('version', models.PositiveBigIntegerField(default=1, editable=False)),
                 ('pool', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='pools.nodepool')),
             ],
