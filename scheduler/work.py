@@ -97,6 +97,7 @@ class Names(NamedTuple):
     name: str
     queue: str
     waits_for: tuple[str, ...]
+    not_there: tuple[str, ...]
     meaning: Meaning
 
 
@@ -183,6 +184,7 @@ def _described(
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=meaning.trouble,
         waits_for=names.waits_for,
+        not_there=names.not_there,
         pods=tuple(_pod(now, pod, node, row, meaning) for pod, node in zip(pods, nodes, strict=True)),
     )
     return Described(

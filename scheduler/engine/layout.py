@@ -170,7 +170,7 @@ class Layout:
         if workload.waits_for:
             unmet = [name for name in workload.waits_for if name in self.known and name not in self.finished]
             if unmet:
-                return Reason.DEPENDENCY_NOT_MET, {"waits_for": ", ".join(unmet), "count": len(unmet)}
+                return Reason.DEPENDENCY_NOT_MET, _unmet(workload, unmet)
         if workload.pods and gang.is_leaving:
             return Reason.BACKOFF, {"why": "its own pods have not stopped yet", "until": None}
         if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.stands:
@@ -221,6 +221,13 @@ def promises_of(snapshot: Snapshot) -> dict[str, list[Reservation]]:
         if promise.expires is None or promise.expires > snapshot.now:
             found[promise.workload].append(promise)
     return found
+
+
+def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
+    told: dict[str, int | float | str | None] = {"waits_for": ", ".join(unmet), "count": len(unmet)}
+    if not_there := [name for name in unmet if name in workload.not_there]:
+        told["not_there"] = ", ".join(not_there)
+    return told
 
 
 def is_finished(workload: Workload) -> bool:

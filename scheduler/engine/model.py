@@ -258,6 +258,7 @@ class Workload:
     suspended: bool = False
     misconfigured: str = ""  # a sentence: why it can never run; empty when fine
     waits_for: tuple[str, ...] = ()  # names of workloads that must complete first
+    not_there: tuple[str, ...] = ()  # those of them that nobody has submitted
     pods: tuple[Pod, ...] = ()
 
 

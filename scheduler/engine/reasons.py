@@ -21,7 +21,7 @@ def dominance(reason: Reason) -> int:
 SENTENCES: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: "It can never run as it is: {why}.",
     Reason.SUSPENDED: "It was suspended by a person.",
-    Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete.",
+    Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete{there}.",
     Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: none of {nodes_counted}.",
     Reason.EXCEEDS_NODE_SHAPE: "No node could hold one replica of {role}, even empty: "
     "{asked_of} asked, the most is {most}.",
@@ -98,6 +98,8 @@ def _in_words(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     if reason is Reason.NOTHING_TO_TAKE:
         missing = _speak("missing", numbers["missing"], numbers)
         yield "short", f"; {missing} missing" if numbers["missing"] else ", which makes no room for it"
+    if reason is Reason.DEPENDENCY_NOT_MET:
+        yield "there", f"; there is no workload {nobody} yet" if (nobody := numbers.get("not_there")) else ""
     if reason is Reason.FRAGMENTED:
         most = numbers.get("spread_per_node")
         replicas = counted(most, "of its replicas", "of its replicas") if isinstance(most, int) else ""

@@ -45,6 +45,14 @@ def test_verbs_follow_what_they_count(count: int, said: str) -> None:
     assert blocker(Reason.WAITING_FOR_GANG, {"missing": count}).message == said
 
 
+@pytest.mark.parametrize(("not_there", "said"), [
+    ({}, "It waits for p/a, p/b to complete."),
+    ({"not_there": "p/b"}, "It waits for p/a, p/b to complete; there is no workload p/b yet."),
+])  # fmt: skip
+def test_who_waits_for_a_name_that_nobody_has_is_told_so(not_there: dict[str, str], said: str) -> None:
+    assert blocker(Reason.DEPENDENCY_NOT_MET, {"waits_for": "p/a, p/b", **not_there}).message == said
+
+
 @pytest.mark.parametrize(("count", "said"), [(1, "1 more node"), (2, "2 more nodes")])
 def test_one_more_node_is_one(count: int, said: str) -> None:
     sentence = f"{said} would serve it; the pool can grow."

@@ -8,6 +8,7 @@ from pools.runtimes.base import PodCause, RuntimeFailure
 from pools.services import drain_node, terminate_node, warn_node
 from projects.models import Phase, Workload
 from projects.services import workloads
+from scheduler.explain import explain
 from scheduler.models import DeviceClaim, Eviction
 from tests.scheduler.stage import Stage
 
@@ -229,6 +230,21 @@ def test_who_waits_for_another_starts_after_that_has_completed(stage: Stage) -> 
     assert stage.phase(second) in (Phase.STARTING, Phase.RUNNING)
     assert stage.phase(third) == Phase.PENDING
     assert third.reason == "DependencyNotMet"
+
+
+def test_who_waits_for_what_nobody_has_submitted_is_told_so_until_somebody_does(stage: Stage) -> None:
+    waits = stage.submit("second", roles=ONE, waits_for=["first"])
+    stage.tick()
+    waits.refresh_from_db()
+    assert waits.reason == "DependencyNotMet"
+    assert waits.message == "It waits for vision/first to complete; there is no workload vision/first yet."
+    (blocker,) = explain(acting=stage.cast.dave, workload=waits).blockers
+    assert blocker["message"] == waits.message
+    assert blocker["numbers"]["not_there"] == "vision/first"
+    running(stage, "first", roles=ONE)
+    stage.tick()
+    waits.refresh_from_db()
+    assert waits.message == "It waits for vision/first to complete."
 
 
 def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stage: Stage) -> None:
