@@ -11,8 +11,9 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
+from pools.models import NodePool
 from projects.acting import Acting
-from projects.models import Department
+from projects.models import Department, Project
 from projects.services.quota_drafts import Draft, Drafted, compared, tag_of
 from projects.services.quotas import values_of
 from scheduler.asked_before import SPECS, Learnt, asked_before
@@ -75,16 +76,31 @@ def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Imp
         return _looked_at(acting, drafted, now or timezone.now(), learnt)
 
 
+def oddities(owner: Department | Project, pool: NodePool, now: datetime | None = None) -> list[Document]:
+    """What a preview would warn of, for a quota that is set already."""
+    with asked_before() as learnt:
+        seen = observe(now or timezone.now(), SPECS, learnt.known)
+    try:
+        queue = _queue_of(owner, seen)
+    except KeyError:  # it was removed since
+        return []
+    return _warned(seen.snapshot, [(queue, pool.name)])
+
+
+def _warned(snapshot: Snapshot, touched: Iterable[tuple[str, str]]) -> list[Document]:
+    return [
+        {"code": w.code, "pool": w.pool, "queue": w.queue, "message": w.message}
+        for w in warnings(snapshot, touched)
+    ]
+
+
 def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, learnt: Learnt) -> Impact:
     seen = observe(now, SPECS, learnt.known)
     edited = with_quotas(seen, drafted)
     impact = Impact(tag_of(drafted), [_quota(each) for each in drafted])
     eyes = reader(acting)
-    touched = [(_queue_of(each, seen), each.change.pool.name) for each in drafted]
-    impact.warnings = [
-        {"code": w.code, "pool": w.pool, "queue": w.queue, "message": w.message}
-        for w in warnings(edited, touched)
-    ]
+    touched = [(_queue_of(each.change.owner, seen), each.change.pool.name) for each in drafted]
+    impact.warnings = _warned(edited, touched)
     if not impact.changes_nothing:
         before, after = _plan(seen.snapshot, seen, learnt.carried), _plan(edited, seen)
         _compare(impact, before, after, seen, eyes, own_departments(acting))
@@ -100,7 +116,7 @@ def with_quotas(seen: Seen, drafted: Iterable[Drafted]) -> Snapshot:
     """The snapshot as it would be with these quotas."""
     queues = {queue.name: queue for queue in seen.snapshot.queues}
     for each in drafted:
-        name, pool = _queue_of(each, seen), each.change.pool.name
+        name, pool = _queue_of(each.change.owner, seen), each.change.pool.name
         queues[name] = _edited(queues[name], pool, each)
     return replace(seen.snapshot, queues=tuple(queues[queue.name] for queue in seen.snapshot.queues))
 
@@ -112,8 +128,7 @@ def _edited(queue: Queue, pool: str, each: Drafted) -> Queue:
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
 
 
-def _queue_of(each: Drafted, seen: Seen) -> str:
-    owner = each.change.owner
+def _queue_of(owner: Department | Project, seen: Seen) -> str:
     names = seen.queues.departments if isinstance(owner, Department) else seen.queues.projects
     return names[owner.pk]
 

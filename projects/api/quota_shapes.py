@@ -103,6 +103,17 @@ class QuotaAnswer(Answer):
     standing: Standing | None
 
 
+class Warned(Answer):
+    code: str
+    pool: str
+    queue: str
+    message: str
+
+
+class QuotaSetAnswer(QuotaAnswer):
+    warnings: list[Warned] = Field(description="What is odd about it, in the words of a preview; it is set.")
+
+
 def answer(quota: Quota) -> QuotaAnswer:
     owner = quota.owner
     values = values_of(quota)

@@ -37,8 +37,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("projects/<str:name>/templates/<str:template>", templates.OneTemplate.as_view()),
     path("templates", templates.Templates.as_view()),
     path("quotas", quotas.Quotas.as_view()),
-    path("quotas/departments/<str:name>/<str:pool>", quotas.DepartmentQuota.as_view()),
-    path("quotas/projects/<str:name>/<str:pool>", quotas.ProjectQuota.as_view()),
     path("quotas/apply", quota_changes.ApplyQuotas.as_view()),
     path("quotas/changes", quota_changes.QuotaChanges.as_view()),
     path("quotas/changes/<int:change_id>", quota_changes.OneQuotaChange.as_view()),

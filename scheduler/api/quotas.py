@@ -1,4 +1,4 @@
-"""Here one asks what edited quotas would change before they are applied, and how a share came about."""
+"""Here one asks what edited quotas would change, and how a share came about; who sets one is warned."""
 
 from typing import Any, Literal
 
@@ -13,12 +13,14 @@ from berth.api.etags import quoted
 from berth.api.idempotency import once
 from berth.api.queries import no_query
 from berth.api.schema import described
+from pools.models import NodePool
 from projects import selectors
+from projects.api import quotas as quota_doors
 from projects.api.lookups import pool_named
-from projects.api.quota_shapes import DraftBody, OwnerKind
+from projects.api.quota_shapes import DraftBody, OwnerKind, Warned
 from projects.models import Department, Project
 from projects.services.quota_documents import read_draft
-from scheduler.quota_preview import preview
+from scheduler.quota_preview import oddities, preview
 from scheduler.share_story import share_story
 
 
@@ -52,13 +54,6 @@ class ReasonChange(Answer):
     workload: str
     before: str
     after: str
-    message: str
-
-
-class Warned(Answer):
-    code: str
-    pool: str
-    queue: str
     message: str
 
 
@@ -100,6 +95,20 @@ class QuotaPreview(Door):
         return Response(
             ImpactAnswer(**told, unseen=UnseenAnswer(**unseen)), headers={"ETag": quoted(found.tag)}
         )
+
+
+class DepartmentQuota(quota_doors.DepartmentQuota):
+    def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
+        return told_of(owner, pool)
+
+
+class ProjectQuota(quota_doors.ProjectQuota):
+    def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
+        return told_of(owner, pool)
+
+
+def told_of(owner: Department | Project, pool: NodePool) -> list[Warned]:
+    return [Warned(**each) for each in oddities(owner, pool)]
 
 
 class ShareRound(Answer):

@@ -28,6 +28,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("evictions/matrix", evictions.EvictionMatrix.as_view()),
     path("evictions/<int:eviction_id>", evictions.OneEviction.as_view()),
     path("quotas/preview", quotas.QuotaPreview.as_view()),
+    path("quotas/departments/<str:name>/<str:pool>", quotas.DepartmentQuota.as_view()),
+    path("quotas/projects/<str:name>/<str:pool>", quotas.ProjectQuota.as_view()),
     path("quotas/departments/<str:name>/<str:pool>/share", quotas.ShareOfDepartment.as_view()),
     path("quotas/projects/<str:name>/<str:pool>/share", quotas.ShareOfProject.as_view()),
     path("node-pools/<str:name>/fragmentation", fragmentation.Fragmentation.as_view()),

@@ -4,6 +4,7 @@ from django.utils import timezone
 
 from projects.models import Quota
 from scheduler.models import QueueStanding
+from tests import factories
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -11,7 +12,8 @@ NEW = {"If-None-Match": "*"}
 OF_VISION = "quotas/projects/vision/local"
 
 
-def test_a_quota_is_created_read_and_changed_by_its_etag(bob: Caller) -> None:
+def test_a_quota_is_created_read_and_changed_by_its_etag(cast: Cast, bob: Caller) -> None:
+    factories.quota(cast.research, cast.pool, 8)
     made = bob("PUT", OF_VISION, {"gpu": 4, "weight": 2, "limit": {"gpu": 6}}, headers=NEW)
     assert (made.status_code, made["ETag"]) == (201, '"1"')
     assert made.json() == {
@@ -26,9 +28,10 @@ def test_a_quota_is_created_read_and_changed_by_its_etag(bob: Caller) -> None:
         "rank": None,
         "version": 1,
         "standing": None,
+        "warnings": [],
     }
     read = bob.get(OF_VISION)
-    assert (read["ETag"], read.json()) == ('"1"', made.json())
+    assert (read["ETag"], {**read.json(), "warnings": []}) == ('"1"', made.json())
     changed = bob("PUT", OF_VISION, {"gpu": 2.5}, headers={"If-Match": read["ETag"]})
     assert (changed.status_code, changed["ETag"], changed.json()["gpu"]) == (200, '"2"', 2.5)
     assert changed.json()["limit"]["gpu"] == 6.0
@@ -64,6 +67,26 @@ def test_bad_amounts_are_named_and_nothing_is_stored(bob: Caller) -> None:
         assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, path)
     assert bob("PUT", OF_VISION, {"gpu": 5, "limit": {"gpu": 4}}, headers=NEW).status_code == 422
     assert not Quota.objects.exists()
+
+
+def test_who_oversells_a_department_is_warned_as_a_preview_warns(
+    cast: Cast, alice: Caller, bob: Caller
+) -> None:
+    factories.quota(cast.research, cast.pool, 2)
+    change = {"project": "vision", "pool": "local", "set": {"gpu": 99}}
+    foreseen = bob("POST", "quotas/preview", {"changes": [change]}).json()["warnings"]
+    made = bob("PUT", OF_VISION, {"gpu": 99}, headers=NEW)
+    assert made.status_code == 201
+    assert made.json()["warnings"] == foreseen
+    (odd,) = foreseen
+    assert odd["message"] == (
+        "The projects of research are promised 99 GPUs, research itself 2 GPUs: "
+        "not all of them can have theirs at once."
+    )
+    again = bob("PUT", OF_VISION, {"gpu": 2}, headers={"If-Match": made["ETag"]})
+    assert again.json()["warnings"] == []
+    of_department = alice("PUT", "quotas/departments/research/local", {"gpu": 1}, headers={"If-Match": '"1"'})
+    assert "projects_above_department" in [each["code"] for each in of_department.json()["warnings"]]
 
 
 def test_a_quota_shows_its_standing_in_the_last_cycle(cast: Cast, carol: Caller, bob: Caller) -> None:

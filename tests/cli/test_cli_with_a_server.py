@@ -108,6 +108,11 @@ def test_a_quota_is_set_piece_by_piece(berth: Berth, cast: Cast) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     made = berth("quota", "set", "vision", "--pool", "local", "--gpu", "4", "--weight", "2", **bob)
     assert made.returncode == 0, made.stderr
+    assert made.stderr.startswith("berth: its share is known after the next scheduling cycle\n")
+    assert made.stderr.endswith(
+        "Warning: The projects of research are promised 4 GPUs, research itself no GPU: "
+        "not all of them can have theirs at once.\n"
+    )
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
     [stored] = json.loads(berth("quota", "show", "vision", "-o", "json", **bob).stdout)
     assert (stored["gpu"], stored["limit"]["gpu"], stored["weight"], stored["over_quota"]) == (4, 6, 2, False)

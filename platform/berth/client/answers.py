@@ -235,6 +235,12 @@ class Quota(Answer):
     standing: dict[str, Any] | None = None
 
 
+class QuotaSet(Quota):
+    """As it is stored now; `warnings` tell what is odd about it."""
+
+    warnings: list[dict[str, str]] = []
+
+
 class QuotaImpact(Answer):
     """What an edited set of quotas would change; `tag` is what apply asks for."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact, ShareStory
+from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact, QuotaSet, ShareStory
 from berth.client.transport import Transport, content_of
 
 Owner = Literal["department", "project"]
@@ -74,11 +74,11 @@ class Quotas:
     def get(self, kind: Owner, name: str, pool: str) -> Quota:
         return Quota.model_validate(self._transport.get(_path(kind, name, pool)))
 
-    def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> Quota:
+    def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> QuotaSet:
         """Refused with Conflict when there is one already."""
         return self._put(_path(kind, name, pool), values, {"If-None-Match": "*"})
 
-    def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> Quota:
+    def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> QuotaSet:
         """Changes some values and keeps the others; refused with Conflict when somebody was faster."""
         path = _path(kind, name, pool)
         found = self._transport.ask("GET", path)
@@ -115,8 +115,8 @@ class Quotas:
         """Refused with Conflict when somebody has changed one of these quotas since."""
         return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/undo"))
 
-    def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Quota:
-        return Quota.model_validate(
+    def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> QuotaSet:
+        return QuotaSet.model_validate(
             content_of(self._transport.ask("PUT", path, body=values, headers=condition))
         )
 

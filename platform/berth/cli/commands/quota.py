@@ -12,7 +12,7 @@ from berth.cli.names import OwnerArgument, PoolOption, owner_names, pool_names
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.quantities import amount, amount_or_unlimited
 from berth.cli.share import tell_shares
-from berth.cli.text import number, plain
+from berth.cli.text import number, plain, safe
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -157,6 +157,8 @@ def _store(
             print("berth: its share is known after the next scheduling cycle", file=sys.stderr)
 
     show_one(stored, output, describe)
+    for warned in stored.warnings:
+        print(f"Warning: {safe(warned.get('message', ''))}", file=sys.stderr)
 
 
 def _amounts(given: dict[str, str | None], suffix: str) -> dict[str, Any]:
