@@ -53,6 +53,32 @@ def destination(url: str, allowed: Collection[str]) -> Destination:
     return Destination(secure, host, port, path, str(found[0]))
 
 
+def refused_at_sight(url: str, allowed: Collection[str]) -> str | None:
+    """Why it would not be called, as far as nobody has to be asked; None else.
+
+    A number, or a name of this machine, leads where it says. Other names are looked up when they are called.
+    """
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        if not _is_number(host) and host.split(".")[-1] != "localhost":
+            return None
+        destination(url, allowed)
+    except Refused as refused:
+        return str(refused)
+    except OSError:
+        return None
+    return None
+
+
+def _is_number(host: str) -> bool:
+    """In any notation that a look-up would take for an address, such as 2130706433."""
+    try:
+        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
 def refusal(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:

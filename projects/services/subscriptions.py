@@ -2,20 +2,23 @@
 
 from collections.abc import Iterable
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, shown
-from berth.core.spec.addresses import ALLOWED, Channel, channel_of
+from berth.core.spec.addresses import ALLOWED, Channel, channel_of, url_of
 from projects.access import Action, may, require
 from projects.acting import Acting
+from projects.delivering.destination import refused_at_sight
 from projects.models import Department, Project, Subscription
 from projects.models.subscriptions import MINUTES_MOST, NEWS, OF_WORK
 from projects.services import audit
 from projects.services.quotas import place_of
 
 MOST_EACH = 50
+CALLED = "a public address, or one of a network that the setting BERTH_NOTIFY_NETWORKS names"
 LONG = 16  # a path of which four letters give nothing away
 TOLD_OF_PLACES = (*OF_WORK, "budget")
 
@@ -89,6 +92,8 @@ def _checked(place: Place, to: str, news: list[str], minutes: int) -> tuple[Chan
     channel = channel_of(to) if len(to) <= 2000 else None
     if channel is None:
         problems.append(Problem("to", "is not an address", shown(to), ALLOWED))
+    elif channel != Channel.MAIL and (why := refused_at_sight(url_of(to), settings.BERTH_NOTIFY_NETWORKS)):
+        problems.append(Problem("to", f"is not called: {why}", shown_address(to), CALLED))
     allowed = NEWS if place is None else OF_WORK if isinstance(place, User) else TOLD_OF_PLACES
     for word in news:
         if word not in allowed:

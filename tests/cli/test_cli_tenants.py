@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from projects.models import Delivery
 from tests import factories
 from tests.cast import Cast
 from tests.cli.conftest import Berth, token_of
@@ -141,6 +142,27 @@ def test_every_list_and_every_thing_is_there_as_json_yaml_and_csv(
         assert rows, words
         assert {len(row) for row in rows} == {len(head)}, words
         assert not isinstance(found[words], list) or len(rows) == len(found[words]), words
+
+
+def test_what_was_told_and_what_came_of_it_is_listed(
+    berth: Berth, cast: Cast, as_alice: dict[str, str]
+) -> None:
+    refused = berth("notify", "add", "http://10.1.2.3/hook", **as_alice)
+    assert refused.returncode == 2
+    assert "10.1.2.3 leads to 10.1.2.3, which is no public address" in refused.stderr
+    assert "BERTH_NOTIFY_NETWORKS" in refused.stderr
+    made = json.loads(berth("notify", "add", "alice@example.org", "-o", "json", **as_alice).stdout)
+    words = ("notify", "deliveries", str(made["id"]))
+    assert berth(*words, **as_alice).stderr == "Nothing was told there yet.\n"
+    for number in range(3):
+        Delivery.objects.create(
+            subscription_id=made["id"], kind="failed", to="alice@example.org", channel="mail", content={},
+            due_at=factories.ago(), tries=number + 1, last_error=f"answer {number}",
+        )  # fmt: skip
+    found = json.loads(berth(*words, "--limit", "2", "-o", "json", **as_alice).stdout)
+    assert [each["last_error"] for each in found] == ["answer 2", "answer 1"]
+    assert "failed" in berth(*words, **as_alice).stdout
+    assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4, "they are hers"
 
 
 def test_the_shell_completes_what_the_server_has(

@@ -1,12 +1,16 @@
 """Here we show that whoever asks to be told is told, of what is theirs, once, and nobody else."""
 
+import socket
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
+from berth.core.spec.addresses import url_of
 from projects.delivering import letters
+from projects.delivering.destination import Refused, destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
 from projects.services import budgets, news
 from projects.services.idle_news import tell_idle as news_of_idle
@@ -141,6 +145,50 @@ def test_what_cannot_be_told_is_refused_by_name(cast: Cast, wrong: dict, path: s
     with pytest.raises(Invalid) as refused:
         subscribe(acting=cast.dave, place=cast.dave.user, **wanted)
     assert [problem.path for problem in refused.value.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("to", "why"),
+    [
+        ("http://127.0.0.1:9000/hook", "127.0.0.1 leads to 127.0.0.1, which is this machine itself"),
+        ("http://2130706433/", "2130706433 leads to 127.0.0.1, which is this machine itself"),
+        ("slack:http://10.1.2.3/hook", "10.1.2.3 leads to 10.1.2.3, which is no public address"),
+        ("http://169.254.169.254/", "169.254.169.254 leads to 169.254.169.254, which is never called"),
+    ],
+)
+def test_an_address_that_would_be_given_up_is_refused_in_the_same_words(
+    cast: Cast, to: str, why: str
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        subscribe(acting=cast.dave, place=cast.dave.user, to=to, news=["failed"])
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.message) == ("to", f"is not called: {why}")
+    assert "BERTH_NOTIFY_NETWORKS" in (problem.allowed or "")
+    with pytest.raises(Refused) as at_delivery:
+        destination(url_of(to), ())
+    assert str(at_delivery.value) == why
+
+
+def test_localhost_is_this_machine_and_other_names_are_looked_up_when_called(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Invalid, match="which is this machine itself"):
+        subscribe(acting=cast.dave, place=cast.dave.user, to="http://localhost/", news=["failed"])
+    look_up = socket.getaddrinfo
+
+    def only_numbers(*asked: Any, flags: int = 0, **more: Any) -> Any:
+        assert flags & socket.AI_NUMERICHOST, "nobody is asked while somebody waits for the answer"
+        return look_up(*asked, flags=flags, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", only_numbers)
+    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://chat.internal/", news=["failed"])
+    assert made.pk
+
+
+def test_what_the_installation_allows_can_be_told(cast: Cast, settings: Any) -> None:
+    settings.BERTH_NOTIFY_NETWORKS = ["10.0.0.0/8"]
+    made = subscribe(acting=cast.dave, place=cast.dave.user, to="http://10.1.2.3/hook", news=["failed"])
+    assert made.channel == "webhook"
 
 
 def test_one_address_is_told_once_of_one_place(cast: Cast) -> None:

@@ -18,6 +18,19 @@ class Subscription(Answer):
     made_at: datetime | None = None
 
 
+class Delivery(Answer):
+    id: int
+    at: datetime
+    kind: str = ""
+    to: str = ""
+    channel: str = ""
+    state: str = ""
+    tries: int = 0
+    due_at: datetime | None = None
+    last_error: str = ""
+    ended_at: datetime | None = None
+
+
 class Subscriptions:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -44,3 +57,8 @@ class Subscriptions:
 
     def remove(self, subscription: int) -> None:
         self._transport.ask("DELETE", f"subscriptions/{subscription}")
+
+    def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:
+        """What was told there, and what came of it; newest first."""
+        for item in self._transport.pages(f"subscriptions/{subscription}/deliveries", limit=limit):
+            yield Delivery.model_validate(item)

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from berth.cli.link import connected
+from berth.cli.listing import WatchOption, listing
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.text import local, safe, short
 
 app = typer.Typer(no_args_is_help=True, help="Notifications: who is told what, and where.")
 
@@ -65,6 +67,40 @@ def remove(
     with connected() as client:
         client.subscriptions.remove(subscription)
     print("nothing goes there any more")
+
+
+@app.command("deliveries")
+def deliveries(
+    *,
+    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth notify list` shows.")],
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """What was told there, and what came of it; the latest first.
+
+    \b
+    berth notify deliveries 3
+    berth notify deliveries 3 --limit 100 -o json
+    """
+    with connected() as client:
+        listing(
+            lambda: list(client.subscriptions.deliveries(subscription, limit=limit)), _delivery_columns,
+            output, "Nothing was told there yet.", watch=watch,
+        )  # fmt: skip
+
+
+def _delivery_columns() -> list[Column]:
+    return [
+        Column("ID", lambda d: str(d.id), right=True, wide=True),
+        Column("TIME", lambda d: local(d.at), brief=lambda d: short(d.at)),
+        Column("NEWS", lambda d: d.kind),
+        Column("STATE", lambda d: d.state),
+        Column("TRIES", lambda d: str(d.tries), right=True),
+        Column("NEXT TRY", lambda d: local(d.due_at) if d.state == "waiting" else "-", wide=True),
+        Column("TO", lambda d: d.to, wide=True),
+        Column("LAST ERROR", lambda d: safe(d.last_error) or "-", grows=True),
+    ]
 
 
 def _columns() -> list[Column]:
