@@ -12,6 +12,7 @@ from scheduler.engine.law import Law
 from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.lumps import Lump
 from scheduler.engine.placement import find_room, hardest_first, open_to
+from scheduler.engine.repack import place_as_packed, smallest_first
 from scheduler.engine.spots import Horizon, pick
 from scheduler.engine.taking import Taker
 
@@ -155,6 +156,9 @@ def by_prefix(taker: Taker, way: Way) -> Iterator[None]:
             yield
             board.rewind(start)
         goal *= 2
+    if taker.law.moves_only and place_as_packed(taker, way):
+        taker.taken.sort(key=smallest_first)  # the last of them is put back first
+        yield
 
 
 def _take_up_to(taker: Taker, goal: int) -> bool:
