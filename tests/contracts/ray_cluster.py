@@ -68,7 +68,7 @@ class RayCluster:
     def raylet(self, instance_id: str) -> int:
         """Its process id."""
         below = descendants(self._processes[instance_id].pid)
-        return next(pid for pid in below if Path(f"/proc/{pid}/comm").read_text() == "raylet\n")
+        return next(pid for pid in below if name_of(pid) == "raylet")
 
     def ports_on_all_addresses(self) -> list[int]:
         """Where its processes listen for anybody who reaches this machine."""
@@ -126,11 +126,20 @@ def ray_cluster(root: Path) -> Iterator[RayCluster]:
         cluster.end()
 
 
+def name_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""  # it ended meanwhile
+
+
 def _sockets(root: int) -> set[str]:
     """By number, those that a process and all below it have open."""
     found = set()
     for pid in [root, *descendants(root)]:
-        for fd in Path(f"/proc/{pid}/fd").iterdir():
+        descriptors: list[Path] = []
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+        for fd in descriptors:
             with contextlib.suppress(OSError):
                 kind, _, number = str(fd.readlink()).partition(":")
                 if kind == "socket":

@@ -9,6 +9,7 @@ from berth.client.answers import Event, Pod, Workload
 from berth.client.machine_answers import Node
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
+from tests.contracts.ray_cluster import name_of
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 
@@ -104,7 +105,7 @@ class Place:
     def part(self, node: Node, name: str) -> int:
         """The process id of Ray's part of this name on a node."""
         below = descendants(self.process(node))
-        return next(pid for pid in below if Path(f"/proc/{pid}/comm").read_text() == f"{name}\n")
+        return next(pid for pid in below if name_of(pid) == name)
 
     def process(self, node: Node) -> int:
         """That of the node itself, above Ray and the agent."""

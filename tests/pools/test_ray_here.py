@@ -23,6 +23,7 @@ from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
 from pools.selectors import ray_nodes
 from tests.contracts.pods import alive, ended, order, running
+from tests.contracts.ray_cluster import name_of
 from tests.pools.stage import SYSTEM, pool
 
 PATIENCE = 120.0
@@ -91,9 +92,7 @@ def test_a_pool_of_raylets_comes_runs_pods_replaces_what_dies_and_leaves_nothing
         running(here.runtime, pod_id)
     assert here.runtime.read_log("p-1", 0, 100).data.decode() == f"{worker.devices[0]}\n"
 
-    raylet = next(
-        pid for pid in descendants(processes[1]) if Path(f"/proc/{pid}/comm").read_text() == "raylet\n"
-    )
+    raylet = next(pid for pid in descendants(processes[1]) if name_of(pid) == "raylet")
     os.kill(raylet, signal.SIGKILL)
     lost = ended(here.runtime, "p-1")
     assert lost.cause in (PodCause.LOST, PodCause.HOST_STOPPED, PodCause.STOPPED)
