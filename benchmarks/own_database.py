@@ -19,6 +19,7 @@ def own_database(name: str) -> Iterator[None]:
             os.environ |= {
                 "DATABASE_URL": cluster.url(),
                 "BERTH_HOME": place,
+                "BERTH_FAKE_POOLS": "1",
                 "DJANGO_SETTINGS_MODULE": "berth.settings",
             }
             import django

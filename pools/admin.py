@@ -15,6 +15,7 @@ from berth.web.numbers import memory, thousandths
 from berth.web.time_filter import TimesBetween
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
+from pools.services.offered import KINDS, offered
 
 STATES = {
     "ready": "success",
@@ -43,6 +44,15 @@ class NodePoolAdmin(Guarded):
 
     def get_readonly_fields(self, request: HttpRequest, obj: NodePool | None = None) -> tuple[str, ...]:
         return (*self.readonly_fields, "name") if obj else self.readonly_fields
+
+    def get_form(
+        self, request: HttpRequest, obj: NodePool | None = None, change: bool = False, **kwargs: Any
+    ) -> "type[ModelForm[NodePool]]":
+        made = super().get_form(request, obj, change, **kwargs)
+        for name in KINDS:
+            field: Any = made.base_fields[name]
+            field.choices = offered(name, getattr(obj, name, ""))
+        return made
 
     def save_model(
         self, request: HttpRequest, obj: NodePool, form: "ModelForm[NodePool]", change: bool

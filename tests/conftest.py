@@ -23,6 +23,7 @@ IN_A_HURRY = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.BERTH_FAKE_POOLS = True
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 

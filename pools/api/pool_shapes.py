@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema, WrapValidator
 
 from berth.api.answers import Amounts, Answer, whole
 from berth.api.bodies import Body
@@ -22,6 +22,10 @@ Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 ProviderWord = Literal["local", "static", "fake", "aws"]
 RuntimeWord = Literal["local", "fake", "ray"]
+# What people are offered. Fakes are the service's to judge: it knows what a pool has, and what is turned on.
+OrFake = WrapValidator(lambda given, judged: given if given == "fake" else judged(given))
+ProviderOffered = Annotated[Literal["local", "static", "aws"], OrFake]
+RuntimeOffered = Annotated[Literal["local", "ray"], OrFake]
 PlacementWord = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationWord = Literal["never", "when_empty", "when_underutilised"]
 FairShareWord = Literal["point_in_time", "time_based"]
@@ -145,8 +149,8 @@ class TaintValues(Body):
 class PoolValues(Body):
     """Times are seconds, `cpu` cores; what is left out keeps its value, or its default in a new pool."""
 
-    provider: ProviderWord = "local"
-    runtime: RuntimeWord = "local"
+    provider: ProviderOffered = "local"
+    runtime: RuntimeOffered = "local"
     provider_settings: dict[str, Any] = Field(
         default={}, description="What the provider has to be told, such as the region; never a secret."
     )

@@ -16,6 +16,7 @@ from pools.engine.node_spec import NodeSpec, node_spec
 from pools.models import NodePool
 from pools.providers.settings import check_settings
 from pools.runtimes.choice import check_runtime
+from pools.services.offered import check_offered
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
@@ -37,6 +38,7 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         raise Invalid(
             Problem(name, "cannot be set", allowed=nearest(name, EDITABLE | {"nodes"})) for name in unknown
         )
+    check_offered(pool, given)
     if "disruption_budgets" in given:
         given["disruption_budgets"] = budgets.stored(given["disruption_budgets"])
     for name, value in given.items():

@@ -1,11 +1,13 @@
 """Here a pool becomes a form and back."""
 
+from functools import partial
 from typing import Any
 
 from django import forms
 
 from berth.core.amounts import MILLI
 from pools.models import NodePool
+from pools.services.offered import offered
 from pools.web import environment_fields
 
 
@@ -19,10 +21,10 @@ class Json(forms.JSONField):
 class PoolForm(forms.Form):
     name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes")
     provider = forms.ChoiceField(
-        label="Provider", choices=NodePool.Provider.choices, help_text="Where nodes come from"
+        label="Provider", choices=partial(offered, "provider"), help_text="Where nodes come from"
     )
     runtime = forms.ChoiceField(
-        label="Runtime", choices=NodePool.Runtime.choices, help_text="How pods run on them"
+        label="Runtime", choices=partial(offered, "runtime"), help_text="How pods run on them"
     )
     provider_settings = Json(
         label="Settings of the provider",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 from django.contrib.staticfiles import finders
@@ -38,6 +39,13 @@ def test_every_operation_says_what_it_does_and_has_its_own_name(description: dic
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["summary"] for operation in operations)
     assert all("default" in operation["responses"] for operation in operations)
+
+
+def test_fakes_are_no_choice_of_who_makes_a_pool(description: dict[str, Any]) -> None:
+    for body in ("NewPool", "PoolValues"):
+        given = description["components"]["schemas"][body]["properties"]
+        assert given["provider"]["enum"] == ["local", "static", "aws"]
+        assert given["runtime"]["enum"] == ["local", "ray"]
 
 
 def test_the_docs_page_asks_no_other_host(db: None) -> None:

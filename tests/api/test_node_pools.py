@@ -1,5 +1,7 @@
 """Here we show how machines are seen and steered over REST."""
 
+from typing import Any
+
 import pytest
 from django.utils import timezone
 
@@ -49,6 +51,24 @@ def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bo
     assert alice("PATCH", "node-pools/big", {"cpu": 1}, headers={"If-Match": '"1"'}).status_code == 412
     assert alice("DELETE", "node-pools/big").status_code == 204
     assert alice.get("node-pools/big").status_code == 404
+
+
+def test_nobody_is_offered_a_fake_unless_the_installation_has_it(
+    cast: Cast, alice: Caller, settings: Any
+) -> None:
+    settings.BERTH_FAKE_POOLS = False
+    for field, allowed in (("provider", "'local', 'static' or 'aws'"), ("runtime", "'local' or 'ray'")):
+        told = [
+            alice.post("node-pools", {"name": "big", field: word}).json()["errors"]
+            for word in ("fake", "moon")
+        ]
+        for (error,), word in zip(told, ("fake", "moon"), strict=True):
+            assert (error["path"], error["message"]) == (field, "is not one of the choices")
+            assert (error["given"], error["allowed"]) == (f"'{word}'", allowed)
+    assert cast.pool.provider == cast.pool.runtime == "fake"
+    change = {"provider": "fake", "runtime": "fake", "memory_mib": 2048}
+    changed = alice("PATCH", "node-pools/local", change, headers={"If-Match": "*"})
+    assert (changed.status_code, changed.json()["memory_mib"]) == (200, 2048), "who has one keeps it"
 
 
 def test_what_a_pool_tells_its_provider_is_checked_and_shown_to_who_runs_it(

@@ -4,6 +4,7 @@ import csv
 import io
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.contrib import admin
@@ -111,6 +112,19 @@ def test_the_first_page_tells_others_nothing(cast: Cast, busy: Workload) -> None
     client.force_login(user)
     text = client.get("/admin/").content.decode()
     assert "vision/train" not in text and "for people who run the platform" in text
+
+
+def test_fakes_are_offered_only_where_they_are_turned_on_and_to_pools_that_have_them(
+    desk: Client, cast: Cast, settings: Any
+) -> None:
+    other = make.pool(name="real", provider="local", runtime="local")
+    for turned_on in (True, False):
+        settings.BERTH_FAKE_POOLS = turned_on
+        for form in ("add", f"{other.pk}/change"):
+            text = desk.get(f"/admin/pools/nodepool/{form}/").content.decode()
+            assert 'value="static"' in text
+            assert ('value="fake"' in text) is turned_on, form
+    assert 'value="fake"' in desk.get(f"/admin/pools/nodepool/{cast.pool.pk}/change/").content.decode()
 
 
 def test_times_are_told_to_the_second_in_the_reader_s_zone(desk: Client, cast: Cast) -> None:

@@ -1,6 +1,7 @@
 """Claims about a pool's page: how it was, what lies free, what it costs, what an action stops."""
 
 import re
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -69,6 +70,19 @@ FORM = {
     "node_consolidation": "never", "node_consolidation_after": "300",
     "drain_timeout": "600", "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
 }  # fmt: skip
+
+
+def test_the_form_offers_fakes_only_where_they_are_turned_on(
+    cast: Cast, alice: Client, settings: Any
+) -> None:
+    for turned_on in (True, False):
+        settings.BERTH_FAKE_POOLS = turned_on
+        text = alice.get("/node-pools/new").content.decode()
+        assert 'value="static"' in text
+        assert ('value="fake"' in text) is turned_on
+    refused = alice.post("/node-pools/new", {**FORM, "name": "big", "nodes_min": "4"}, **HTMX)
+    assert refused.status_code == 422
+    assert not NodePool.objects.filter(name="big").exists()
 
 
 @pytest.mark.shows("SKY-02", "SKY-10", "SKY-19")
