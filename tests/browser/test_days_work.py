@@ -76,6 +76,19 @@ def test_a_new_workload_appears_and_moves_without_a_reload(opened: Open, scene: 
         assert faults == []
 
 
+def test_who_moves_by_keys_stays_where_they_were_when_the_page_is_renewed(opened: Open, scene: Scene) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        expect(page.locator(".live")).to_have_text("Live")
+        here = page.get_by_role("link", name="detr-long")
+        here.focus()
+        document = {"name": "appears", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
+        workloads.submit(acting=acting(scene, "dave"), project=scene.projects["vision"], document=document)
+        expect(page.get_by_role("link", name="appears")).to_be_visible()
+        expect(here).to_be_focused()
+        assert faults == []
+
+
 def test_what_changes_while_it_is_being_fetched_is_fetched_again(opened: Open, scene: Scene) -> None:
     waiting = scene.workloads["asr-pretrain"]
     with opened("ada") as (page, faults):

@@ -17,7 +17,7 @@ Note = dict[str, Any]
 PATIENCE_SECONDS = 5.0
 LINGERS_SECONDS = 60.0  # between one page and the next
 REMEMBERED = 1000  # notes, for pages that were written before they began to listen
-CLOCKS_APART_SECONDS = 1.0  # at most, of two web processes
+CLOCKS_APART_SECONDS = 0.2  # at most, of two web processes
 MOST_WAITING = 1000  # of one page that reads too slowly; it then learns that everything may have changed
 EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
 

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const GATHER = 150, POLL = 5000, RETRY_MOST = 30000;
-  let socket = null, retry = 1000, poll = 0, timer = 0;
+  let socket = null, retry = 1000, poll = 0, timer = 0, focused = "";
   const due = new Map(); // kind -> Set of ids, or null for any
   const late = new Set(); // parts that changed again while they were being fetched
 
@@ -74,6 +74,24 @@
     };
   }
 
+  const nameOf = (each) => each.id || [each.tagName, each.getAttribute("href"), each.getAttribute("name"), each.getAttribute("aria-label") ?? each.textContent].join(" ");
+
+  document.addEventListener("htmx:beforeSwap", (event) => { // somebody may have begun something in it meanwhile
+    const part = event.detail.requestConfig.elt;
+    if (!part.matches("[data-live]")) return;
+    const active = document.activeElement;
+    focused = part !== active && part.contains(active) ? nameOf(active) : "";
+    if (!part.querySelector("[data-editing], .htmx-request:not([data-live])")) return;
+    event.detail.shouldSwap = false;
+    setTimeout(() => part.isConnected && fetchAnew(part), POLL / 10);
+  });
+  document.addEventListener("htmx:afterSwap", (event) => { // who moves by keys stays where they were
+    const part = event.detail.requestConfig?.elt;
+    if (!focused || !part?.matches("[data-live]")) return;
+    const there = [...part.querySelectorAll("a, button, input, select, summary, [tabindex]")];
+    there.find((each) => nameOf(each) === focused)?.focus({ preventScroll: true });
+    focused = "";
+  });
   document.addEventListener("htmx:afterRequest", (event) => {
     const part = event.detail.elt;
     if (late.delete(part)) setTimeout(() => part.isConnected && fetchAnew(part));
