@@ -77,14 +77,15 @@ def test_a_new_workload_appears_and_moves_without_a_reload(opened: Open, scene: 
 
 
 def test_who_moves_by_keys_stays_where_they_were_when_the_page_is_renewed(opened: Open, scene: Scene) -> None:
-    with opened("dave") as (page, faults):
-        page.goto("/workloads")
+    vision, train = scene.projects["vision"], scene.pools["train"]
+    with opened("bert") as (page, faults):
+        page.goto("/quotas?pool=train")
         expect(page.locator(".live")).to_have_text("Live")
-        here = page.get_by_role("link", name="detr-long")
+        here = page.get_by_role("link", name="Edit the quota of speech")
         here.focus()
-        document = {"name": "appears", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
-        workloads.submit(acting=acting(scene, "dave"), project=scene.projects["vision"], document=document)
-        expect(page.get_by_role("link", name="appears")).to_be_visible()
+        quotas.set_quota(acting=acting(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
+        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))
+        expect(row.get_by_role("cell").nth(0)).to_have_text("7")
         expect(here).to_be_focused()
         assert faults == []
 
