@@ -60,6 +60,9 @@ def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_par
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Threads of tests may have left a connection open; with one the database cannot be dropped."""
+    from berth.web.live import listener
+
+    listener.LINGERS_SECONDS = 0.0  # who listens for pages ends with the last of them, as the database does
     yield
     with django_db_blocker.unblock():
         from django.db import connection
