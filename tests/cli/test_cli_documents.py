@@ -13,7 +13,7 @@ from berth.core.spec import parse_workload
 from scheduler.engine.scenario import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SCENARIOS = sorted((ROOT / "examples" / "scenarios").glob("*.yaml"))
 
 
@@ -54,9 +54,10 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
     assert not dead
 
 
-def test_every_path_the_tour_names_is_there() -> None:
-    text = (ROOT / "docs" / "tour.md").read_text()
-    named = re.findall(r"`((?:platform/|berth/|scheduler/|projects/|pools/)[\w/.]+)`", text)
+@pytest.mark.parametrize("page", ["docs/tour.md", "CONTRIBUTING.md"])
+def test_every_path_named_in_the_guides_exists(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`((?:platform/|berth/|scheduler/|projects/|pools/|tests/|templates/)[\w/.]*)`", text)
     assert len(named) > 10
     assert not [path for path in named if not any((ROOT / top / path).exists() for top in (".", "platform"))]
 
