@@ -19,6 +19,7 @@ class Acting:
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
     until: datetime | None = None  # when the token used here ends; None: no token, or one without an end
+    token_id: int | None = None  # of the token used; None: a session, or no token
     known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # asked once per request
 
     @classmethod
@@ -28,8 +29,9 @@ class Acting:
         scopes: frozenset[str] = ALL_SCOPES,
         request_id: str = "",
         until: datetime | None = None,
+        token_id: int | None = None,
     ) -> "Acting":
-        return cls(user, user.get_username(), scopes, request_id, until)
+        return cls(user, user.get_username(), scopes, request_id, until, token_id)
 
     @classmethod
     def system(cls, part: str) -> "Acting":

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.utils.crypto import constant_time_compare
 
 from berth.core.errors import Conflict, Forbidden, NotFound
 from berth.core.problems import shown
@@ -23,6 +22,7 @@ from projects.access import Action, may, require
 from projects.acting import Acting
 from projects.models import Phase, Pod, PodState, PortLink, Workload
 from projects.services import audit
+from projects.services.tokens import has_session_hash
 
 LINK_LASTS = timedelta(seconds=60)
 VISIT_LASTS = timedelta(hours=12)
@@ -114,7 +114,7 @@ def forget_links(*, before: datetime) -> int:
 
 def _still_may(link: PortLink) -> bool:
     person = link.user
-    if not person.is_active or not constant_time_compare(link.session_hash, person.get_session_auth_hash()):
+    if not person.is_active or not has_session_hash(person, link.session_hash):
         return False
     return may(Acting.person(person), Action.OPERATE, link.workload)
 
