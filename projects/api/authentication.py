@@ -39,7 +39,8 @@ class Sessions(SessionAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
-        return found[0], Acting.person(found[0], request_id=_id_of(request))
+        key = request._request.session.session_key or ""
+        return found[0], Acting.person(found[0], request_id=_id_of(request), session_key=key)
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE

@@ -49,7 +49,7 @@ def roles_of(user: User) -> frozenset[tuple[Any, ...]]:
 def states(credentials: Iterable[Credential]) -> Mapping[Credential, object]:
     """A value for each credential that differs once it has ended or its person's rights have changed.
 
-    Takes at most five statements however many credentials there are.
+    Takes at most seven statements however many credentials there are.
     """
     given = frozenset(credentials)
     owners = {**_sessions(given), **_tokens(given), **_visits(given)}
@@ -82,15 +82,18 @@ def _tokens(given: frozenset[Credential]) -> Owners:
 
 
 def _visits(given: frozenset[Credential]) -> Owners:
+    """A visit lasts no longer than the session or the token that asked for it."""
     digests = [each.visit for each in given if each.visit]
     if not digests:
         return {}
     rows = PortLink.objects.filter(cookie_digest__in=digests, visit_until__gt=timezone.now())
-    return {
-        Credential(visit=digest): (user, None)
-        for digest, user in rows.values_list("cookie_digest", "user_id")
-        if digest is not None
+    visits = {
+        Credential(visit=str(digest)): (user, Credential(session_key=key, token_id=token))
+        for digest, user, key, token in rows.values_list("cookie_digest", "user_id", "session_key", "token_id")
     }
+    opened_with = frozenset(each for _, each in visits.values()) - {Credential()}
+    alive = {Credential(), *_sessions(opened_with), *_tokens(opened_with)}
+    return {visit: owner for visit, owner in visits.items() if owner[1] in alive}
 
 
 def _people(ids: set[int]) -> dict[int, object]:
