@@ -89,7 +89,9 @@ def _visits(given: frozenset[Credential]) -> Owners:
     rows = PortLink.objects.filter(cookie_digest__in=digests, visit_until__gt=timezone.now())
     visits = {
         Credential(visit=str(digest)): (user, Credential(session_key=key, token_id=token))
-        for digest, user, key, token in rows.values_list("cookie_digest", "user_id", "session_key", "token_id")
+        for digest, user, key, token in rows.values_list(
+            "cookie_digest", "user_id", "session_key", "token_id"
+        )
     }
     opened_with = frozenset(each for _, each in visits.values()) - {Credential()}
     alive = {Credential(), *_sessions(opened_with), *_tokens(opened_with)}

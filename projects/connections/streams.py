@@ -1,7 +1,7 @@
 """HTTP answers that are still being sent end soon after the right to them does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -87,7 +87,7 @@ async def watched(
             await ended
 
 
-async def _iterated(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _iterated(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     async for part in parts:
         yield part
 

@@ -14,7 +14,7 @@ from projects.models import ApiToken
 from projects.services import audit, tokens
 from projects.services.ports import end_visits
 
-NO_PASSWORD = (
+SINGLE_SIGN_ON = (
     "This account has no password: it signs in by single sign-on. Change the password at your provider, or "
     "ask a platform admin to set one in Berth."
 )
@@ -80,7 +80,7 @@ def set_by_admin(*, acting: Acting, user: User) -> None:
 
 def _check(user: User, current: str, new: str) -> None:
     if not user.has_usable_password():
-        raise Conflict(NO_PASSWORD)
+        raise Conflict(SINGLE_SIGN_ON)
     if not user.check_password(current):
         raise WrongPassword
     if new == current:

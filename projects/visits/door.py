@@ -133,7 +133,8 @@ class Door:
         try:
             await asyncio.wait({visiting}, timeout=WATCHED_AFTER_SECONDS)
             if not visiting.done():
-                ended = asyncio.create_task(self._ended(cookie_in(scope["headers"], self.cookie), port, place))
+                cookie = cookie_in(scope["headers"], self.cookie)
+                ended = asyncio.create_task(self._ended(cookie, port, place))
                 await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.passes.leave(port)

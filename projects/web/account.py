@@ -2,6 +2,7 @@
 
 from django import forms
 from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -44,11 +45,12 @@ class PasswordForm(forms.Form):
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse:
-    roles = Membership.objects.filter(user=request.acting.user).select_related("department", "project")
+    user: User = request.acting.user
+    roles = Membership.objects.filter(user=user).select_related("department", "project")
     live = tokens(request.acting).filter(revoked_at__isnull=True).exclude(expires_at__lte=timezone.now())
     context = {
         "roles": roles.order_by("pk"),
-        "has_password": request.user.has_usable_password(),
+        "has_password": user.has_usable_password(),
         "tokens": live.count(),
     }
     return page(request, "projects/account.html", context)

@@ -12,6 +12,7 @@ from berth.settings.front import networks
 from tests.cast import make_cast
 from tests.web_process import web_processes
 
+
 def guesses(address: str, count: int) -> list[int]:
     """Wrong passwords, each with another forged address."""
     return [

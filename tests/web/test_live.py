@@ -15,8 +15,8 @@ from django.db import transaction
 from berth.routing import websocket_urlpatterns
 from berth.web.live.announcer import MOST_IDS, Announcer, notes
 from berth.web.live.listener import CLOCKS_APART_SECONDS
-from projects.models import Membership
 from projects.connections.sockets import SIGNED_OUT
+from projects.models import Membership
 from projects.services import members, workloads
 from scheduler.consumers import Sight, sight_of
 from tests import factories as make

@@ -134,8 +134,8 @@ def done() -> Response:
 def _measure_body(request: HttpRequest) -> None:
     """A chunked body announces no length, and the framework would take it for none."""
     if isinstance(request, ASGIRequest) and "CONTENT_LENGTH" not in request.META:
-        size = request._stream.seek(0, SEEK_END)  # type: ignore[attr-defined]
-        request._stream.seek(0)  # type: ignore[attr-defined]
+        size = request._stream.seek(0, SEEK_END)
+        request._stream.seek(0)
         request.META["CONTENT_LENGTH"] = str(size)
 
 

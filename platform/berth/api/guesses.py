@@ -11,10 +11,12 @@ No number of failures elsewhere refuses an address its first tries: the owner, w
 in. Guessing from many addresses is slowed by a factor of a hundred.
 """
 
+import logging
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -22,6 +24,7 @@ from django.http import HttpRequest
 from berth.api.limits import Budget, Counter, Spent, caller, counter
 from berth.core.errors import RateLimited
 
+log = logging.getLogger(__name__)
 QUARTER = 15 * 60
 ATTACKED = 5
 ATTACKED_TRIES = 3
@@ -59,6 +62,8 @@ def attempt(request: HttpRequest, name: str) -> Attempt:
 
     Raises RateLimited when the address, or the address at this name, has no failures left.
     """
+    if "HTTP_X_FORWARDED_FOR" in request.META and not settings.BERTH_TRUSTED_PROXIES:
+        _warn_of_unnamed_proxy()
     limit = settings.BERTH_RATE_LIMITS[BUCKET]
     name, address = _normal(name), caller(request)
     by_address = counter(BUCKET, f"failures of {address}")
@@ -73,6 +78,15 @@ def attempt(request: HttpRequest, name: str) -> Attempt:
         raise RateLimited(seconds)
     by_name.add()
     return Attempt(budget, (by_address, by_both, by_name))
+
+
+@cache
+def _warn_of_unnamed_proxy() -> None:
+    """Once per process."""
+    log.warning(
+        "X-Forwarded-For is ignored because BERTH_TRUSTED_PROXIES names no proxy: everybody behind one proxy "
+        "counts as one address"
+    )
 
 
 def _normal(name: str) -> str:

@@ -17,7 +17,7 @@ def password(
     ] = False,
     password_stdin: Annotated[
         bool,
-        typer.Option("--password-stdin", help="Read the current and the new password from stdin, one a line."),
+        typer.Option("--password-stdin", help="Read two lines from stdin: the current and the new password."),
     ] = False,
 ) -> None:
     """Change your password.
@@ -42,7 +42,7 @@ def password(
 def _from_stdin() -> tuple[str, str]:
     lines = [sys.stdin.readline().rstrip("\n") for _ in range(2)]
     if not all(lines):
-        raise BadInput("--password-stdin: given less than two lines; allowed: the current and the new password")
+        raise BadInput("--password-stdin: needs two lines, the current and the new password")
     return lines[0], lines[1]
 
 
