@@ -1,4 +1,4 @@
-"""Here we say who acts: a person with the scopes of the token used, or a part of Berth itself."""
+"""Who acts: a person with the scopes of the token used, or a part of Berth itself."""
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -19,6 +19,8 @@ class Acting:
     scopes: frozenset[str] = ALL_SCOPES
     request_id: str = ""
     until: datetime | None = None  # when the token used here ends; None: no token, or one without an end
+    token_id: int | None = None  # of the token used; None: a session, or no token
+    session_key: str = ""  # of the browser session used
     known: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)  # asked once per request
 
     @classmethod
@@ -28,8 +30,10 @@ class Acting:
         scopes: frozenset[str] = ALL_SCOPES,
         request_id: str = "",
         until: datetime | None = None,
+        token_id: int | None = None,
+        session_key: str = "",
     ) -> "Acting":
-        return cls(user, user.get_username(), scopes, request_id, until)
+        return cls(user, user.get_username(), scopes, request_id, until, token_id, session_key)
 
     @classmethod
     def system(cls, part: str) -> "Acting":

@@ -1,4 +1,4 @@
-"""Here we answer HTTP and WebSocket requests."""
+"""The ASGI application: HTTP and WebSocket requests of Berth, and of the ports of its workloads."""
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
@@ -8,25 +8,24 @@ from django.core.asgi import get_asgi_application
 
 pages = get_asgi_application()  # loads the applications: what follows needs their models
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
 
 from berth.api.asgi import Rest
+from berth.front.bodies import BoundedBodies
 from berth.routing import websocket_urlpatterns
 from berth.tracing.spans import this_process_is
 from berth.web.live.named import named
+from projects.api.large_bodies import may_send_large
 from projects.visits.door import Door
 from projects.visits.links import hosts_for_ports
 
 this_process_is("web")
 berth = ProtocolTypeRouter(
     {
-        "http": Rest(pages),
-        "websocket": named(
-            AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
-        ),
+        "http": BoundedBodies(Rest(pages), may_send_large),
+        "websocket": named(AllowedHostsOriginValidator(URLRouter(websocket_urlpatterns))),
     }
 )
 

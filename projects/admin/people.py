@@ -18,7 +18,7 @@ from projects.models import (
     ApiToken,
     Membership,
 )
-from projects.services import audit, members, tokens
+from projects.services import audit, members, passwords, tokens
 
 
 @admin.register(Membership)
@@ -111,5 +111,5 @@ class PersonAdmin(DjangoUserAdmin, Guarded):  # type: ignore[type-arg]
 
     def log_change(self, request: HttpRequest, obj: User, message: Any) -> Any:
         if "password" in str(message).lower():
-            audit.write_down(acting(request), "set_password", obj)
+            passwords.set_by_admin(acting=acting(request), user=obj)
         return super().log_change(request, obj, message)

@@ -4,7 +4,7 @@ from django.contrib.auth.models import User
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.request import Request
 
-from berth.api.limits import spend
+from berth.api.limits import caller, spend
 from berth.api.problems import CHALLENGE
 from berth.core.errors import Unauthenticated
 from projects.acting import Acting
@@ -23,10 +23,10 @@ class BearerTokens(BaseAuthentication):
             raise Unauthenticated("Send a token: Authorization: Bearer berth_...")
         token = tokens.authenticate(secret.strip())
         if token is None:
-            spend("bad_token", f"address {request.META.get('REMOTE_ADDR', '')}")
+            spend("bad_token", f"address {caller(request)}")
             raise Unauthenticated("This token is unknown, expired or revoked.")
         scopes = frozenset(token.scopes)
-        return token.user, Acting.person(token.user, scopes, _id_of(request), token.expires_at)
+        return token.user, Acting.person(token.user, scopes, _id_of(request), token.expires_at, token.pk)
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE
@@ -39,7 +39,8 @@ class Sessions(SessionAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
-        return found[0], Acting.person(found[0], request_id=_id_of(request))
+        key = request._request.session.session_key or ""
+        return found[0], Acting.person(found[0], request_id=_id_of(request), session_key=key)
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE

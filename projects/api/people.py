@@ -1,10 +1,11 @@
-"""Here people sign in, ask who they are, and keep the tokens by which programs act for them."""
+"""REST views of a person's own account: sign in, change the password, tokens."""
 
-import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from django.contrib.auth import authenticate
+from django.contrib.auth import authenticate, update_session_auth_hash
 from django.contrib.auth.models import User
 from django.utils import timezone
 from pydantic import Field
@@ -12,9 +13,11 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from berth.api import limits
 from berth.api.answers import Answer
 from berth.api.bodies import Body, body_of
 from berth.api.door import Door, created, done
+from berth.api.guesses import guessing
 from berth.api.idempotency import once
 from berth.api.pages import NEWEST, page
 from berth.api.queries import ListQuery, no_query, query_of
@@ -26,7 +29,7 @@ from projects import selectors
 from projects.access import is_platform_admin
 from projects.acting import SCOPES, Acting
 from projects.models import ApiToken, Membership
-from projects.services import tokens
+from projects.services import passwords, tokens
 
 LOGIN_LASTS = timedelta(days=30)
 Scope = Literal["read", "write", "admin"]
@@ -65,6 +68,7 @@ class TokenAnswer(Answer):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+    by_sign_in: bool = Field(description="Created by sign-in: it ends when the password changes.")
 
 
 class NewTokenAnswer(TokenAnswer):
@@ -77,28 +81,83 @@ class NewToken(Body):
     expires_at: Moment | None = None
 
 
-class Login(Door):
+class ChangePassword(Body):
+    current_password: Text
+    new_password: Text
+    revoke_tokens: bool = Field(
+        default=False, description="Also revoke tokens that were not created by sign-in."
+    )
+
+
+class PasswordAnswer(Answer):
+    revoked_tokens: int
+    token: str | None = Field(
+        description="Replaces the token of this request if that one was created by sign-in; else null."
+    )
+    expires_at: datetime | None = Field(description="When that token ends.")
+
+
+class PasswordDoor(Door):
+    """A view that checks a password: failures are limited per address and per account."""
+
+    @contextmanager
+    def guessing(self, request: Request, name: str, wrong: type[Exception]) -> Iterator[None]:
+        """Raises RateLimited."""
+        try:
+            with guessing(request._request, name, wrong) as self.budget:
+                yield
+        except limits.Spent as refusal:
+            self.budget = refusal.budget
+            raise
+
+
+class Login(PasswordDoor):
     authentication_classes = []
     permission_classes = [AllowAny]
 
     def check_throttles(self, request: Request) -> None:
-        self.spend("login", f"address {request.META.get('REMOTE_ADDR', '')}")
+        """Counted once the name is known."""
 
     @described("Sign in with a password for a token", body=Credentials, answer=LoginAnswer)
     @once
     def post(self, request: Request) -> Response:
         no_query(request)
         body = body_of(request, Credentials)
-        self.spend("login", f"name {body.username.lower()}")
-        user = authenticate(request._request, username=body.username, password=body.password)
-        if not isinstance(user, User):
-            raise Unauthenticated("The name and the password do not belong together.")
+        with self.guessing(request, body.username, Unauthenticated):
+            user = authenticate(request._request, username=body.username, password=body.password)
+            if not isinstance(user, User):
+                raise Unauthenticated("The name and the password do not belong together.")
+        limits.spend("write", f"user {user.pk}")
         acting = Acting.person(user, request_id=getattr(request, "request_id", ""))
-        now = timezone.now()
-        name = f"login {now:%Y-%m-%d %H:%M:%S} {uuid.uuid4().hex[:8]}"
-        token, secret = tokens.issue(acting=acting, name=name, scopes=SCOPES, expires_at=now + LOGIN_LASTS)
+        token, secret = tokens.issue(
+            acting=acting, name=tokens.sign_in_name(), scopes=SCOPES,
+            expires_at=timezone.now() + LOGIN_LASTS, by_sign_in=True,
+        )  # fmt: skip
         assert token.expires_at is not None
         return Response(LoginAnswer(token=secret, expires_at=token.expires_at))
+
+
+class Password(PasswordDoor):
+    @described("Change your password", body=ChangePassword, answer=PasswordAnswer)
+    @once
+    def post(self, request: Request) -> Response:
+        """Tokens created by sign-in end, and so do the person's other browser sessions."""
+        no_query(request)
+        body = body_of(request, ChangePassword)
+        with self.guessing(request, request.user.get_username(), passwords.WrongPassword):
+            changed = passwords.change(
+                acting=self.acting, current=body.current_password, new=body.new_password,
+                revoke_tokens=body.revoke_tokens,
+            )  # fmt: skip
+        if self.acting.token_id is None:
+            update_session_auth_hash(request._request, changed.user)
+        return Response(
+            PasswordAnswer(
+                revoked_tokens=changed.revoked,
+                token=changed.secret or None,
+                expires_at=changed.token.expires_at if changed.token else None,
+            )
+        )
 
 
 class Whoami(Door):

@@ -26,6 +26,7 @@ from projects.api import (
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("login", people.Login.as_view()),
+    path("password", people.Password.as_view()),
     path("whoami", people.Whoami.as_view()),
     path("tokens", people.Tokens.as_view()),
     path("tokens/<int:token_id>", people.OneToken.as_view()),

@@ -51,7 +51,7 @@ class Membership(models.Model):
 
 
 class ApiToken(models.Model):
-    """A secret that acts for a person; only its SHA-256 is kept. Scopes: read, write, admin."""
+    """A secret that acts for a person; only its SHA-256 is stored. Scopes: read, write, admin."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
@@ -62,6 +62,13 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    session_hash = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Of a token created by sign-in: another one once the password was changed.",
+    )
 
     class Meta:
         ordering = ["-created_at", "-id"]
@@ -75,3 +82,7 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def by_sign_in(self) -> bool:
+        return bool(self.session_hash)

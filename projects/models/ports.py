@@ -1,10 +1,11 @@
-"""Here we keep the one-time links that open a port of a workload, and the visits that came of them."""
+"""One-time links that open a port of a workload, and the visits that came of them."""
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from projects.models.people import ApiToken
 from projects.models.workloads import Workload
 
 
@@ -16,6 +17,14 @@ class PortLink(models.Model):
     port = models.CharField(max_length=15)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="port_links")
     session_hash = models.CharField(max_length=64, help_text="Another one once the password was changed.")
+    token = models.ForeignKey(
+        ApiToken, null=True, blank=True, on_delete=models.CASCADE, related_name="+",
+        help_text="The token that asked for it: the visit ends with the token.",
+    )  # fmt: skip
+    session_key = models.CharField(
+        max_length=40, blank=True, default="", editable=False,
+        help_text="The browser session that asked for it: the visit ends with the session.",
+    )  # fmt: skip
     issued_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(help_text="Until when it can be used.")
     used_at = models.DateTimeField(null=True, blank=True)

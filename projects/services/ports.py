@@ -1,7 +1,8 @@
-"""Here a person gets a one-time link to a port of a workload, exchanges it for a visit, and visits.
+"""Issue one-time links to ports of workloads, exchange them for visits, and check visits.
 
-A visit is looked at again and again: it ends with the person's right to act on the workload, with a changed
-password, with a closed account, with the run that had the port, and after half a day in any case.
+A visit is checked again and again. It ends with the session or the token that asked for it, with the person's
+right to act on the workload, with a changed password, with a closed account, with the run that had the port,
+and after half a day in any case.
 """
 
 import hashlib
@@ -14,15 +15,16 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.utils.crypto import constant_time_compare
 
 from berth.core.errors import Conflict, Forbidden, NotFound
 from berth.core.problems import shown
 from pools.joining.secrets import for_port
 from projects.access import Action, may, require
 from projects.acting import Acting
+from projects.connections.credentials import Credential, person_behind
 from projects.models import Phase, Pod, PodState, PortLink, Workload
 from projects.services import audit
+from projects.services.tokens import has_session_hash
 
 LINK_LASTS = timedelta(seconds=60)
 VISIT_LASTS = timedelta(hours=12)
@@ -72,7 +74,7 @@ def issue_link(*, acting: Acting, workload: Workload, port: str, at: datetime) -
         link = PortLink.objects.create(
             digest=_digest(secret), workload=workload, port=port, user=acting.user,
             session_hash=acting.user.get_session_auth_hash(), issued_at=at, expires_at=at + LINK_LASTS,
-            visit_until=until,
+            visit_until=until, token_id=acting.token_id, session_key=acting.session_key,
         )  # fmt: skip
         audit.write_down(acting, "open port", workload, after={"port": port}, project=workload.project)
     return link, secret
@@ -114,7 +116,10 @@ def forget_links(*, before: datetime) -> int:
 
 def _still_may(link: PortLink) -> bool:
     person = link.user
-    if not person.is_active or not constant_time_compare(link.session_hash, person.get_session_auth_hash()):
+    opened_with = Credential(session_key=link.session_key, token_id=link.token_id)
+    if opened_with != Credential() and person_behind(opened_with) is None:
+        return False
+    if not person.is_active or not has_session_hash(person, link.session_hash):
         return False
     return may(Acting.person(person), Action.OPERATE, link.workload)
 

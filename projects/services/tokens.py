@@ -1,4 +1,4 @@
-"""Here tokens are issued, recognised and revoked; only a digest of the secret is kept."""
+"""Issue, recognise and revoke API tokens; only a digest of the secret is stored."""
 import hashlib
 import secrets
 from collections.abc import Collection
@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, shown
@@ -28,11 +29,12 @@ def issue(
     scopes: Collection[str],
     expires_at: datetime | None,
     user: User | None = None,
+    by_sign_in: bool = False,
 ) -> tuple[ApiToken, str]:
     """The token and its secret, which is shown this once.
 
-    A token issued by means of a token never may more, nor lives longer: where no end is given, it ends with
-    that one.
+    A token issued by means of a token has no scope and no end beyond that one's: where no end is given, it
+    ends with that one. A token created by sign-in ends when the person's password changes.
     """
     owner = user or acting.user
     if owner is None or (owner != acting.user and not may(acting, Action.ADMINISTER)):
@@ -53,6 +55,7 @@ def issue(
         digest=_digest(secret),
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
+        session_hash=owner.get_session_auth_hash() if by_sign_in else "",
     )
     try:
         with transaction.atomic():
@@ -67,11 +70,29 @@ def issue(
     return token, secret
 
 
+def sign_in_name() -> str:
+    """A name of its own for each token created by sign-in."""
+    return f"login {timezone.now():%Y-%m-%d %H:%M:%S} {secrets.token_hex(4)}"
+
+
 def revoke(*, acting: Acting, token: ApiToken) -> None:
     require(acting, Action.VIEW, token)
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
             audit.write_down(acting, "revoke", token, before={"name": token.name})
+
+
+def revoke_all(*, acting: Acting, user: User, only_by_sign_in: bool) -> int:
+    """Revoke the person's tokens, or only those created by sign-in. Returns how many there were."""
+    live = ApiToken.objects.filter(user=user, revoked_at__isnull=True).select_for_update()
+    if only_by_sign_in:
+        live = live.exclude(session_hash="")
+    with transaction.atomic():
+        rows = list(live)
+        ApiToken.objects.filter(pk__in=[row.pk for row in rows]).update(revoked_at=timezone.now())
+        for row in rows:
+            audit.write_down(acting, "revoke", row, before={"name": row.name})
+    return len(rows)
 
 
 def forget_ended(*, before: datetime) -> int:
@@ -81,22 +102,34 @@ def forget_ended(*, before: datetime) -> int:
 
 
 def authenticate(secret: str) -> ApiToken | None:
-    """The token behind a secret, if it still counts."""
+    """The token behind a secret, if it is valid."""
     now = timezone.now()
-    token = (
-        ApiToken.objects.select_related("user")
-        .filter(
-            Q(expires_at__isnull=True) | Q(expires_at__gt=now),
-            digest=_digest(secret),
-            revoked_at__isnull=True,
-        )
-        .first()
-    )
-    if token is None or not token.user.is_active:
+    token = valid_tokens(now).filter(digest=_digest(secret)).first()
+    if token is None or not is_usable(token):
         return None
     if token.last_used_at is None or now - token.last_used_at > USED_EVERY:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
+
+
+def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
+    """Tokens neither revoked nor expired, with their persons; `is_usable` says the rest."""
+    return ApiToken.objects.select_related("user").filter(
+        Q(expires_at__isnull=True) | Q(expires_at__gt=now), revoked_at__isnull=True
+    )
+
+
+def is_usable(token: ApiToken) -> bool:
+    """Whether its person is active and, for a token created by sign-in, still has the password of then."""
+    return token.user.is_active and (
+        not token.by_sign_in or has_session_hash(token.user, token.session_hash)
+    )
+
+
+def has_session_hash(user: User, given: str) -> bool:
+    """Whether the hash was made with the person's present password and a secret key in use."""
+    hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
+    return any(constant_time_compare(given, each) for each in hashes)
 
 
 def _digest(secret: str) -> str:

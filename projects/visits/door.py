@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from django.db import InterfaceError, OperationalError
 
+from projects.connections.credentials import Credential
+from projects.connections.watch import WATCH
 from projects.delivering.destination import NEVER, inner
 from projects.services.ports import NotThere, NoVisit, Place
 from projects.serving.addresses import is_here
 from projects.visits.headers import Headers, cookie_in, first_of, to_pod
 from projects.visits.origins import Origins
-from projects.visits.passes import Passes
+from projects.visits.passes import Passes, digest_of
 from projects.visits.refusals import AGAIN, CROWDED, DARK, STRANGER, WRONG, page
 from projects.visits.requests import Receive, Scope, Send, Silent, hand_on, pool
 from projects.visits.sockets import join
@@ -23,7 +26,8 @@ from projects.visits.strangers import is_a_strangers
 
 RESERVED = "/.berth/"
 OPEN = "/.berth/open/"
-LOOK_AGAIN_SECONDS = 30.0
+LOOK_AGAIN_SECONDS = 30.0  # at what no change of the person's rights announces: the run has ended
+WATCHED_AFTER_SECONDS = 0.5  # most requests are answered before
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
 REFUSED_SOCKET = 4403
 
@@ -121,19 +125,23 @@ class Door:
     async def _inside(
         self, scope: Scope, port: tuple[uuid.UUID, str], place: Place, visit: Callable[[], Awaitable[None]]
     ) -> bool:
-        """A visit that stops counting is cut off (False), however long its answer or socket would go on."""
+        """A visit that has ended is cut off (False), however long its answer or socket would go on."""
         if not self.passes.enter(port):
             raise _Crowded
         visiting = asyncio.ensure_future(visit())
+        ended: asyncio.Task[None] | None = None
         try:
-            while not visiting.done():
-                await asyncio.wait({visiting}, timeout=LOOK_AGAIN_SECONDS)
-                if not visiting.done() and not await self.passes.still(
-                    cookie_in(scope["headers"], self.cookie), port, place
-                ):
-                    break
+            await asyncio.wait({visiting}, timeout=WATCHED_AFTER_SECONDS)
+            if not visiting.done():
+                cookie = cookie_in(scope["headers"], self.cookie)
+                ended = asyncio.create_task(self._ended(cookie, port, place))
+                await asyncio.wait({visiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.passes.leave(port)
+            if ended is not None:
+                ended.cancel()
+                with suppress(asyncio.CancelledError, OperationalError, InterfaceError):
+                    await ended
             if not visiting.done():
                 visiting.cancel()
                 with suppress(asyncio.CancelledError, Silent):
@@ -141,6 +149,15 @@ class Door:
         if not visiting.cancelled():
             visiting.result()
         return not visiting.cancelled()
+
+    async def _ended(self, cookie: str, port: tuple[uuid.UUID, str], place: Place) -> None:
+        """Return when the visit has ended: with the session's end, the person's right, the run, its time."""
+        opened = WATCH.open(Credential(visit=digest_of(cookie)))
+        try:
+            while await self.passes.still(cookie, port, place):
+                await opened.changed(LOOK_AGAIN_SECONDS)
+        finally:
+            WATCH.close(opened)
 
     def _is_a_strangers(self, scope: Scope, port: tuple[uuid.UUID, str]) -> bool:
         return is_a_strangers(

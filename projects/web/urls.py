@@ -4,6 +4,7 @@ from django.urls import path, re_path
 
 from projects.web import (
     access,
+    account,
     activity,
     budgets,
     bulk,
@@ -41,6 +42,8 @@ urlpatterns = [
     re_path(rf"^{TENANT}/change$", tenants.change, name="tenant"),
     re_path(rf"^{TENANT}/delete$", tenants.remove, name="tenant-remove"),
     path("activity", activity.index, name="activity"),
+    path("account", account.index, name="account"),
+    path("account/password", account.password, name="password"),
     path("access", access.index, name="access"),
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),

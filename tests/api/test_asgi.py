@@ -1,5 +1,6 @@
-"""Here we show what the server does before Django sees a request: endless bodies end here."""
+"""Claims about bodies before Django sees a request: long, large and slow ones end here."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,12 +8,16 @@ import pytest
 
 from berth.api.asgi import Rest
 from berth.api.parsers import BODY_MAX
+from berth.front import bodies
+from berth.front.bodies import BoundedBodies
+from projects.api.large_bodies import may_send_large
 from projects.models import Workload
 from projects.services import tokens
 from tests.api.wire import Wire
 from tests.cast import make_cast, training
 
 PIECE = b"x" * 65536
+CALLS = "/api/v1/sessions/00000000-0000-0000-0000-000000000000/calls"
 
 
 @pytest.fixture
@@ -21,40 +26,92 @@ def secret(transactional_db: None) -> str:
     return tokens.issue(acting=cast.dave, name="t", scopes=["read", "write"], expires_at=None)[1]
 
 
-def submission(secret: str, **given: Any) -> Wire:
+def submission(secret: str, path: str = "/api/v1/workloads", **given: Any) -> Wire:
     headers = {"content-type": "application/json", **given.pop("headers", {})}
-    return Wire("/api/v1/workloads", secret=secret, method="POST", headers=headers, **given)
+    return Wire(path, secret=secret, method="POST", headers=headers, **given)
 
 
-async def answered(wire: Wire) -> Wire:
-    await Rest(pages)(wire.scope, wire.receive, wire.send)
+def front() -> BoundedBodies:
+    return BoundedBodies(Rest(pages), may_send_large)
+
+
+async def answered(wire: Wire, app: BoundedBodies | None = None) -> Wire:
+    wire.gone.set()
+    await (app or front())(wire.scope, wire.receive, wire.send)
     return wire
 
 
 async def pages(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
-async def test_a_body_that_announces_its_length_is_not_even_read(secret: str) -> None:
+async def test_answer_to_announced_length_does_not_wait_for_the_body(secret: str) -> None:
     wire = submission(secret, headers={"content-length": str(BODY_MAX + 1)}, parts=(PIECE,) * 200)
     await answered(wire)
-    assert (wire.status, len(wire.left)) == (413, 200)
+    assert wire.status == 413
     assert json.loads(wire.body)["code"] == "too-large"
+    assert wire.sent[1]["body"], "the answer leaves before the rest is read"
+    assert wire.left == [], "the rest is read, so that the connection is not reset"
 
 
-async def test_a_body_without_a_length_is_read_up_to_the_limit(secret: str) -> None:
-    wire = submission(secret, parts=(PIECE,) * 200)
-    await answered(wire)
-    assert (wire.status, len(wire.left)) == (413, 200 - BODY_MAX // len(PIECE) - 1)
+async def test_body_without_length_is_refused_at_the_limit(secret: str) -> None:
+    wire = await answered(submission(secret, parts=(PIECE,) * 200))
+    assert (wire.status, wire.left) == (413, [])
 
 
-async def test_a_submission_in_pieces_is_a_submission(secret: str) -> None:
+async def test_page_is_bounded_like_rest() -> None:
+    wire = await answered(Wire("/login", method="POST", parts=(PIECE,) * 200))
+    assert wire.status == 413
+    assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."
+
+
+async def test_submission_in_pieces_is_accepted(secret: str) -> None:
     text = json.dumps(training(project="vision")).encode()
     wire = submission(secret, headers={"content-length": str(len(text))}, parts=(text[:10], text[10:]))
-    await answered(wire)
+    await front()(wire.scope, wire.receive, wire.send)
     assert wire.status == 201, wire.body
     assert await Workload.objects.acount() == 1
 
 
-async def test_pages_are_not_for_this_door() -> None:
+async def test_chunked_submission_is_accepted(secret: str) -> None:
+    text = json.dumps(training(project="vision")).encode()
+    wire = submission(secret, parts=(text[:10], text[10:]))
+    await front()(wire.scope, wire.receive, wire.send)
+    assert wire.status == 201, wire.body
+
+
+async def test_only_valid_secret_sends_large_body(secret: str) -> None:
+    parts = (PIECE,) * 40
+    assert (await answered(submission("berth_guessed", CALLS, parts=parts))).status == 401
+    known = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=parts)
+    await front()(known.scope, known.receive, known.send)
+    assert known.status == 404, known.body
+
+
+async def test_large_bodies_of_one_credential_are_few_at_once(secret: str) -> None:
+    app = front()
+    for _ in range(bodies.LARGE_AT_ONCE):
+        await app.enter_large(secret)
+    wire = await answered(submission(secret, CALLS, parts=(PIECE,) * 40), app)
+    assert wire.status == 429
+    assert (b"retry-after", b"1") in wire.sent[0]["headers"]
+    app.leave_large(secret)
+    wire = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=(PIECE,) * 40)
+    await app(wire.scope, wire.receive, wire.send)
+    assert wire.status == 404
+
+
+async def test_body_that_dribbles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(bodies, "DRAIN_SECONDS", 0.05)
+    wire = Wire("/login", method="POST")
+    wire.left = []  # nothing ever comes
+    async with asyncio.timeout(30):
+        await front()(wire.scope, wire.receive, wire.send)
+    assert wire.status == 408
+
+
+async def test_pages_are_left_to_their_handler() -> None:
     assert (await answered(Wire("/workloads"))).status == 299

@@ -39,6 +39,8 @@ DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 # method, address, body, headers: answers in the order of WHO
 MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "whoami", None, {}, "200 200 200 200 200 200 200 401"),
+    ("POST", "password", {"current_password": "wrong", "new_password": "w"}, {},
+     "422 422 422 422 422 422 422 401"),
     ("GET", "tokens", None, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "tokens", {"name": "t"}, {}, "201 201 201 201 201 201 201 401"),
     ("GET", "tokens/{token}", None, {}, "404 404 404 200 404 404 404 401"),

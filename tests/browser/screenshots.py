@@ -188,6 +188,15 @@ def _keep_template(page: object) -> None:
     page.wait_for_selector("dialog form")
 
 
+def _wrong_password(page: object) -> None:
+    page.get_by_role("link", name="Change password").click()
+    page.get_by_label("Current password").fill("not the right one")
+    for label in ("New password", "New password, again"):
+        page.get_by_label(label, exact=True).fill("a better horse battery")
+    page.get_by_role("button", name="Change password").click()
+    page.wait_for_selector("dialog .error")
+
+
 def _faulty_document(page: object) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
@@ -204,6 +213,7 @@ STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-undo": (_take_back,),
     "submit": (_foreseen,),
     "template-keep": (_keep_template,),
+    "account-password": (_wrong_password,),
     "submit-faults": (_faulty_document,),
     "service-in": (_scale_in,),
     "workload-log": (_find_in_log,),
@@ -244,6 +254,8 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "eviction": lambda ids: f"/evictions/{ids['eviction']}",
     "activity": lambda _: "/activity",
     "access": lambda _: "/access",
+    "account": lambda _: "/account",
+    "account-password": lambda _: "/account",
     "admin": lambda _: "/admin/",
     "admin-cycle": lambda ids: f"/admin/scheduler/cycle/{ids['cycle']}/change/",
     "admin-evictions": lambda _: "/admin/scheduler/eviction/",

@@ -15,6 +15,7 @@ DIALOGS = (
     ("/templates", "New template"),
     ("/usage?span=7d", "New budget"),
     ("/access", "Issue a token"),
+    ("/account", "Change password"),
     ("/fair-share?pool=train", "how the fair share of vision comes about"),
 )
 

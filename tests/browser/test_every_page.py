@@ -13,8 +13,8 @@ PATHS = (
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/nodes/train-3",
-    "/evictions", "/activity", "/access", "/queue?pool=train", "/fair-share?pool=train", "/usage?span=7d",
-    "/notifications",
+    "/evictions", "/activity", "/access", "/account", "/queue?pool=train",
+    "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNNAMED = """[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea')]

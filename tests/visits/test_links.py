@@ -1,16 +1,19 @@
 """Claims about links: who gets one, that it opens once and soon, and how long a visit counts."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, NotFound
 from projects.acting import Acting
 from projects.models import Audit, Membership, Phase, PortLink
-from projects.services import ports
+from projects.services import ports, tokens
 from projects.visits.door import OPEN
+from tests.sessions_of_people import cookie_of
 from tests.visits.conftest import Desk
 
 
@@ -88,6 +91,25 @@ def test_a_visit_ends_with_the_right_to_it(quiet_desk: Desk) -> None:
     now = timezone.now()
     assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
     Membership.objects.filter(user=quiet_desk.cast.dave.user).delete()
+    with pytest.raises(ports.NoVisit):
+        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+
+
+def test_visit_ends_with_the_token_that_asked_for_it(quiet_desk: Desk) -> None:
+    token, _ = tokens.issue(acting=quiet_desk.cast.dave, name="t", scopes=["write"], expires_at=None)
+    acting = replace(quiet_desk.cast.dave, token_id=token.pk)
+    cookie, now = quiet_desk.enter(acting), timezone.now()
+    assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    tokens.revoke(acting=quiet_desk.cast.dave, token=token)
+    with pytest.raises(ports.NoVisit):
+        ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+
+
+def test_visit_ends_with_the_session_that_asked_for_it(quiet_desk: Desk) -> None:
+    key = cookie_of(quiet_desk.cast.dave.user).partition("=")[2]
+    cookie, now = quiet_desk.enter(replace(quiet_desk.cast.dave, session_key=key)), timezone.now()
+    assert ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
+    Session.objects.filter(session_key=key).delete()
     with pytest.raises(ports.NoVisit):
         ports.visited(cookie, quiet_desk.workload.pk, "lab", now)
 

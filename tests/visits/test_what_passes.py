@@ -1,12 +1,14 @@
 """Claims about what goes through the door of ports, what does not, and that it streams both ways."""
 
 import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -16,6 +18,7 @@ from projects.services.ports import Place
 from projects.visits import door
 from projects.visits.door import OPEN, may_be_called
 from projects.visits.passes import AT_ONCE
+from tests.sessions_of_people import cookie_of
 from tests.visits.conftest import Desk
 from tests.visits.pod import Pod, served
 
@@ -194,17 +197,33 @@ def test_a_pod_cannot_send_berth_on_to_another_machine(desk: Desk) -> None:
     assert [each["path"] for each in desk.server.heard] == [f"/moved/{elsewhere}", f"/moved/{desk.port}"]
 
 
-def test_who_lost_the_right_is_cut_off_in_the_middle(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "LOOK_AGAIN_SECONDS", 0.1)
-    desk.passes.monotonic = lambda: time.monotonic() * 100  # what was seen is soon forgotten
-    cookie = desk.visit()
+def lose_role(desk: Desk, session: str) -> None:
+    Membership.objects.filter(user=desk.cast.dave.user).delete()
+
+
+def delete_session(desk: Desk, session: str) -> None:
+    Session.objects.filter(session_key=session).delete()
+
+
+def close_account(desk: Desk, session: str) -> None:
+    User.objects.filter(username="dave").update(is_active=False)
+
+
+@pytest.mark.parametrize("end", [lose_role, delete_session, close_account], ids=lambda end: end.__name__)
+def test_visit_is_cut_off_in_the_middle(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: Callable[[Desk, str], None]
+) -> None:
+    """Soon: not only when the row is looked at anyway."""
+    monkeypatch.setattr(door, "LOOK_AGAIN_SECONDS", 3600.0)
+    session = cookie_of(desk.cast.dave.user).partition("=")[2]
+    cookie = desk.visit(replace(desk.cast.dave, session_key=session))
     headers = {"Host": desk.host, "Cookie": cookie}
     with socket_of(desk, cookie=cookie) as line:
         url = f"http://127.0.0.1:{desk.port}/endless"
         with httpx.stream("GET", url, headers=headers, timeout=20) as answer:
             lines = answer.iter_lines()
             assert next(lines)
-            Membership.objects.filter(user=desk.cast.dave.user).delete()
+            end(desk, session)
             with pytest.raises(httpx.TransportError):
                 list(lines)
         with pytest.raises(ConnectionClosed):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser, User
@@ -17,11 +18,12 @@ from berth.web.plain_text import plain_text
 from berth.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime
+from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
-from scheduler.consumers import SIGNED_OUT
 from scheduler.log_consumer import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast
+from tests.sessions_of_people import cookie_of
 
 PATIENCE = 30.0
 EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2\x80\xaeend\n"
@@ -135,13 +137,16 @@ class Talk(ApplicationCommunicator):
     """One WebSocket, from the browser's side."""
 
     def __init__(self, user: User | AnonymousUser, pod: Pod, offset: object = 0) -> None:
-        scope = {
-            "type": "websocket", "path": f"/ws/workloads/{pod.workload_id}/log", "headers": [], "user": user,
+        self.user = user
+        self.scope: dict[str, Any] = {
+            "type": "websocket", "path": f"/ws/workloads/{pod.workload_id}/log", "headers": [],
             "query_string": f"pod={pod.pk}&offset={offset}".encode(),
         }  # fmt: skip
-        super().__init__(URLRouter(websocket_urlpatterns), scope)
+        super().__init__(URLRouter(websocket_urlpatterns), self.scope)
 
     async def begin(self) -> "Talk":
+        cookie = await sync_to_async(cookie_of)(self.user)
+        self.scope["headers"].append((b"cookie", cookie.encode()))
         await self.send_input({"type": "websocket.connect"})
         assert (await self.receive_output(PATIENCE))["type"] == "websocket.accept"
         return self
@@ -156,13 +161,7 @@ class Talk(ApplicationCommunicator):
 
 
 @pytest.fixture
-def running(
-    transactional_db: None, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Cast, Pod]:
-    async def user_of(scope: dict[str, Any]) -> User | AnonymousUser:
-        return scope["user"]
-
-    monkeypatch.setattr("scheduler.log_consumer.get_user", user_of)
+def running(transactional_db: None, runtime: FakeRuntime) -> tuple[Cast, Pod]:
     cast = make_cast()
     return cast, started(cast, runtime, "one ü\n".encode())
 
@@ -214,11 +213,8 @@ async def test_who_may_not_read_it_hears_nothing(running: tuple[Cast, Pod]) -> N
         await talk.end()
 
 
-async def test_a_role_that_is_taken_ends_it(
-    running: tuple[Cast, Pod], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_removed_role_ends_the_log(running: tuple[Cast, Pod]) -> None:
     cast, pod = running
-    monkeypatch.setattr("scheduler.log_consumer.LOOK_AGAIN_SECONDS", 0.05)
     talk = await Talk(cast.dave.user, pod).begin()
     assert (await talk.heard())["text"]
     await Membership.objects.filter(user=cast.dave.user).adelete()

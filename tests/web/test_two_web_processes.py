@@ -1,47 +1,25 @@
 """Here we show that pages hear of changes whichever web process serves them, also after a lost connection."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.conf import settings
 from django.db import connection
 from django.test import Client
 from websockets.sync.client import ClientConnection, connect
 
-from berth.up.address import address_of, take, wait_until_it_answers
 from projects.services import workloads
 from tests.cast import Cast, make_cast, training
+from tests.web_process import web_processes
 
 
 @pytest.fixture
 def webs(child_env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
     """The addresses of two web processes on this test's database."""
-    env = {**child_env, "BERTH_HOME": str(tmp_path), "BERTH_SECRET_KEY": settings.SECRET_KEY}
-    running, addresses = [], []
-    starts, holds_back = os.pipe()
-    os.close(holds_back)
-    for _ in range(2):
-        with take("127.0.0.1", 0) as listening:
-            number = listening.fileno()
-            command = [sys.executable, "-m", "berth.up.web", str(number), str(starts)]
-            running.append(
-                subprocess.Popen(command, env=env, pass_fds=(number, starts), stderr=subprocess.DEVNULL)
-            )
-            addresses.append(address_of(listening))
-    os.close(starts)
-    for web, address in zip(running, addresses, strict=True):
-        assert wait_until_it_answers(address, goes_on=lambda web=web: web.poll() is None, seconds=40)
-    yield addresses
-    for web in running:
-        web.terminate()
-    for web in running:
-        web.wait(20)
+    with web_processes(child_env, tmp_path, 2) as addresses:
+        yield addresses
 
 
 def page(address: str, cast: Cast) -> ClientConnection:

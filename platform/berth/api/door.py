@@ -1,8 +1,11 @@
 """Here we define the door: what every address of the REST interface does around its own few lines."""
 
+from io import SEEK_END
 from typing import Any, ClassVar
 
 from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest
 from django.utils.module_loading import import_string
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.permissions import SAFE_METHODS, AllowAny, BasePermission
@@ -71,6 +74,10 @@ class Door(APIView):
             return False
         return True
 
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        _measure_body(request)
+        return super().initialize_request(request, *args, **kwargs)
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         _readable(request)
         super().initial(request, *args, **kwargs)
@@ -110,7 +117,7 @@ class DoorBySecret(Door):
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):
             try:
-                self.spend("bad_token", f"{self.caller} at {self.request.META.get('REMOTE_ADDR', '')}")
+                self.spend("bad_token", f"{self.caller} at {limits.caller(self.request)}")
             except limits.Spent as refusal:
                 exc = refusal
         return super().handle_exception(exc)
@@ -122,6 +129,14 @@ def created(answer: Any, location: str, **headers: str) -> Response:
 
 def done() -> Response:
     return Response(status=204)
+
+
+def _measure_body(request: HttpRequest) -> None:
+    """A chunked body announces no length, and the framework would take it for none."""
+    if isinstance(request, ASGIRequest) and "CONTENT_LENGTH" not in request.META:
+        size = request._stream.seek(0, SEEK_END)
+        request._stream.seek(0)
+        request.META["CONTENT_LENGTH"] = str(size)
 
 
 def _readable(request: Request) -> None:

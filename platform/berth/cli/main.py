@@ -23,6 +23,7 @@ from berth.cli.commands import (
     nodes,
     notify,
     opening,
+    password,
     pools,
     projects,
     quota,
@@ -137,6 +138,7 @@ for name, group in (
 app.command()(signing.login)
 app.command()(signing.logout)
 app.command()(signing.whoami)
+app.command()(password.password)
 app.command()(simulate.simulate)
 app.command()(trace.trace)
 app.command()(here.up)

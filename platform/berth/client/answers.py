@@ -325,7 +325,16 @@ class Token(Answer):
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+    by_sign_in: bool = False
     token: str | None = None
+
+
+class PasswordChanged(Answer):
+    """`token` replaces the one in use if that one was created by sign-in."""
+
+    revoked_tokens: int
+    token: str | None = None
+    expires_at: datetime | None = None
 
 
 class Identity(Answer):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import httpx
 
-from berth.client.answers import Identity
+from berth.client.answers import Identity, PasswordChanged
 from berth.client.config import Settings, load_settings
 from berth.client.history import Audit, Cycles, Events, Evictions
 from berth.client.line import Lines
 from berth.client.machines import NodePools, Nodes
-from berth.client.people import Members, Tokens, Users, identity, sign_in
+from berth.client.people import Members, Tokens, Users, change_password, identity, sign_in
 from berth.client.retry import Patience
 from berth.client.services import Services
 from berth.client.subscriptions import Subscriptions
@@ -83,6 +83,17 @@ class Client:
     def sign_in(self, username: str, password: str) -> str:
         """A token for this person; this client goes on with what it was opened with."""
         return sign_in(self._transport, username, password)
+
+    def change_password(
+        self, current: str, new: str, *, revoke_tokens: bool = False
+    ) -> PasswordChanged:
+        """Change your password. Tokens created by sign-in end; `revoke_tokens` revokes all others as well.
+        Where this client uses a token created by sign-in, it goes on with the token of the answer."""
+        changed = change_password(self._transport, current, new, revoke_tokens)
+        if changed.token is not None:
+            self._transport.use_token(changed.token)
+            self.settings = self._transport.settings
+        return changed
 
     def session(
         self,

@@ -1,9 +1,9 @@
-"""Here we sign in, say who we are, keep tokens, and give and take roles."""
+"""Sign in, change the password, manage tokens and roles."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from berth.client.answers import Identity, Token
+from berth.client.answers import Identity, PasswordChanged, Token
 from berth.client.people_answers import Member, User
 from berth.client.transport import Transport
 
@@ -73,6 +73,13 @@ class Users:
 def sign_in(transport: Transport, username: str, password: str) -> str:
     """A token for this person."""
     return str(transport.post("login", {"username": username, "password": password})["token"])
+
+
+def change_password(
+    transport: Transport, current: str, new: str, revoke_tokens: bool = False
+) -> PasswordChanged:
+    body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
+    return PasswordChanged.model_validate(transport.post("password", body))
 
 
 def identity(transport: Transport) -> Identity:

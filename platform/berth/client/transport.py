@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -42,6 +43,11 @@ class Transport:
 
     def close(self) -> None:
         self._http.close()
+
+    def use_token(self, token: str) -> None:
+        """Send this token from now on."""
+        self.settings = replace(self.settings, token=token)
+        self._http.headers["Authorization"] = f"Bearer {token}"
 
     def get(self, path: str, params: Params | None = None) -> Any:
         return content_of(self.ask("GET", path, params=params))

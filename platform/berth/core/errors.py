@@ -49,6 +49,10 @@ class Conflict(BerthError):
     code, status, title = "conflict", 409, "The object is not in a state that allows this"
 
 
+class RequestTimeout(BerthError):
+    code, status, title = "request-timeout", 408, "The request took too long to arrive"
+
+
 class PreconditionFailed(BerthError):
     code, status, title = "precondition-failed", 412, "Somebody changed it since you read it"
 

@@ -4,6 +4,7 @@ from berth.settings.apps import *
 from berth.settings.base import *
 from berth.settings.channels import *
 from berth.settings.database import *
+from berth.settings.front import *
 from berth.settings.logging import *
 from berth.settings.notify import *
 from berth.settings.rest import *

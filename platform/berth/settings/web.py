@@ -20,6 +20,7 @@ MIDDLEWARE = [
     "berth.web.middleware.Policy",
     "berth.web.middleware.Refusals",
     "berth.web.middleware.AdminsZone",
+    "projects.connections.streams.WatchedStreams",
 ]
 
 # The wheel carries the top-level templates inside the package.

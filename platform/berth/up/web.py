@@ -1,27 +1,20 @@
-"""Here we serve HTTP and WebSockets on a socket that the supervisor holds."""
-import importlib
+"""Serve HTTP and WebSockets on a socket that the supervisor holds."""
 import os
 import socket
 import sys
 
 import uvicorn
 
+from berth.front.server import config
+
 
 def main() -> None:
-    """The second argument is a pipe whose other end is closed once the tables are there: until then we load,
-    and who calls waits in line."""
+    """The second argument is a pipe whose other end is closed once the tables exist. The application loads
+    before that; clients that connect meanwhile wait in the socket's queue."""
     listening = socket.socket(fileno=int(sys.argv[1]))
-    importlib.import_module("berth.asgi")
+    ready = config(timeout_graceful_shutdown=3)
     os.read(int(sys.argv[2]), 1)
-    config = uvicorn.Config(
-        "berth.asgi:application",
-        access_log=False,
-        log_config=None,
-        timeout_graceful_shutdown=3,
-        lifespan="off",
-        server_header=False,
-    )
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(ready).run(sockets=[listening])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Here people sign in and out; guessing is slowed down per person and per address."""
+"""Sign people in and out; guessing passwords is slowed down."""
 
+from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
@@ -8,7 +9,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 
-from berth.api.limits import spend
+from berth.api.guesses import attempt
 from berth.core.errors import RateLimited
 
 
@@ -22,10 +23,13 @@ class SignIn(LoginView):
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
-            count_attempt(request)
+            counted = attempt(request, request.POST.get("username", ""))
         except RateLimited as error:
             return self._refused(error)
-        return super().post(request, *args, **kwargs)
+        answer = super().post(request, *args, **kwargs)
+        if is_signed_in(answer):
+            counted.succeeded()
+        return answer
 
     def _refused(self, error: RateLimited) -> HttpResponse:
         form: Form = self.get_form_class()(self.request)
@@ -39,14 +43,17 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """The admin site has a form of its own: the same guesses, the same count."""
-    if request.method == "POST":
-        count_attempt(request)
-    return admin.site.login(request)
+    """The admin site has a form of its own, and the same limits. Raises RateLimited."""
+    if request.method != "POST":
+        return admin.site.login(request)
+    counted = attempt(request, request.POST.get("username", ""))
+    answer = admin.site.login(request)
+    if is_signed_in(answer):
+        counted.succeeded()
+    return answer
 
 
-def count_attempt(request: HttpRequest) -> None:
-    """Of one address, and of guesses at one name. Raises RateLimited."""
-    spend("login", f"address {request.META.get('REMOTE_ADDR', '')}")
-    if request.method == "POST":
-        spend("login", f"name {request.POST.get('username', '').lower()[:150]}")
+def is_signed_in(answer: HttpResponse) -> bool:
+    """Whether the form was accepted. The person of the request says nothing: a session from before may be
+    used to guess the password of another account."""
+    return answer.status_code == HTTPStatus.FOUND

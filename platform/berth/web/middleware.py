@@ -90,7 +90,11 @@ class AdminsZone:
 def _acting(request: HttpRequest) -> Acting:
     if not request.user.is_authenticated:
         raise Unauthenticated
-    return Acting.person(request.user, request_id=getattr(request, "request_id", ""))
+    return Acting.person(
+        request.user,
+        request_id=getattr(request, "request_id", ""),
+        session_key=request.session.session_key or "",
+    )
 
 
 def _require(request: HttpRequest, action: str, obj: Any = None) -> None:

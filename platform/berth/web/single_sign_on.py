@@ -17,8 +17,8 @@ from django.views.decorators.http import require_GET
 from joserfc.errors import JoseError
 from requests import RequestException
 
+from berth.api.limits import caller, spend
 from berth.core.errors import BerthError, NotFound, RateLimited
-from berth.web.login import count_attempt
 from projects.services.identities import person_of
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     request.session[NEXT] = wanted if safe else settings.LOGIN_REDIRECT_URL
     try:
-        count_attempt(request)
+        spend("login", f"single sign-on of {caller(request)}")
         answer: HttpResponse = provider().authorize_redirect(request, _here(request))
     except RateLimited as error:
         return _refused(request, error.detail, 429)

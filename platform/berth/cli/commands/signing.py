@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from berth.client import Client, Settings
     from berth.client.config import Contexts
 
-MADE_BY_LOGIN = "login "
 STDIN = "-"
 
 
@@ -143,9 +142,9 @@ def _context_of(address: str, contexts: "Contexts") -> str:
 
 
 def _revoke(client: "Client", secret: str) -> None:
-    """Only what `berth login` made: a token that somebody issued by hand may be in use elsewhere."""
+    """Revoke the token if sign-in created it. One that was issued by hand may be in use elsewhere."""
     for token in client.tokens.list():
-        if token.name.startswith(MADE_BY_LOGIN) and token.prefix and secret.startswith(token.prefix):
+        if token.by_sign_in and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)
 
 

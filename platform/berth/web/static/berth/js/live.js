@@ -2,8 +2,8 @@
 // Without the socket they are fetched every few seconds instead.
 (() => {
   "use strict";
-  const GATHER = 150, POLL = 5000, RETRY_MOST = 30000;
-  let socket = null, retry = 1000, poll = 0, timer = 0, focused = "";
+  const GATHER = 150, POLL = 5000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
+  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, focused = "";
   const due = new Map(); // kind -> Set of ids, or null for any
   const late = new Set(); // parts that changed again while they were being fetched
 
@@ -52,6 +52,7 @@
     const since = document.querySelector(".live").dataset.since;
     socket = new WebSocket(`${scheme}//${location.host}/ws/live?since=${since}`);
     socket.onopen = () => {
+      opened = performance.now();
       badge("on", "Live");
       clearInterval(poll);
       poll = 0;
@@ -64,6 +65,8 @@
     };
     socket.onclose = (event) => {
       if (event.code === 4401) {
+        // A line that ends may have another session by now: another tab changed the password.
+        if (performance.now() - opened > REFUSED_WITHIN) return connect();
         document.dispatchEvent(new CustomEvent("berth:ended"));
         return badge("off", "Signed out");
       }

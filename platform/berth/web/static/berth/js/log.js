@@ -77,7 +77,7 @@
     };
     socket.onclose = async (event) => {
       socket = null;
-      if (mine !== turn || complete || !follow.checked || event.code === 4401 || event.code === 4404) return;
+      if (mine !== turn || complete || !follow.checked || (event.code === 4401 && !heard) || event.code === 4404) return;
       if (!heard) await fetched(`offset=${next}`).then((got) => mine === turn && take(got), () => undefined);
       retry = heard ? 1000 : Math.min(retry * 2, RETRY_MOST);
       setTimeout(() => listen(mine), heard ? 1000 : Math.max(POLL, retry));

@@ -1,0 +1,161 @@
+"""Bound what one connection may cost before a request reaches the application.
+
+uvicorn waits without limit for the end of a request's head, accepts a head of any length, and as many
+connections as a client opens. All three are bounded here.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from http import HTTPStatus
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+HEAD_SECONDS = 10.0
+HEAD_MAX = 64 * 1024  # bytes of request line and headers
+LINGER_SECONDS = 2.0  # after a refusal, so that the client reads it before the connection is reset
+OVERHEAD = 8  # bytes of chunk sizes, extensions and trailers for each byte of a chunked body
+
+
+class Addresses:
+    """Count the open connections of each client address; an exempt address has no maximum."""
+
+    def __init__(self, most: int, is_exempt: Callable[[str], bool]) -> None:
+        self.most = most
+        self.is_exempt = is_exempt
+        self._open: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Count one connection. False when the address has more than its maximum."""
+        self._open[address] += 1
+        return self._open[address] <= self.most or self.is_exempt(address)
+
+    def leave(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+def protocols(addresses: Addresses) -> tuple[type[HttpToolsProtocol], type[WebSocketsSansIOProtocol]]:
+    """The protocol classes of one server, for HTTP and for WebSockets, which share the count."""
+
+    class Http(BoundedHttp):
+        counted = addresses
+
+    class WebSockets(CountedWebSockets):
+        counted = addresses
+
+    return Http, WebSockets
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """Close a connection whose head is too slow or too long, and one too many of an address."""
+
+    counted: Addresses
+    _address: str | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _head_size = 0
+    _in_head = True
+    _is_refused = False
+    _raw_size = 0  # bytes of the present body as they arrived
+    _body_size = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        if not self.counted.enter(self._address):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections from this address.")
+            return
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_arrived()
+        self._leave()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self) -> None:
+        self._leave()  # from here on the other protocol counts
+        super().handle_websocket_upgrade()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused or self.transport.is_closing():
+            return
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self._head_timer is None:
+            self._expect_head()
+        self._raw_size += len(data)
+        super().data_received(data)
+        if self._head_timer is not None:
+            self._head_size += len(data)
+            if self._head_size > HEAD_MAX:
+                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too long.")
+        elif self._raw_size > HEAD_MAX + OVERHEAD * self._body_size and not idle:
+            self.transport.abort()  # chunk extensions or trailers without end
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # trailers are dropped: nothing reads them
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_arrived()
+        self._raw_size = self._body_size = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_size += len(body)
+        super().on_body(body)
+
+    def _expect_head(self) -> None:
+        self._head_size = 0
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+
+    def _head_arrived(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request head took too long to arrive.")
+
+    def _leave(self) -> None:
+        if self._address is not None:
+            self.counted.leave(self._address)
+            self._address = None
+
+    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+        """Answer and end our side; what the client still sends is dropped until it closes, or a moment."""
+        self._head_arrived()
+        if self._is_refused or self.transport.is_closing():
+            return
+        self._is_refused = True
+        text = f"{reason}\n"
+        self.transport.write(
+            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            f"content-length: {len(text)}\r\nconnection: close\r\n\r\n{text}".encode()
+        )
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+class CountedWebSockets(WebSocketsSansIOProtocol):
+    """A WebSocket is one of its address's connections."""
+
+    counted: Addresses
+    _address: str | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self.counted.enter(self._address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._address is not None:
+            self.counted.leave(self._address)
+            self._address = None
+        super().connection_lost(exc)

@@ -1,0 +1,1 @@
+"""Open connections of people: sockets and streams end soon after the right to them does."""

@@ -1,0 +1,91 @@
+"""Change a person's password and end what was opened with the old one."""
+
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
+from berth.core.problems import Problem
+from projects.acting import Acting
+from projects.models import ApiToken
+from projects.services import audit, tokens
+from projects.services.ports import end_visits
+
+SINGLE_SIGN_ON = (
+    "This account has no password: it signs in by single sign-on. Change the password at your provider, or "
+    "ask a platform admin to set one in Berth."
+)
+
+
+class WrongPassword(Invalid):
+    """The current password was not given."""
+
+    def __init__(self) -> None:
+        super().__init__([Problem("current_password", "does not match your current password")])
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The person as stored, how many tokens were revoked, and the token that replaces the one used here."""
+
+    user: User
+    revoked: int
+    token: ApiToken | None = None
+    secret: str = ""
+
+
+def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = False) -> Changed:
+    """Replace the acting person's password.
+
+    1. The current password is checked, the new one validated.
+    2. Tokens created by sign-in are revoked; with `revoke_tokens`, all others as well.
+    3. Visits to ports of workloads end. Browser sessions end by themselves: each carries a hash of the
+       password. The caller renews the session of the request.
+    4. If the request came with a token created by sign-in, a new one with its scopes and its end replaces it.
+
+    Raises Conflict without a password, WrongPassword, and Invalid where the new one does not qualify.
+    """
+    if acting.user is None:
+        raise Forbidden("Only people have a password.")
+    with transaction.atomic():
+        user = User.objects.select_for_update().filter(pk=acting.user.pk, is_active=True).first()
+        if user is None:
+            raise NotFound("This account was closed at the same moment.")
+        _check(user, current, new)
+        used = ApiToken.objects.filter(pk=acting.token_id).first() if acting.token_id else None
+        user.set_password(new)
+        user.save(update_fields=["password"])
+        revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=not revoke_tokens)
+        audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})
+        end_visits(user)
+        if used is None or not used.by_sign_in:
+            return Changed(user, revoked)
+        token, secret = tokens.issue(
+            acting=acting, name=tokens.sign_in_name(), scopes=used.scopes, expires_at=used.expires_at,
+            user=user, by_sign_in=True,
+        )  # fmt: skip
+        return Changed(user, revoked, token, secret)
+
+
+def set_by_admin(*, acting: Acting, user: User) -> None:
+    """Record that an admin set or removed the person's password, and end what the old one opened."""
+    with transaction.atomic():
+        revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=True)
+        audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})
+        end_visits(user)
+
+
+def _check(user: User, current: str, new: str) -> None:
+    if not user.has_usable_password():
+        raise Conflict(SINGLE_SIGN_ON)
+    if not user.check_password(current):
+        raise WrongPassword
+    if new == current:
+        raise Invalid([Problem("new_password", "must differ from the current one")])
+    try:
+        validate_password(new, user)
+    except ValidationError as error:
+        raise Invalid([Problem("new_password", message) for message in error.messages]) from None

@@ -1,0 +1,87 @@
+"""Claims about guessing passwords: it is slowed, and it locks nobody out who is elsewhere."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from berth.api.guesses import ATTACKED, ATTACKED_TRIES
+from tests.cast import Cast
+
+RIGHT = "correct horse battery"
+LIMIT = 20
+Door = Callable[[str, str, str], int]
+
+
+@pytest.fixture(autouse=True)
+def fresh(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.clear()
+    monkeypatch.setattr("berth.api.limits.time", SimpleNamespace(time=lambda: 1e9))  # no window ends
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": LIMIT}
+
+
+def by_form(name: str, password: str, address: str) -> int:
+    """401 stands for the page that says so."""
+    answer = Client().post("/login", {"username": name, "password": password}, REMOTE_ADDR=address)
+    return {200: 401, 302: 200}.get(answer.status_code, answer.status_code)
+
+
+def by_rest(name: str, password: str, address: str) -> int:
+    body = {"username": name, "password": password}
+    return (
+        Client().post("/api/v1/login", body, content_type="application/json", REMOTE_ADDR=address).status_code
+    )
+
+
+@pytest.mark.parametrize("door", [by_form, by_rest])
+def test_wrong_guesses_elsewhere_do_not_lock_the_owner_out(door: Door) -> None:
+    guesses = [door("dave", "wrong", "198.51.100.1") for _ in range(LIMIT + 5)]
+    assert guesses == [401] * LIMIT + [429] * 5
+    assert door("dave", RIGHT, "203.0.113.1") == 200
+
+
+@pytest.mark.parametrize("door", [by_form, by_rest])
+def test_signing_in_often_is_no_guessing(door: Door) -> None:
+    assert {door("dave", RIGHT, "203.0.113.1") for _ in range(LIMIT + 5)} == {200}
+
+
+def test_address_is_limited_whatever_names_it_tries() -> None:
+    guesses = [by_rest(f"name{n}", "wrong", "198.51.100.1") for n in range(LIMIT + 1)]
+    assert guesses == [401] * LIMIT + [429]
+
+
+def test_guesses_from_many_addresses_leave_each_a_few_tries() -> None:
+    addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
+    assert {by_rest("dave", "wrong", address) for address in addresses for _ in range(10)} == {401}
+    late = [by_rest("dave", "wrong", "192.0.2.1") for _ in range(ATTACKED_TRIES + 2)]
+    assert late == [401] * ATTACKED_TRIES + [429] * 2
+    assert by_rest("dave", "wrong", addresses[0]) == 429, "who has guessed already is stopped"
+    assert by_rest("dave", RIGHT, "203.0.113.1") == 200, "the owner gets in"
+    assert [by_rest("grace", "wrong", "192.0.2.2") for _ in range(5)] == [401] * 5, "other names are free"
+
+
+def test_spellings_of_a_name_count_as_one() -> None:
+    addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
+    for address in addresses:
+        for name in ("dave", "Dave", "\uff44ave", "DAVE", "dave") * 2:
+            assert by_form(name, "wrong", address) == 401
+    late = [by_rest("dave", "wrong", "192.0.2.1") for _ in range(ATTACKED_TRIES + 1)]
+    assert late == [401] * ATTACKED_TRIES + [429]
+
+
+def test_neighbours_in_one_ipv6_network_are_one_caller() -> None:
+    guesses = [by_rest("dave", "wrong", f"2001:db8:0:1::{n:x}") for n in range(1, LIMIT + 3)]
+    assert guesses == [401] * LIMIT + [429] * 2
+    assert by_rest("dave", RIGHT, "2001:db8:0:2::1") == 200
+
+
+def test_session_of_one_person_does_not_help_to_guess_another() -> None:
+    """The admin site's form answers a person who is signed in already."""
+    browser = Client()
+    assert browser.login(username="dave", password=RIGHT)
+    guess = {"username": "alice", "password": "wrong"}
+    answers = [browser.post("/admin/login/", guess, REMOTE_ADDR="198.51.100.1") for _ in range(LIMIT + 1)]
+    assert [answer.status_code for answer in answers] == [200] * LIMIT + [429]

@@ -1,0 +1,184 @@
+"""Claims about changing one's password by REST: what ends with it, what stays, who is refused."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from projects.models import ApiToken, Audit, PortLink
+from projects.services import tokens
+from tests.api.conftest import Caller
+from tests.cast import Cast
+from tests.visits.conftest import running
+
+OLD, NEW = "correct horse battery", "a better horse battery"
+
+
+@pytest.fixture(autouse=True)
+def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No minute ends in the middle of a test."""
+    monkeypatch.setattr("berth.api.limits.time", SimpleNamespace(time=lambda: 1e9))
+
+
+def signed_in(name: str = "dave", password: str = OLD) -> Caller:
+    answer = Caller().post("login", {"username": name, "password": password})
+    assert answer.status_code == 200, answer.content
+    return Caller(answer.json()["token"])
+
+
+def changed(caller: Caller, current: str = OLD, new: str = NEW, **more: Any) -> Any:
+    return caller.post("password", {"current_password": current, "new_password": new, **more})
+
+
+def test_new_password_signs_in_and_the_old_one_does_not(cast: Cast) -> None:
+    assert changed(signed_in()).status_code == 200
+    assert Caller().post("login", {"username": "dave", "password": OLD}).status_code == 401
+    assert signed_in(password=NEW).get("whoami").status_code == 200
+
+
+def test_sign_in_tokens_end_and_the_one_in_use_is_replaced(cast: Cast, dave: Caller) -> None:
+    here, elsewhere = signed_in(), signed_in()
+    answer = changed(here).json()
+    assert answer["revoked_tokens"] == 2
+    assert (here.get("whoami").status_code, elsewhere.get("whoami").status_code) == (401, 401)
+    replacement = Caller(answer["token"]).get("whoami").json()
+    assert (replacement["username"], replacement["scopes"]) == ("dave", ["read", "write", "admin"])
+    assert dave.get("whoami").status_code == 200, "a token issued by hand stays"
+
+
+def test_other_tokens_are_revoked_on_request(cast: Cast, dave: Caller) -> None:
+    answer = changed(signed_in(), revoke_tokens=True).json()
+    assert answer["revoked_tokens"] == 2
+    assert dave.get("whoami").status_code == 401
+    assert Caller(answer["token"]).get("whoami").status_code == 200
+
+
+def test_token_issued_by_hand_is_not_replaced(cast: Cast, dave: Caller) -> None:
+    assert changed(dave).json() == {"revoked_tokens": 0, "token": None, "expires_at": None}
+    assert dave.get("whoami").status_code == 200
+
+
+def test_replacement_lives_no_longer_than_the_token_it_replaces(cast: Cast) -> None:
+    here = signed_in()
+    end = timezone.now().replace(microsecond=0) + timedelta(hours=1)
+    ApiToken.objects.filter(user=cast.dave.user).update(expires_at=end)
+    answer = changed(here).json()
+    assert ApiToken.objects.get(revoked_at=None, user=cast.dave.user).expires_at == end, answer
+
+
+def test_visits_to_ports_end(cast: Cast) -> None:
+    workload, _ = running(cast)
+    PortLink.objects.create(
+        digest="d", workload=workload, port="lab", user=cast.dave.user, session_hash="h",
+        expires_at=timezone.now(), visit_until=timezone.now(),
+    )  # fmt: skip
+    changed(signed_in())
+    assert not PortLink.objects.exists()
+
+
+def test_change_is_audited_without_the_passwords(cast: Cast) -> None:
+    changed(signed_in())
+    row = Audit.objects.get(action="set_password")
+    assert (row.actor, row.object_name, row.after) == ("dave", "dave", {"revoked_tokens": 1})
+    assert not [text for text in map(str, Audit.objects.values()) if OLD in text or NEW in text]
+    assert Audit.objects.filter(action="revoke", object_type="apitoken").count() == 1
+
+
+@pytest.mark.parametrize(("current", "new", "path", "message"), [
+    ("wrong", NEW, "current_password", "does not match"),
+    (OLD, OLD, "new_password", "must differ"),
+    (OLD, "short", "new_password", "too short"),
+    (OLD, "password123456", "new_password", "too common"),
+    (OLD, "dave-dave-dave", "new_password", "too similar"),
+])  # fmt: skip
+def test_unsuitable_password_is_refused_by_field(
+    cast: Cast, dave: Caller, current: str, new: str, path: str, message: str
+) -> None:
+    cast.dave.user.email = "dave-dave-dave@example.org"  # type: ignore[union-attr]
+    cast.dave.user.save()  # type: ignore[union-attr]
+    answer = changed(dave, current, new)
+    assert answer.status_code == 422
+    assert message in {each["path"]: each["message"] for each in answer.json()["errors"]}[path]
+    assert signed_in()
+
+
+def test_guessing_the_current_password_is_throttled(cast: Cast, dave: Caller, settings: Any) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
+    answers = [changed(dave, f"guess {n}") for n in range(5)]
+    assert [answer.status_code for answer in answers] == [422, 422, 422, 429, 429]
+    assert int(answers[-1].headers["Retry-After"]) > 0
+    assert changed(dave).status_code == 429, "not even the right one, from this address"
+
+
+def test_unsuitable_new_password_is_no_guess(cast: Cast, dave: Caller, settings: Any) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
+    assert {changed(dave, new="short").status_code for _ in range(8)} == {422}
+    assert changed(dave).status_code == 200
+
+
+def test_person_without_password_is_told_why(cast: Cast, dave: Caller) -> None:
+    user = User.objects.get(username="dave")
+    user.set_unusable_password()
+    user.save()
+    answer = changed(dave)
+    assert answer.status_code == 409
+    assert "single sign-on" in answer.json()["detail"]
+
+
+def test_read_only_token_cannot_change_it(caller: Any) -> None:
+    assert changed(caller("dave", "read")).status_code == 403
+
+
+def test_browser_session_of_the_request_stays_and_others_end(cast: Cast) -> None:
+    here, elsewhere = Client(), Client()
+    for browser in (here, elsewhere):
+        browser.force_login(User.objects.get(username="dave"))
+    body = {"current_password": OLD, "new_password": NEW}
+    assert here.post("/api/v1/password", body, content_type="application/json").status_code == 200
+    assert here.get("/api/v1/whoami").status_code == 200
+    assert elsewhere.get("/api/v1/whoami").status_code == 401
+
+
+def test_password_set_by_an_admin_ends_sign_in_tokens(cast: Cast) -> None:
+    here = signed_in()
+    admin = User.objects.get(username="alice")
+    admin.is_staff = admin.is_superuser = True
+    admin.save()
+    browser = Client()
+    browser.force_login(admin)
+    path = f"/admin/auth/user/{cast.dave.user.pk}/password/"  # type: ignore[union-attr]
+    form = {"password1": NEW, "password2": NEW, "usable_password": "true"}
+    assert browser.post(path, form).status_code == 302
+    assert here.get("whoami").status_code == 401
+    assert ApiToken.objects.get(user=cast.dave.user).revoked_at is not None
+    assert Audit.objects.get(action="set_password").actor == "alice"
+
+
+def test_password_set_behind_our_back_ends_sign_in_tokens(cast: Cast, dave: Caller) -> None:
+    """As `manage.py changepassword` does."""
+    here = signed_in()
+    user = User.objects.get(username="dave")
+    user.set_password(NEW)
+    user.save()
+    assert here.get("whoami").status_code == 401
+    assert dave.get("whoami").status_code == 200
+
+
+def test_token_list_tells_which_were_created_by_sign_in(cast: Cast, dave: Caller) -> None:
+    signed_in()
+    named = {token["name"]: token["by_sign_in"] for token in dave.get("tokens").json()["items"]}
+    assert named.pop("test admin read write") is False
+    assert list(named.values()) == [True]
+
+
+def test_name_alone_makes_no_sign_in_token(cast: Cast) -> None:
+    token, secret = tokens.issue(
+        acting=cast.dave, name="login 2026-01-01 00:00:00 0123abcd", scopes=["write"], expires_at=None
+    )
+    assert not token.by_sign_in
+    assert changed(Caller(secret)).status_code == 200
+    assert Caller(secret).get("tokens").status_code == 403, "still known; it lacks the scope read"

@@ -1,0 +1,241 @@
+"""Claims about open sockets and streams: they end soon after the session, token or right they rest on.
+
+Everything goes through a real server. Before, a socket lived on for minutes; deadlines here are generous
+for a busy machine, and still far below the interval at which rights are looked at anyway (a minute).
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.utils import timezone
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from berth.asgi import berth
+from berth.wiring import Wiring
+from pools.runtimes.base import PodOrder
+from pools.runtimes.fake import FakeRuntime
+from projects.connections.sockets import SIGNED_OUT, TOO_MANY
+from projects.connections.watch import WATCH
+from projects.models import ApiToken, Membership, Pod
+from projects.services import passwords, tokens, workloads
+from scheduler.log_consumer import NOT_THERE
+from tests import factories as make
+from tests.cast import Cast, make_cast, training
+from tests.sessions_of_people import cookie_of
+from tests.visits.pod import served
+
+SOON = 25.0  # seconds; 2 on an idle machine
+
+
+class Site:
+    """A web server with a running pod that writes to its log."""
+
+    def __init__(self, cast: Cast, pod: Pod, runtime: FakeRuntime, port: int) -> None:
+        self.cast, self.pod, self.runtime, self.port = cast, pod, runtime, port
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def socket(self, kind: str, cookie: str) -> ClientConnection:
+        path = "/ws/live" if kind == "live" else f"/ws/workloads/{self.pod.workload_id}/log?pod={self.pod.pk}"
+        line = connect(
+            f"ws://127.0.0.1:{self.port}{path}", additional_headers={"Cookie": cookie}, proxy=None,
+            origin=self.address, open_timeout=SOON,
+        )  # type: ignore[arg-type]  # fmt: skip
+        self.speak(kind)
+        line.recv(SOON)
+        return line
+
+    def speak(self, kind: str = "log") -> None:
+        """Cause something that every open line of this kind sends on."""
+        if kind == "live":
+            make.scaling(self.cast.pool, "ready", "answers", at=make.ago())
+        else:
+            self.runtime.write(str(self.pod.pk), b"line\n")
+
+
+@pytest.fixture
+def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    runtime = FakeRuntime()
+    wiring = Wiring(runtime.clock, {}, {"fake": runtime})
+    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: wiring)
+    monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)
+    cast = make_cast()
+    work = make.workload(
+        cast.vision, "train", by=cast.dave.user, phase="running", run=1, started_at=make.ago(hours=1)
+    )
+    pod = make.place(work, make.node(cast.pool), [0])
+    runtime.start(PodOrder(str(pod.pk), pod.name, "w", ("true",), {}, None, "i-0", (), 5))
+    with served(berth) as port:
+        yield Site(cast, pod, runtime, port)
+    deadline = time.monotonic() + SOON
+    while WATCH._thread is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def code_of(line: ClientConnection) -> int:
+    """The code with which the line is closed; what is sent before is passed over."""
+    deadline = time.monotonic() + SOON
+    try:
+        while True:
+            line.recv(max(0.0, deadline - time.monotonic()))
+    except ConnectionClosed as closed:
+        assert closed.rcvd is not None
+        return closed.rcvd.code
+
+
+def sign_out(cookie: str, user: User) -> None:
+    browser = Client()
+    browser.cookies.load(cookie)
+    assert browser.post("/logout").status_code == 302
+
+
+def delete_session(cookie: str, user: User) -> None:
+    Session.objects.filter(session_key=cookie.partition("=")[2]).delete()
+
+
+def expire_session(cookie: str, user: User) -> None:
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+
+
+def close_account(cookie: str, user: User) -> None:
+    User.objects.filter(pk=user.pk).update(is_active=False)
+
+
+def change_password(cookie: str, user: User) -> None:
+    from projects.acting import Acting
+
+    passwords.change(
+        acting=Acting.person(user), current="correct horse battery", new="another horse battery"
+    )
+
+
+@pytest.mark.parametrize(
+    "end", [sign_out, delete_session, expire_session, close_account, change_password],
+    ids=lambda end: end.__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["live", "log"])
+def test_socket_closes_when_the_session_ends(site: Site, kind: str, end: Callable[[str, User], None]) -> None:
+    user = site.cast.dave.user
+    assert user is not None
+    cookie = cookie_of(user)
+    with site.socket(kind, cookie) as line, site.socket(kind, cookie_of(site.cast.carol.user)) as other:
+        end(cookie, user)
+        assert code_of(line) == SIGNED_OUT
+        if end is not expire_session:  # that one is for everybody
+            site.speak(kind)
+            assert other.recv(SOON), "another person's socket goes on"
+
+
+def test_log_closes_when_the_role_is_removed(site: Site) -> None:
+    with site.socket("log", cookie_of(site.cast.dave.user)) as line:
+        Membership.objects.filter(user=site.cast.dave.user).delete()
+        assert code_of(line) == NOT_THERE
+
+
+def test_live_socket_falls_silent_about_a_project_whose_role_was_removed(site: Site) -> None:
+    """Also where nothing announces the change: a row deleted by hand."""
+    with site.socket("live", cookie_of(site.cast.dave.user)) as line:
+        Membership.objects.filter(user=site.cast.dave.user).delete()
+        heard_last = time.monotonic()
+        deadline = heard_last + SOON
+        while True:  # until a submission is not announced any more
+            work = workloads.submit(
+                acting=site.cast.carol, project=site.cast.vision, document=training(f"w{time.time_ns()}")
+            )
+            if not announced(line, str(work.pk)):
+                return
+            assert time.monotonic() < deadline
+
+
+def announced(line: ClientConnection, ident: str) -> bool:
+    try:
+        while True:
+            message = json.loads(line.recv(1.0))
+            if ident in (message["ids"] or ()):
+                return True
+    except TimeoutError:
+        return False
+
+
+def revoke(token: ApiToken, cast: Cast) -> None:
+    tokens.revoke(acting=cast.dave, token=token)
+
+
+def expire(token: ApiToken, cast: Cast) -> None:
+    ApiToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+
+
+def remove_role(token: ApiToken, cast: Cast) -> None:
+    Membership.objects.filter(user=cast.dave.user).delete()
+
+
+@pytest.mark.parametrize("end", [revoke, expire, remove_role], ids=lambda end: end.__name__)
+def test_followed_log_breaks_off_when_the_token_or_the_role_ends(site: Site, end: Any) -> None:
+    token, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
+    url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
+    headers = {"Authorization": f"Bearer {secret}"}
+    with httpx.stream("GET", url, headers=headers, timeout=SOON, trust_env=False) as answer:
+        assert answer.status_code == 200
+        parts = answer.iter_raw()
+        site.speak()
+        assert b"line" in next(parts)
+        end(token, site.cast)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(parts)
+
+
+def test_followed_log_of_a_session_breaks_off_when_it_signs_out(site: Site) -> None:
+    user = site.cast.dave.user
+    assert user is not None
+    cookie = cookie_of(user)
+    url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
+    with httpx.stream("GET", url, headers={"Cookie": cookie}, timeout=SOON, trust_env=False) as answer:
+        parts = answer.iter_raw()
+        site.speak()
+        assert b"line" in next(parts)
+        sign_out(cookie, user)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(parts)
+
+
+def test_followed_log_goes_on_when_a_role_is_added(site: Site) -> None:
+    _, secret = tokens.issue(acting=site.cast.dave, name="t", scopes=["read"], expires_at=None)
+    url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
+    headers = {"Authorization": f"Bearer {secret}"}
+    with httpx.stream("GET", url, headers=headers, timeout=SOON, trust_env=False) as answer:
+        parts = answer.iter_raw()
+        site.speak()
+        assert b"line" in next(parts)
+        Membership.objects.create(user=site.cast.dave.user, role="viewer", project=site.cast.ads)
+        for _ in range(3):  # the watch has looked more than once by then
+            time.sleep(0.5)
+            site.speak()
+        site.runtime.end(str(site.pod.pk), exit_code=0)
+        assert b"".join(parts).count(b"line\n") == 3
+
+
+def test_one_person_has_a_limited_number_of_connections(site: Site, settings: Any) -> None:
+    settings.BERTH_CONNECTIONS_PER_PERSON = 2
+    cookie = cookie_of(site.cast.dave.user)
+    with site.socket("live", cookie), site.socket("log", cookie):
+        with connect(
+            f"ws://127.0.0.1:{site.port}/ws/live", additional_headers={"Cookie": cookie}, proxy=None,
+            origin=site.address, open_timeout=SOON,
+        ) as third:  # type: ignore[arg-type]  # fmt: skip
+            assert code_of(third) == TOO_MANY
+        url = f"{site.address}/api/v1/workloads/{site.pod.workload_id}/logs?follow=true"
+        refused = httpx.get(url, headers={"Cookie": cookie}, timeout=SOON, trust_env=False)
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
+        with site.socket("live", cookie_of(site.cast.carol.user)):
+            pass  # another person is not affected

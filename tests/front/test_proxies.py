@@ -1,0 +1,54 @@
+"""Claims about whose word is taken for a caller's address: only that of proxies that are named."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from berth.front.server import within
+from berth.settings.front import networks
+from tests.cast import make_cast
+from tests.web_process import web_processes
+
+
+def guesses(address: str, count: int) -> list[int]:
+    """Wrong passwords, each with another forged address."""
+    return [
+        httpx.post(
+            f"{address}/api/v1/login", content=json.dumps({"username": f"n{n}", "password": "wrong"}),
+            headers={"Content-Type": "application/json", "X-Forwarded-For": f"198.51.100.{n}"},
+            timeout=60, trust_env=False,
+        ).status_code
+        for n in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trusted", "is_believed"), [("", False), ("10.0.0.0/8", False), ("127.0.0.1", True)],
+    ids=["none", "another", "this"],
+)  # fmt: skip
+def test_forwarded_address_counts_only_from_a_trusted_proxy(
+    child_env: dict[str, str], tmp_path: Path, trusted: str, is_believed: bool
+) -> None:
+    """With one failure a minute, the second guess of an address is refused."""
+    make_cast()
+    env = {**child_env, "BERTH_RATE_LOGIN": "1", "BERTH_TRUSTED_PROXIES": trusted}
+    env.pop("FORWARDED_ALLOW_IPS", None)
+    with web_processes(env, tmp_path) as (address,):
+        answers = guesses(address, 6)  # a new minute may begin meanwhile
+    assert set(answers) == ({401} if is_believed else {401, 429})
+
+
+def test_wrong_setting_is_refused_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_TRUSTED_PROXIES", "10.0.0.5, proxy.example.org")
+    with pytest.raises(ImproperlyConfigured, match=r"BERTH_TRUSTED_PROXIES: 'proxy.example.org'.*such as"):
+        networks("BERTH_TRUSTED_PROXIES")
+
+
+def test_networks_and_addresses_are_told_apart_from_the_rest() -> None:
+    trusted = within(["10.0.0.0/24", "2001:db8::1/128"])
+    assert [trusted(each) for each in ("10.0.0.7", "2001:db8::1", "10.0.1.7", "", "unix")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip

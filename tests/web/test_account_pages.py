@@ -1,0 +1,96 @@
+"""Claims about the account page and its form for a new password."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.test import Client
+
+from projects.models import Audit
+from projects.services import tokens
+from tests.cast import Cast
+
+OLD, NEW = "correct horse battery", "a better horse battery"
+FORM = {"current_password": OLD, "new_password": NEW, "repeated": NEW}
+HTMX = {"HTTP_HX_REQUEST": "true"}
+SignIn = Callable[[str], Client]
+
+
+@pytest.fixture(autouse=True)
+def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.clear()
+    monkeypatch.setattr("berth.api.limits.time", SimpleNamespace(time=lambda: 1e9))
+
+
+def test_every_page_leads_to_the_account(cast: Cast, sign_in: SignIn) -> None:
+    dave = sign_in("dave")
+    assert 'href="/account"' in dave.get("/").content.decode()
+    text = dave.get("/account").content.decode()
+    assert "Member" in text and "vision" in text and 'href="/account/password"' in text
+
+
+def test_password_changes_and_this_browser_stays_signed_in(cast: Cast, sign_in: SignIn) -> None:
+    here, elsewhere = sign_in("dave"), sign_in("dave")
+    answer = here.post("/account/password", FORM)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/account")
+    assert "Password changed." in here.get("/account").content.decode()
+    assert elsewhere.get("/account").status_code == 302, "the other browser has to sign in"
+    assert User.objects.get(username="dave").check_password(NEW)
+    assert Audit.objects.get(action="set_password").actor == "dave"
+
+
+def test_dialog_leaves_the_page_so_that_its_live_line_is_opened_anew(cast: Cast, sign_in: SignIn) -> None:
+    answer = sign_in("dave").post("/account/password", FORM, **HTMX)
+    assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/account")
+
+
+def test_tokens_are_revoked_on_request(cast: Cast, sign_in: SignIn) -> None:
+    token, _ = tokens.issue(acting=cast.dave, name="ci", scopes=["read"], expires_at=None)
+    dave = sign_in("dave")
+    dave.post("/account/password", FORM | {"revoke_tokens": "on"})
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+    assert "Tokens revoked: 1." in dave.get("/account").content.decode()
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"current_password": "wrong"}, "Does not match your current password"),
+    ({"repeated": "something else entirely"}, "The two new passwords differ."),
+    ({"new_password": "short", "repeated": "short"}, "too short"),
+    ({"new_password": ""}, "This field is required."),
+])  # fmt: skip
+def test_unsuitable_form_says_what_to_mend(
+    cast: Cast, sign_in: SignIn, change: dict[str, str], message: str
+) -> None:
+    answer = sign_in("dave").post("/account/password", FORM | change)
+    assert answer.status_code == 422
+    text = answer.content.decode()
+    assert message in text
+    assert OLD not in text and NEW not in text, "no password is written into a page"
+    assert User.objects.get(username="dave").check_password(OLD)
+
+
+def test_wrong_current_password_is_throttled(cast: Cast, sign_in: SignIn, settings) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 3}
+    dave = sign_in("dave")
+    answers = [dave.post("/account/password", FORM | {"current_password": str(n)}) for n in range(4)]
+    assert [answer.status_code for answer in answers] == [422, 422, 422, 429]
+    assert "Too many attempts. Try again in" in answers[-1].content.decode()
+
+
+def test_person_of_single_sign_on_is_sent_to_the_provider(cast: Cast, sign_in: SignIn) -> None:
+    user = User.objects.get(username="dave")
+    user.set_unusable_password()
+    user.save()
+    dave = Client()
+    dave.force_login(user)
+    text = dave.get("/account").content.decode()
+    assert "single sign-on" in text and "/account/password" not in text
+    assert "no password" in dave.post("/account/password", FORM).content.decode()
+
+
+def test_stranger_has_no_account(db: None) -> None:
+    for path in ("/account", "/account/password"):
+        assert Client().get(path).headers["Location"] == f"/login?next={path}"

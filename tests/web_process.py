@@ -1,0 +1,37 @@
+"""Start web processes as `berth up` does, on the database of the test."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+
+from berth.up.address import address_of, take, wait_until_it_answers
+
+
+@contextmanager
+def web_processes(env: dict[str, str], home: Path, count: int = 1) -> Iterator[list[str]]:
+    """Their addresses; they run while the block does and share the secret key of the test."""
+    env = {"BERTH_SECRET_KEY": settings.SECRET_KEY, **env, "BERTH_HOME": str(home)}
+    running, addresses = [], []
+    starts, holds_back = os.pipe()
+    os.close(holds_back)
+    try:
+        for _ in range(count):
+            with take("127.0.0.1", 0) as listening:
+                number = listening.fileno()
+                command = [sys.executable, "-m", "berth.up.web", str(number), str(starts)]
+                running.append(subprocess.Popen(command, env=env, pass_fds=(number, starts)))
+                addresses.append(address_of(listening))
+        for web, address in zip(running, addresses, strict=True):
+            assert wait_until_it_answers(address, goes_on=lambda web=web: web.poll() is None, seconds=90)
+        yield addresses
+    finally:
+        os.close(starts)
+        for web in running:
+            web.terminate()
+        for web in running:
+            web.wait(30)
