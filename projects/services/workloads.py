@@ -95,7 +95,7 @@ def prepared(
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
         pools=_pools(spec, at),
-        priority=spec.priority,
+        priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,
         deadline=spec.deadline,

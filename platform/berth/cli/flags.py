@@ -8,6 +8,7 @@ import typer
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import amount, amount_or_text, mapping, seconds, toleration
+from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 Text = str | None
 Texts = list[str] | None
@@ -51,7 +52,7 @@ class SubmitFlags:
     priority: Annotated[
         Text,
         _option(
-            "0 to 1000, or very-low, low, medium-low, medium, medium-high, high, very-high.",
+            f"0 to 1000, or {', '.join(PRIORITIES)}. Default: {DEFAULT}; {SERVICE_DEFAULT} for services.",
             "--priority",
             metavar="NUMBER|NAME",
         ),

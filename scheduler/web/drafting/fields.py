@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.priorities import PREEMPTIBLE_BELOW, PRIORITIES
+from berth.core.priorities import DEFAULT, PREEMPTIBLE_BELOW, PRIORITIES, SERVICE_DEFAULT
 from berth.core.problems import path_of
 from berth.documents.values import Location, found
 from scheduler.web.drafting import kinds
@@ -21,7 +21,10 @@ RESTARTS: Choices = (("", "Never"), ("on_failure", "When it fails"), ("always", 
 NEWS: Choices = tuple((each, each.capitalize()) for each in
                       ("started", "completed", "failed", "preempted", "cancelled"))  # fmt: skip
 LEAST, MOST = "at_least", "at_most"  # of pods: replicas, or min and max
-PRIORITY_HINT = f"0 to 1000, or a name; from {PREEMPTIBLE_BELOW} on it must fit within quota"
+PRIORITY_HINT = (
+    f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
+    f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
+)
 SPAN_HINT = "90s, 30m, 2h or 7d"
 
 
