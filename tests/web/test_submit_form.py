@@ -297,3 +297,23 @@ def test_web_form_submits_with_the_priority_that_rest_gives(kind: str, cast: Cas
 def test_priority_field_names_its_defaults(dave: Client) -> None:
     page = dave.get("/submit").content.decode()
     assert f"{DEFAULT} by default, {SERVICE_DEFAULT} for services" in page
+
+
+LIMITED = (
+    "name: fine\nproject: vision\ncommand: sleep 1\n"
+    "roles: [{name: worker, replicas: 1, limit: {cpu: 2}}]\n"
+)
+NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the pool local"
+
+
+def test_form_warns_of_limits_that_are_not_enforced(dave: Client) -> None:
+    assert NOT_ENFORCED in dave.post("/submit/foreseen", {"document": LIMITED}, **HTMX).content.decode()
+    answer = dave.post("/submit", {"document": LIMITED, "agreed": LIMITED, "step": "submit"}, follow=True)
+    assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
+
+
+def test_form_refuses_an_image_beside_its_field_and_offers_the_field_to_nobody_else(dave: Client) -> None:
+    text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
+    answer = look(dave, text + "image: torch\n")
+    assert "container images do not run on the pool local" in told(answer, "image")
+    assert 'name="f:image"' not in look(dave, text).content.decode()

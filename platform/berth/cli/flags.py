@@ -84,8 +84,12 @@ class SubmitFlags:
     memory: Annotated[Text, _option("Memory of each replica: MiB, or 4Gi.", "--memory", metavar="AMOUNT")] = (
         None
     )
-    cpu_limit: Annotated[Text, _option("CPU cores at most.", "--cpu-limit", metavar="CORES")] = None
-    memory_limit: Annotated[Text, _option("Memory at most.", "--memory-limit", metavar="AMOUNT")] = None
+    cpu_limit: Annotated[
+        Text, _option("CPU limit in cores; not enforced yet.", "--cpu-limit", metavar="CORES")
+    ] = None
+    memory_limit: Annotated[
+        Text, _option("Memory limit; not enforced yet.", "--memory-limit", metavar="AMOUNT")
+    ] = None
     node_selector: Annotated[
         Texts,
         _option("Only on nodes with this label; repeat.", "--node-selector", metavar="KEY=VALUE"),
@@ -106,7 +110,7 @@ class SubmitFlags:
     env: Annotated[Texts, _option("Environment variable; repeat.", "--env", "-e", metavar="KEY=VALUE")] = None
     label: Annotated[Texts, _option("Label; repeat.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
-        Text, _option("Container image, where the runtime has any.", "--image", metavar="IMAGE")
+        Text, _option("Container image; refused where no pool runs images.", "--image", metavar="IMAGE")
     ] = None
     workdir: Annotated[Text, _option("Directory to start in.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[
