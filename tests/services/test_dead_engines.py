@@ -51,9 +51,9 @@ def test_dead_external_engine_blocks_other_operations_only_briefly(stage: Servic
     request = stage.out(service, urls=(DEAD,))
     stage.tick()
     with pytest.raises(ScalingRuns):
-        stage.out(service, num_replicas=2)
+        stage.out(service, num_replicas=3)
     stage.until(lambda: stage.fresh(request).is_final, most=SOON)
-    assert stage.finish(stage.out(service, num_replicas=2)).status == "ACTIVE"
+    assert stage.finish(stage.out(service, num_replicas=3)).status == "ACTIVE"
 
 
 @pytest.mark.shows("RLX-39")
