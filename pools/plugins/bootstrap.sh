@@ -7,6 +7,7 @@
 #   BERTH_CODE          where Berth's own code for workers is: an address or a file
 #   BERTH_PHASES        a file; a line of JSON is added for each phase that begins or ends
 #   BERTH_PYTHON        a Python to begin with, if it is of the right version
+#   BERTH_BESIDE        set for a session: BERTH_PYTHON's own packages are there too, and Berth's code is
 #   BERTH_APT           "no": Debian packages are looked for, and never installed
 # and finds the pool's secrets in variables of their own.
 set -u
@@ -102,6 +103,16 @@ make_python() {
     "$python" -m venv "$venv"
     echo "$venv/bin/python" > "$venv/pip-of"
   fi
+  [ -z "${BERTH_BESIDE:-}" ] || beside "$python"
+}
+
+beside() { # PYTHON: the environment has its packages, too; those installed here go before them
+  "$venv/bin/python" - "$("$1" -c 'import json, site; print(json.dumps(site.getsitepackages()))')" <<'BERTH_BESIDE'
+import json, os, sys, sysconfig
+lines = ["import site; site.addsitedir(%r)\n" % path for path in json.loads(sys.argv[1])]
+with open(os.path.join(sysconfig.get_path("purelib"), "zz-pool.pth"), "w") as file:
+    file.writelines(lines)
+BERTH_BESIDE
 }
 
 pip() {
@@ -214,7 +225,7 @@ if [ ! -f "$venv/.ready" ]; then
   sync
   touch "$venv/.ready"
 fi
-phase code install_code
+[ -n "${BERTH_BESIDE:-}" ] || phase code install_code
 flock -u 9
 export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
 @PHASES@
