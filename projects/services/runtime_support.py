@@ -58,8 +58,9 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
 
 
 def _abilities(pools: Sequence[str]) -> Mapping[str, Abilities]:
+    """Return the abilities by pool; a pool that was deleted meanwhile has none."""
     rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
-    return {name: abilities_of(runtime) for name, runtime in rows}
+    return dict.fromkeys(pools, Abilities()) | {name: abilities_of(runtime) for name, runtime in rows}
 
 
 def _allowed_for_images() -> str:

@@ -67,7 +67,7 @@ class Foreseen(Answer):
     position: int | None = None
     expected_start: datetime | None = None
     expected_because: str = ""
-    warnings: list[str] = Field([], description="As in the answer of a submission.")
+    warnings: Annotated[list[str], Field(description="As in the answer of a submission.")] = []
     errors: list[ProblemAnswer.Fault] = Field(
         [], description="What is wrong with the document, when invalid."
     )
