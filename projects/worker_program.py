@@ -11,7 +11,7 @@ import pools
 
 PARTS = {
     "berth": ("__init__.py", "core/__init__.py", "core/frames.py", "core/problems.py", "worker/*.py"),
-    "pools": ("__init__.py", "plugins/**/*.py"),
+    "pools": ("__init__.py", "plugins/**/*.py", "plugins/bootstrap.sh"),
 }
 
 

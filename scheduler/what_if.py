@@ -11,7 +11,7 @@ from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec
 from projects.acting import Acting
 from projects.models import Workload
-from projects.services.workloads import name_taken, prepared
+from projects.services.workloads import name_taken, prepared, warnings_of
 from scheduler.asked_before import SPECS, Learnt, asked_before
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import Told, told
@@ -37,6 +37,7 @@ class Foreseen:
     position: int | None = None
     expected_start: datetime | None = None
     expected_because: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,7 +51,8 @@ def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None
     at = now or timezone.now()
     workload, spec = prepared(acting=acting, document=document, now=at)
     with asked_before() as learnt:
-        return _looked_at(acting, workload, spec, at, learnt)
+        answer = _looked_at(acting, workload, spec, at, learnt)
+    return replace(answer, warnings=warnings_of(workload, spec))
 
 
 def _looked_at(

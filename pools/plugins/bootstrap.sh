@@ -7,6 +7,7 @@
 #   BERTH_CODE          where Berth's own code for workers is: an address or a file
 #   BERTH_PHASES        a file; a line of JSON is added for each phase that begins or ends
 #   BERTH_PYTHON        a Python to begin with, if it is of the right version
+#   BERTH_BESIDE        set for a session: BERTH_PYTHON's own packages are there too, and Berth's code is
 #   BERTH_APT           "no": Debian packages are looked for, and never installed
 # and finds the pool's secrets in variables of their own.
 set -u
@@ -102,10 +103,78 @@ make_python() {
     "$python" -m venv "$venv"
     echo "$venv/bin/python" > "$venv/pip-of"
   fi
+  [ -z "${BERTH_BESIDE:-}" ] || beside "$python"
+}
+
+beside() { # PYTHON: the environment has its packages, too; those installed here go before them
+  "$venv/bin/python" - "$("$1" -c 'import json, site; print(json.dumps(site.getsitepackages()))')" <<'BERTH_BESIDE'
+import json, os, sys, sysconfig
+lines = ["import site; site.addsitedir(%r)\n" % path for path in json.loads(sys.argv[1])]
+with open(os.path.join(sysconfig.get_path("purelib"), "zz-pool.pth"), "w") as file:
+    file.writelines(lines)
+BERTH_BESIDE
 }
 
 pip() {
   "$(cat "$venv/pip-of")" -m pip --disable-pip-version-check --python "$venv/bin/python" "$@"
+}
+
+# What pip is configured with says how to connect, and where else packages may come from: only the first counts.
+connection="cert client-cert proxy trusted-host timeout retries cache-dir no-cache-dir keyring-provider"
+
+isolated_pip() { # pip, without the indexes, link pages and constraints that it is configured with
+  (
+    pip config list > "$venv/configured"
+    for key in $connection; do
+      value=$(sed -n "s/^\(global\|install\|:env:\)\.$key='\(.*\)'\$/\2/p" "$venv/configured" | tail -n 1)
+      name=PIP_$(echo "$key" | tr 'a-z-' 'A-Z_')
+      [ -z "$value" ] || printf "export %s='%s'\n" "$name" "$(echo "$value" | sed 's/\\n/ /g')"
+    done > "$venv/connection"
+    for name in $(env | sed -n 's/^\(PIP_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$name"; done
+    . "$venv/connection"
+    export PIP_CONFIG_FILE=/dev/null
+    pip "$@" < /dev/null
+  )
+}
+
+from_index() { # URL REQUIREMENT...: from this index, without dependencies
+  index=$1
+  shift
+  isolated_pip install --no-input --retries 2 --no-deps --index-url "$index" "$@" && return
+  echo "The index $index cannot serve $*, and packages that are scoped to an index come from nowhere else."
+  return 1
+}
+
+hold_scoped() { # what was installed from its own index stays as it is
+  pip freeze --all > "$venv/frozen"
+  while read -r name _; do
+    grep -iE "^$(echo "$name" | sed 's/-/[-_.]/g')==" "$venv/frozen" || true
+  done < "$venv/scoped" > "$venv/held"
+}
+
+scoped_dependencies() { # NAME VERSION INDEX of each scoped package that pip would take from elsewhere
+  "$venv/bin/python" - "$venv/report" "$venv/scoped" <<'BERTH_SCOPED'
+import json, re, sys
+report, scoped = sys.argv[1:]
+index_of = dict(line.split(None, 1) for line in open(scoped).read().splitlines())
+for each in json.load(open(report))["install"]:
+    name = re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()
+    if name in index_of:
+        print(name, each["metadata"]["version"], index_of[name])
+BERTH_SCOPED
+}
+
+install_rest() { # COMMAND...: all requirements; dependencies that are scoped to an index come from there
+  while :; do
+    hold_scoped
+    "$@" --quiet --dry-run --report "$venv/report" --constraint "$venv/held"
+    scoped_dependencies > "$venv/dependencies"
+    [ -s "$venv/dependencies" ] || break
+    while read -r name version index; do
+      from_index "$index" "$name==$version" || from_index "$index" "$name" || return 1
+    done < "$venv/dependencies"
+  done
+  "$@" --constraint "$venv/held"
 }
 
 install_pip() {
@@ -156,7 +225,7 @@ if [ ! -f "$venv/.ready" ]; then
   sync
   touch "$venv/.ready"
 fi
-phase code install_code
+[ -n "${BERTH_BESIDE:-}" ] || phase code install_code
 flock -u 9
 export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
 @PHASES@

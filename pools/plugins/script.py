@@ -1,4 +1,4 @@
-"""Here we write the script that makes an environment on a machine: readable, and no harm when run again."""
+"""Write the script that makes an environment on a machine: readable, and safe to run again."""
 import hashlib
 import json
 import re
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from pools.plugins.base import Operation
-from pools.plugins.image import Image, Index
+from pools.plugins.image import Image
 
+INSTALLER = 2  # raised when the same image is installed in another way, so that environments are made again
 _PIP = "pip install --no-input --retries 2"
 
 
 def digest_of(image: Image, operations: Sequence[Operation]) -> str:
     """The name of an environment: what is in it, in one order and one spelling."""
-    told = {**image.to_dict(), "operations": [[each.title, each.script] for each in operations]}
-    return hashlib.sha256(json.dumps(told, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    scripts = [[each.title, each.script] for each in operations]
+    content = {**image.to_dict(), "installer": INSTALLER, "operations": scripts}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
@@ -43,25 +45,23 @@ def phases_of(image: Image, operations: Sequence[Operation]) -> tuple[str, ...]:
 
 
 def _installing(image: Image) -> Iterator[str]:
-    """First what an index is for, from there and without its dependencies; then all, from the usual index,
-    where what is there stays as it is."""
+    """Yield shell commands: install the scoped packages from their own indexes first, then all others.
+
+    An index that the image names is asked alone; pip's own configuration holds where it names none.
+    """
     usual = next((index.url for index in image.indexes if not index.packages), "")
-    scoped = [(index, wanted) for index in image.indexes if (wanted := _from(index, image.pip))]
-    for index, wanted in scoped:
-        yield f"  {_PIP} --no-deps --index-url {shlex.quote(index.url)} {shlex.join(wanted)}"
-    held = ""
-    if scoped:
-        names = "|".join(re.escape(name) for index, wanted in scoped for name in map(_name, wanted))
-        spelled = names.replace(r"\-", "[-_.]")
-        yield f'  pip freeze --all | grep -iE {shlex.quote(f"^({spelled})==")} > "$venv/held"'
-        held = ' --constraint "$venv/held"'
-    where = f" --index-url {shlex.quote(usual)}" if usual else ""
-    yield f'  {_PIP}{where} --requirement "$venv/requirements.txt"{held}'
-
-
-def _from(index: Index, requirements: Sequence[str]) -> list[str]:
-    names = {_plain(name) for name in index.packages}
-    return [requirement for requirement in requirements if _name(requirement) in names]
+    pip = f"isolated_{_PIP} --index-url {shlex.quote(usual)}" if usual else _PIP
+    install = f'{pip} --requirement "$venv/requirements.txt"'
+    owners = {_plain(name): index.url for index in reversed(image.indexes) for name in index.packages}
+    if not owners:
+        yield f"  {install}"
+        return
+    lines = " ".join(shlex.quote(f"{name} {url}") for name, url in sorted(owners.items()))
+    yield f"  printf '%s\\n' {lines} > \"$venv/scoped\""
+    for index in image.indexes:
+        if wanted := [each for each in image.pip if owners.get(_name(each)) == index.url and index.packages]:
+            yield f"  from_index {shlex.quote(index.url)} {shlex.join(wanted)}"
+    yield f"  install_rest {install}"
 
 
 def _name(requirement: str) -> str:

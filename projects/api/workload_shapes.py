@@ -11,6 +11,7 @@ from pydantic import Field
 
 from berth.api.answers import Answer, whole
 from projects.models import Pod, PodState, RoleNode, Workload
+from projects.services.workloads import Submission
 
 PhaseWord = Literal[
     "pending", "reserved", "starting", "running", "stopping", "suspended", "completed", "failed", "cancelled"
@@ -61,6 +62,12 @@ class OneWorkloadAnswer(WorkloadAnswer):
     spec: dict[str, Any]
 
 
+class SubmittedAnswer(OneWorkloadAnswer):
+    warnings: list[str] = Field(
+        description="What the submitter should know, such as limits that are not enforced."
+    )
+
+
 def with_counts(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     """The counts come with the rows: a page is one statement, however long it is."""
     running = (
@@ -85,12 +92,12 @@ def answer(workload: Workload) -> OneWorkloadAnswer:
     return OneWorkloadAnswer(spec=row.spec, **values_of(row))
 
 
-def fresh(workload: Workload) -> OneWorkloadAnswer:
-    """Of a workload just stored, which is in hand whole and has no pods."""
-    row: Any = workload
+def submission(done: Submission) -> SubmittedAnswer:
+    """Present a workload that was just stored: it has no pods, and its row is not read again."""
+    row: Any = done.workload
     row.pods_running = 0
-    row.pods_wanted = workload.roles.aggregate(n=Sum("max"))["n"] or 0
-    return OneWorkloadAnswer(spec=row.spec, **values_of(row))
+    row.pods_wanted = done.workload.roles.aggregate(n=Sum("max"))["n"] or 0
+    return SubmittedAnswer(spec=row.spec, warnings=done.warnings, **values_of(row))
 
 
 def values_of(row: Any) -> dict[str, Any]:

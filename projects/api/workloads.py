@@ -16,7 +16,14 @@ from berth.api.queries import no_query, query_of
 from berth.api.schema import described
 from projects import selectors
 from projects.api.workload_lists import WorkloadsQuery, found, order_of
-from projects.api.workload_shapes import OneWorkloadAnswer, WorkloadAnswer, answer, fresh, listed, with_counts
+from projects.api.workload_shapes import (
+    OneWorkloadAnswer,
+    WorkloadAnswer,
+    answer,
+    listed,
+    submission,
+    with_counts,
+)
 from projects.models import Workload
 from projects.services import workloads
 
@@ -32,8 +39,8 @@ class Workloads(Door):
 
     def submitted(self, request: Request) -> Response:
         """What a submission comes to; the floor above, which can also foresee it, has the door."""
-        workload = workloads.submit(acting=self.acting, document=document_of(request))
-        return created(fresh(workload), f"/api/v1/workloads/{workload.pk}")
+        done = workloads.submit_with_warnings(acting=self.acting, document=document_of(request))
+        return created(submission(done), f"/api/v1/workloads/{done.workload.pk}")
 
 
 class OneWorkload(Door):

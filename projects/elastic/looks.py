@@ -18,13 +18,19 @@ T = TypeVar("T")
 
 AT_ONCE = 8
 LOOK_EVERY = timedelta(seconds=5)  # at engines that serve; those on their way are looked at in every pass
+RETRY_EVERY = timedelta(seconds=2)  # after a failed connection attempt
 RESTLESS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
+NO_CONNECTION = (Trouble.UNREACHABLE, Trouble.TIMEOUT)
 FOR_GOOD = (Trouble.FORBIDDEN, Trouble.REFUSED, Trouble.UNREADABLE, Trouble.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found. `healthy` None: not asked; `refusal`: why it can be no engine of this service."""
+    """The result of one look at an engine.
+
+    `healthy` is None where it was not asked, `refusal` why the engine cannot join this service, `unreachable`
+    whether no connection came about or no answer arrived in time.
+    """
 
     healthy: bool | None = None
     connected: bool | None = None
@@ -32,6 +38,7 @@ class Look:
     running: int | None = None
     weight_version: str | None = None
     trouble: str = ""
+    unreachable: bool = False
 
 
 NOTHING = Look()
@@ -77,9 +84,13 @@ def _is_due(engine: Engine, view: View, now: datetime) -> bool:
     if view.standings[engine.pk].place is not Place.UP or not engine.url:
         return False
     if engine.state in RESTLESS:
-        return True
-    slow = engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + LOOK_EVERY
-    return engine.state == "ACTIVE" and slow
+        return not engine.connection_failures or _rested(engine, RETRY_EVERY, now)
+    return engine.state == "ACTIVE" and _rested(engine, LOOK_EVERY, now)
+
+
+def _rested(engine: Engine, pause: timedelta, now: datetime) -> bool:
+    """True once `pause` has passed since the last look, or the clock was set back."""
+    return engine.looked_at is None or not engine.looked_at <= now < engine.looked_at + pause
 
 
 def _one(engine: Engine, asking: Asking) -> Look:
@@ -91,7 +102,7 @@ def _one(engine: Engine, asking: Asking) -> Look:
     try:
         adapter.health(engine.url)
     except ServingError as error:
-        return Look(healthy=False, trouble=str(error))
+        return Look(healthy=False, trouble=str(error), unreachable=error.trouble in NO_CONNECTION)
     version = None
     if asking.syncs and (engine.origin == "initial" or engine.state == "WEIGHT_SYNCING"):
         version = _quietly(lambda: adapter.weight_version(engine.url))
@@ -103,8 +114,10 @@ def _greet(url: str, adapter: EngineAdapter, asking: Asking) -> Look:
     try:
         said = adapter.identity(url)
     except ServingError as error:
-        refused = error.trouble in FOR_GOOD
-        return Look(connected=False if refused else None, refusal=str(error), trouble=str(error))
+        return Look(
+            connected=False if error.trouble in FOR_GOOD else None, refusal=str(error), trouble=str(error),
+            unreachable=error.trouble in NO_CONNECTION,
+        )  # fmt: skip
     if asking.seed is not None and (unlike := disagreements(asking.seed, said)):
         return Look(connected=False, refusal=f"{url} is unlike the initial engines: {', '.join(unlike)}.")
     if asking.seed is None and asking.model not in ("default", said.model):

@@ -52,6 +52,8 @@ def facts_of(engine: Engine, view: View, found: Look, has_router: bool, now: dat
         started_once=standing.started_once,
         connected=found.connected,
         refusal=found.refusal,
+        connection_failures=engine.connection_failures,
+        connection_error=found.trouble if found.unreachable else "",
         healthy=found.healthy,
         has_router=has_router,
         is_routed=engine.is_routed and engine.router_url == engine.url,
@@ -81,6 +83,8 @@ def _take_in(engine: Engine, found: Look | None, now: datetime) -> None:
         failures = 0 if found.healthy else engine.failures + 1
         healthy = found.healthy or (engine.is_healthy and failures < UNHEALTHY_AFTER)
         seen |= {"failures": failures, "is_healthy": healthy}
+    if engine.origin == "external" and engine.state != "ACTIVE":
+        seen["connection_failures"] = engine.connection_failures + 1 if found.unreachable else 0
     if found.weight_version is not None:
         seen["weight_version"] = found.weight_version[:200]
     if engine.state == "DRAINING":

@@ -5,6 +5,7 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
+CONNECTION_ATTEMPTS = 5  # in a row, before an external engine that does not serve yet counts as dead
 SETTLE_SECONDS = 1.0  # a request that left the router before it was told may still be on its way
 
 
@@ -31,6 +32,8 @@ class EngineFacts:
     started_once: bool = False
     connected: bool | None = None
     refusal: str = ""
+    connection_failures: int = 0
+    connection_error: str = ""
     healthy: bool | None = None
     has_router: bool = True
     is_routed: bool = False
@@ -102,6 +105,8 @@ def _lost(engine: EngineFacts) -> EngineMove:
 
 
 def _forward(engine: EngineFacts) -> EngineMove | None:
+    if engine.connection_failures >= CONNECTION_ATTEMPTS and engine.state != "ACTIVE":
+        return _dead(engine)
     routed = engine.is_routed or not engine.has_router
     if engine.state == "CREATING":
         return EngineMove("HEALTH_CHECKING")
@@ -116,6 +121,13 @@ def _forward(engine: EngineFacts) -> EngineMove | None:
     if engine.state == "READY" and engine.healthy and routed:
         return EngineMove("ACTIVE")
     return None
+
+
+def _dead(engine: EngineFacts) -> EngineMove:
+    """Fail an external engine: unlike one of ours, it runs before it is added, so its silence is its end."""
+    failure = "init" if engine.state == "CONNECTING" else "health"
+    message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
+    return EngineMove("REMOVING", "FAILED", failure, message)
 
 
 def _synced(engine: EngineFacts, routed: bool) -> EngineMove | None:

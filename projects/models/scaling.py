@@ -175,6 +175,9 @@ class Engine(models.Model):
     )
     is_healthy = models.BooleanField(default=False)
     failures = models.PositiveIntegerField(default=0, help_text="Health checks failed in a row.")
+    connection_failures = models.PositiveIntegerField(
+        default=0, help_text="Failed attempts in a row to connect to an external engine."
+    )
     looked_at = models.DateTimeField(null=True, blank=True)
     running = models.PositiveIntegerField(null=True, blank=True, help_text="Requests it works on.")
     weight_version = models.CharField(max_length=200, blank=True)

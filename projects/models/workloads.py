@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from berth.core.priorities import DEFAULT
 from projects.models.tenants import NAME, Project
 
 
@@ -64,7 +65,7 @@ class Workload(models.Model):
     pools = ArrayField(
         models.CharField(max_length=63), help_text="Names, in order of preference; never empty."
     )
-    priority = models.IntegerField(default=50)
+    priority = models.IntegerField(default=DEFAULT)
     preemptible = models.BooleanField(default=True)
 
     phase = models.CharField(max_length=10, choices=Phase.choices, default=Phase.PENDING)

@@ -1,4 +1,4 @@
-"""Here requests to scale and engines change state: by compare-and-set, each step of a request a row."""
+"""State changes of scale requests and engines: by compare-and-set, with a row for each request step."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from django.db.models import F
 
 from projects.engine import scaling
 from projects.models import Engine, ScaleRequest, ScaleStep, Scaling
-from projects.services import announce
+from projects.services import announce, events
 
 
 def open_request(request: ScaleRequest, *, message: str = "") -> None:
@@ -49,8 +49,18 @@ def shift(engine: Engine, to: str, *, now: datetime, **columns: Any) -> bool:
         return False
     for name, value in {"state": to, "since": now, **columns}.items():
         setattr(engine, name, value)
+    if to == "FAILED":
+        _record_failure(engine)
     announce.workload_changed(engine.service.workload)
     return True
+
+
+def _record_failure(engine: Engine) -> None:
+    """Keep the reason in the service's history: the engine leaves every list of live engines."""
+    data = {"engine": engine.name, "url": engine.url, "failure": engine.failure}
+    reason = engine.message or "No reason was reported."
+    message = f"{engine.name} failed: {reason}"
+    events.record("engine_failed", engine.service.workload, message, actor="services", data=data)
 
 
 def note(engine: Engine, **columns: Any) -> None:

@@ -18,6 +18,7 @@ from projects.access import Action, may, require
 from projects.acting import Acting
 from projects.models import Project, Template
 from projects.services import announce, audit
+from projects.services.runtime_support import check_image
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 MOST_EACH = 200
@@ -133,7 +134,7 @@ def check_document(project: Project, text: str) -> None:
     named = document.get("project")
     if named is not None and named != project.name:
         raise Invalid([Problem("project", "names another project", shown(named), project.name)])
-    parse_workload({"name": "unnamed", **document})
+    check_image(parse_workload({"name": "unnamed", **document}))
 
 
 def _inside(problem: Problem) -> Problem:

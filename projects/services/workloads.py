@@ -24,9 +24,18 @@ from projects.models import Phase, Project, Quota, RoleNode, Workload
 from projects.selectors import projects as visible
 from projects.services import announce, audit, events, inference, leftovers
 from projects.services.moves import move
+from projects.services.runtime_support import limit_warnings, pools_that_run
 
 NO_QUOTA = Bounds(0, None, None)
 ASKED_MOST = 10**9  # milli-GPU of one gang
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A stored workload, and what its submitter should know about it."""
+
+    workload: Workload
+    warnings: list[str]
 
 
 def submit(
@@ -36,7 +45,18 @@ def submit(
     project: Project | None = None,
     now: datetime | None = None,
 ) -> Workload:
-    """A new pending workload. `project` may also stand in the document.
+    """Store a new pending workload, as `submit_with_warnings` does, where warnings have no reader."""
+    return submit_with_warnings(acting=acting, document=document, project=project, now=now).workload
+
+
+def submit_with_warnings(
+    *,
+    acting: Acting,
+    document: Mapping[str, Any],
+    project: Project | None = None,
+    now: datetime | None = None,
+) -> Submission:
+    """Store a new pending workload. `project` may also stand in the document.
 
     Raises Invalid with every fault of the document, NotFound or Forbidden for the project, Conflict for
     the name of a workload that is still live.
@@ -48,7 +68,7 @@ def submit(
             workload.save(force_insert=True)
             _store_tree(workload, tree)
             inference.declare(workload, spec, workload.submitted_at)
-            doubts = [*warnings(workload, tree), *_awaited_in_vain(workload, spec)]
+            doubts = warnings_of(workload, spec)
             said = " ".join([f"Submitted by {acting.name}.", *doubts])
             events.record("submitted", workload, said, actor=acting.name, data={"warnings": doubts})
             announce.workload_changed(workload)
@@ -57,7 +77,7 @@ def submit(
         if "workload_name_once_while_live" not in str(error):
             raise
         raise name_taken(workload) from None
-    return workload
+    return Submission(workload, doubts)
 
 
 def name_taken(workload: Workload) -> Conflict:
@@ -94,8 +114,8 @@ def prepared(
         submitted_by=acting.user,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
-        pools=_pools(spec, at),
-        priority=spec.priority,
+        pools=pools_that_run(spec, _pools(spec, at)),
+        priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,
         deadline=spec.deadline,
@@ -111,6 +131,15 @@ def prepared(
         raise Invalid([Problem("roles", "ask for too much", f"{workload.gpu_milli_min // 1000} GPUs",
                                f"at most {ASKED_MOST // 1000} GPUs in one gang")])
     return workload, spec
+
+
+def warnings_of(workload: Workload, spec: WorkloadSpec) -> list[str]:
+    """Return what the submitter of an accepted document should know, one sentence or two each."""
+    return [
+        *warnings(workload, tree_of(spec)),
+        *_awaited_in_vain(workload, spec),
+        *limit_warnings(spec, workload.pools),
+    ]
 
 
 def warnings(workload: Workload, tree: GroupShape) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 class Trouble(StrEnum):
     FORBIDDEN = "forbidden"  # Berth does not call this address
-    UNREACHABLE = "unreachable"  # nobody answers there
+    UNREACHABLE = "unreachable"  # no connection could be made
     TIMEOUT = "timeout"  # no whole answer came in time: what was asked for may have been done
     REFUSED = "refused"  # it answered, and the answer is no
     UNREADABLE = "unreadable"  # it answered, and the answer is torn, too large, or cannot be true

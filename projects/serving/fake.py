@@ -175,7 +175,7 @@ class FakeEngines(Script):
 
     def _of(self, engine: str) -> FakeEngine:
         if engine not in self.engines:
-            raise ServingError(Trouble.UNREACHABLE, engine, "nobody answers there")
+            raise ServingError(Trouble.UNREACHABLE, engine, "cannot connect: Connection refused")
         return self.engines[engine]
 
     def _set(self, engine: str, **changes: object) -> None:

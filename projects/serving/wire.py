@@ -127,7 +127,7 @@ class Wire:
         if isinstance(error, http.client.HTTPException):
             return ServingError(Trouble.UNREADABLE, base, f"the answer is torn: {type(error).__name__}")
         said = readable(str(error).encode())[:SHOWN]
-        return ServingError(Trouble.UNREACHABLE, base, f"nobody answers: {said}")
+        return ServingError(Trouble.UNREACHABLE, base, f"cannot connect: {said}")
 
 
 def _no_number(word: str) -> float:

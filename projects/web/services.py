@@ -106,6 +106,7 @@ def told(request: Request, service: Service) -> dict[str, Any]:
         "workload": service.workload,
         "settings": settings_of(service.workload),
         "engines": _engines(service),
+        "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:SHOWN],
         "running": running and _progress(running),
         "requests": requests,
         "scaler": scaler,

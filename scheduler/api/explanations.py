@@ -18,7 +18,7 @@ from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
 from projects import selectors
 from projects.api import workloads
-from projects.api.workload_shapes import OneWorkloadAnswer, PhaseWord
+from projects.api.workload_shapes import PhaseWord, SubmittedAnswer
 from scheduler.api import evictions
 from scheduler.explain import explain, how_shares_come_about
 from scheduler.what_if import dry_run
@@ -67,6 +67,7 @@ class Foreseen(Answer):
     position: int | None = None
     expected_start: datetime | None = None
     expected_because: str = ""
+    warnings: Annotated[list[str], Field(description="As in the answer of a submission.")] = []
     errors: list[ProblemAnswer.Fault] = Field(
         [], description="What is wrong with the document, when invalid."
     )
@@ -81,7 +82,7 @@ class Workloads(workloads.Workloads):
 
     @described(
         "Submit a workload, or ask what would happen",
-        query=SubmitQuery, body=WorkloadSpec, answer=OneWorkloadAnswer, status=201, instead=(200, Foreseen),
+        query=SubmitQuery, body=WorkloadSpec, answer=SubmittedAnswer, status=201, instead=(200, Foreseen),
     )  # fmt: skip
     @once
     def post(self, request: Request) -> Response:

@@ -43,7 +43,7 @@ def workload_from_spec(
         project=(spec.project or "") if project is None else project,
         tree=group_of(tree_of(spec)),
         pools=spec.pools if pools is None else pools,
-        priority=spec.priority,
+        priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         submitted=written if submitted is None else submitted,
         max_runtime=spec.max_runtime if max_runtime is None else max_runtime,

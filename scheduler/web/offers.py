@@ -3,6 +3,7 @@
 from django.db.models import Q
 
 from pools.models import Node, NodePool
+from pools.runtimes.abilities import abilities_of
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Membership
@@ -20,6 +21,7 @@ def offer_to(acting: Acting) -> Offer:
         pools=[pool.name for pool in pools],
         models=sorted(models),
         labels=list(labels),
+        runs_images=any(abilities_of(pool.runtime).runs_images for pool in pools),
     )
 
 

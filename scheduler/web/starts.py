@@ -18,7 +18,6 @@ MOST_TEMPLATES = 50
 HEAD = """\
 name: {name}
 project: {project}
-priority: medium-low
 """
 KINDS: Mapping[str, tuple[str, str, str]] = {
     "gang": ("Training in several pods", "my-training", """\

@@ -10,7 +10,7 @@ from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.web.pages import Request, done, page, signed_in
-from projects.services.workloads import submit
+from projects.services.workloads import submit_with_warnings
 from scheduler.web.drafting.draft import Draft, opened, sent, step
 from scheduler.web.drafting.shown import shown
 from scheduler.web.offers import offer_to
@@ -56,9 +56,10 @@ def index(request: Request) -> HttpResponse:
             raise Invalid(draft.problems)
         document = read_document(draft.text)
         if wanted == SUBMIT:
-            workload = submit(acting=request.acting, document=document)
-            to = reverse("workload", args=[workload.pk])
-            return done(request, f"{workload.name} is submitted.", to=to, leave=True)
+            stored = submit_with_warnings(acting=request.acting, document=document)
+            to = reverse("workload", args=[stored.workload.pk])
+            message = " ".join([f"{stored.workload.name} is submitted.", *stored.warnings])
+            return done(request, message, to=to, leave=True)
         if wanted == TRY:
             answer.foreseen = dry_run(acting=request.acting, document=document)
         else:

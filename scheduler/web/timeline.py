@@ -32,7 +32,8 @@ TITLES = {
     Phase.RUNNING: "Runs",
     Phase.STOPPING: "Stops",
 }
-TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad"}
+TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
+         "engine_failed": "bad"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ def test_a_document_as_json_is_kept_as_text(cast: Cast, dave: Caller) -> None:
         ({"text": "colour: red\nroles: [{}]\n"}, "document.colour"),
         ({"text": TEXT + "project: ads\n"}, "document.project"),
         ({"text": "kind: TrainingJob\n"}, "document.kind"),
+        ({"text": TEXT + "image: torch\n"}, "document.image"),
+        ({"text": TEXT + "image: torch\npools: [later]\n"}, "document.image"),
         ({"text": TEXT + "# " + "x" * 70_000}, "document"),
         ({"text": "command: \x00\n"}, "document"),
         ({"text": TEXT, "about": "x" * 300}, "about"),

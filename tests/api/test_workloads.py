@@ -1,9 +1,14 @@
 """Here we show how workloads are submitted, found and steered over REST."""
 
+import pytest
 import yaml
 
+from pools.models import NodePool
+from pools.runtimes import abilities
+from pools.runtimes.abilities import Abilities
 from projects.models import Phase, Workload
 from projects.services import workloads
+from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
@@ -18,7 +23,7 @@ def test_a_member_submits_and_reads_it_back(dave: Caller) -> None:
     assert answer["gpus"] == {"asked": 2.0, "now": 0.0}
     assert answer["pods"] == {"running": 0, "wanted": 2}
     assert answer["spec"]["roles"] == [{"replicas": 2, "gpu": 1}]
-    assert dave.get(f"workloads/{answer['id']}").json() == answer
+    assert {**dave.get(f"workloads/{answer['id']}").json(), "warnings": answer["warnings"]} == answer
 
 
 def test_yaml_says_the_same_as_json(dave: Caller) -> None:
@@ -104,3 +109,71 @@ def test_the_audit_names_who_did_what_by_which_request(alice: Caller) -> None:
     change = alice.get("audit", object_name="vision").json()["items"][0]
     assert (change["actor"], change["action"], change["request_id"]) == ("alice", "edit", "mine-1")
     assert (change["before"], change["after"]) == ({"rank": 0}, {"rank": 7})
+
+
+LIMITED = [{"name": "worker", "replicas": 2, "gpu": 1, "limit": {"cpu": 4, "memory_mib": "8Gi"}}]
+
+
+def test_image_is_refused_where_no_pool_runs_images(cast: Cast, dave: Caller) -> None:
+    document = training(project="vision", image="registry.example.org/torch:2")
+    refused = dave.post("workloads", document)
+    (error,) = refused.json()["errors"]
+    assert (refused.status_code, error["path"]) == (422, "image")
+    assert error["message"] == "cannot be used: container images do not run on the pool local"
+    assert "plugins and environment" in error["allowed"]
+    foreseen = dave.post("workloads?dry_run=true", document).json()
+    assert (foreseen["outcome"], foreseen["errors"]) == ("invalid", [error])
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.parametrize("kind", ["interactive", "service"])
+def test_image_is_refused_for_every_kind_of_workload(cast: Cast, dave: Caller, kind: str) -> None:
+    service = {"service": {}} if kind == "service" else {}
+    refused = dave.post("workloads", training(project="vision", kind=kind, image="torch", **service))
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "image")
+
+
+def test_image_goes_to_the_pools_that_run_images(
+    cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abilities, "ABILITIES", {**abilities.ABILITIES, "ray": Abilities(runs_images=True)})
+    make.pool("pods", runtime="ray")
+    document = training(project="vision", image="torch")
+    assert dave.post("workloads", document).json()["pools"] == ["pods"]
+    refused = dave.post("workloads", {**document, "name": "b", "pools": ["pods", "local"]})
+    (error,) = refused.json()["errors"]
+    assert (error["path"], error["given"], error["allowed"]) == ("pools[1]", "'local'", "pods")
+    refused = dave.post("workloads", {**document, "name": "b", "pools": ["local"]})
+    assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
+
+
+def test_answer_of_a_submission_says_that_limits_are_not_enforced(cast: Cast, dave: Caller) -> None:
+    document = training(project="vision", roles=LIMITED)
+    answer = dave.post("workloads", document)
+    warning = answer.json()["warnings"][-1]
+    assert warning.startswith("The CPU and memory limits of role worker are not enforced on the pool local")
+    foreseen = dave.post("workloads?dry_run=true", {**document, "name": "other"}).json()
+    assert foreseen["warnings"][-1] == warning
+    plain = dave.post("workloads", training("plain", project="vision")).json()
+    assert not [each for each in plain["warnings"] if "limits" in each]
+
+
+def test_limits_of_an_older_manifest_are_a_warning_as_well(cast: Cast, dave: Caller) -> None:
+    trainer = {"entrypoint": "true", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
+    manifest = {"kind": "TrainingJob", "metadata": {"name": "old", "namespace": "vision"},
+                "spec": {"trainer": {**trainer, "min-instance": 1, "max-instance": 1}}}  # fmt: skip
+    answer = dave.post("workloads", manifest)
+    assert answer.status_code == 201, answer.content
+    assert "limits of role trainer are not enforced" in answer.json()["warnings"][-1]
+
+
+def test_enforced_limits_are_no_reason_to_warn(
+    cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abilities, "ABILITIES", {"fake": Abilities(enforces_limits=True)})
+    answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
+    assert not [each for each in answer["warnings"] if "limits" in each]
+
+
+def test_every_runtime_of_a_pool_has_declared_abilities() -> None:
+    assert set(abilities.ABILITIES) == set(NodePool.Runtime.values)

@@ -293,3 +293,24 @@ def test_help_does_not_wait_for_the_libraries() -> None:
 
 def test_the_client_loads_nothing_of_the_server() -> None:
     assert not loaded_by("import berth.client") & {"django", "projects", "pools", "scheduler"}
+
+
+def test_limits_that_are_not_enforced_are_a_warning(
+    berth: Berth, as_dave: dict[str, str], cast: Cast
+) -> None:
+    options = ("-n", "train", "-p", "vision", "--cpu", "1", "--cpu-limit", "2", "--memory-limit", "4Gi")
+    expected = "warning: The CPU and memory limits of role worker are not enforced on the pool local"
+    foreseen = berth("submit", *options, "--dry-run", "--", "true", **as_dave)
+    assert (foreseen.returncode, expected in foreseen.stdout) == (0, True)
+    done = berth("submit", *options, "--", "true", **as_dave)
+    assert (done.returncode, done.stdout) == (0, "vision/train submitted\n")
+    assert f"berth: {expected}" in done.stderr
+
+
+def test_image_is_refused_with_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+    options = ("-n", "train", "-p", "vision", "--image", "torch:2", "--", "true")
+    for more in ((), ("--dry-run",)):
+        done = berth("submit", *more, *options, **as_dave)
+        assert done.returncode == 2
+        assert "image: cannot be used: container images do not run on the pool local" in done.stderr
+    assert not Workload.objects.exists()

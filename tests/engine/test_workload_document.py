@@ -153,10 +153,20 @@ def test_a_gang_that_may_be_made_of_no_replica_is_refused() -> None:
 @pytest.mark.parametrize(("given", "priority"), [("high", 125), (0, 0), (1000, 1000)])
 def test_priorities_are_numbers_or_names(given: object, priority: int) -> None:
     spec = parse_workload(one_role() | {"priority": given})
-    assert (spec.priority, spec.is_preemptible) == (priority, priority < 100)
+    assert (spec.effective_priority, spec.is_preemptible) == (priority, priority < 100)
 
 
-@pytest.mark.parametrize("given", ["highest", 1001, -1, True, 50.0, None])
+@pytest.mark.parametrize(("kind", "priority"), [("training", 50), ("interactive", 50), ("service", 80)])
+@pytest.mark.parametrize("given", [{}, {"priority": None}])
+def test_omitted_priority_is_the_default_of_the_kind(
+    given: dict[str, None], kind: str, priority: int
+) -> None:
+    spec = parse_workload(one_role() | {"kind": kind} | given)
+    assert (spec.effective_priority, spec.is_preemptible) == (priority, True)
+    assert "priority" not in spec.document()
+
+
+@pytest.mark.parametrize("given", ["highest", 1001, -1, True, 50.0])
 def test_what_is_no_priority_is_refused(given: object) -> None:
     assert list(problems_of(one_role() | {"priority": given})) == ["priority"]
 

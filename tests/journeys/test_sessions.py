@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,11 @@ from berth.client import (
     SessionError,
 )
 from berth.client.sessions.session import Session
-from pools.plugins import ClientPool, Cluster, InstanceInfo, Plugin
+from pools.plugins import ClientPool, Cluster, Image, InstanceInfo, Operation, Plugin
 from tests.journeys import test_sessions as here
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until
+from tests.pools.test_package_indexes import fill
 
 pytestmark = pytest.mark.timeout(300)
 # Nodes have no copy of this file: what stands in it travels with the functions.
@@ -243,6 +245,97 @@ def test_plugins_stand_around_client_worker_process_and_call(client: Client, tmp
         "-second client on local", "-first client on local",
         "-second process 0 of 1", "-first process 0 of 1", "-second app", "-first app",
     ]  # fmt: skip
+
+
+def installs(index: Path, package: str, *operations: Operation, **env: str) -> Plugin:
+    """A plugin whose package comes from a directory that only it names."""
+
+    def transform(image: Image, cluster: Cluster) -> Image:
+        image = image.with_pip(package).with_index(f"file://{index}", package)
+        return image.with_env(POOL_OF_PLUGIN=cluster.name, **env)
+
+    return Plugin.create("mine").with_transform(transform).with_bootstrap(lambda cluster: operations)
+
+
+@pytest.mark.shows("PLG-04", "PLG-05", "PLG-10", "PLG-11", "PLG-46")
+@pytest.mark.parametrize("executor", ["process", "thread"])
+def test_plugin_of_a_session_installs_its_packages_and_runs_its_bootstrap(
+    client: Client, tmp_path: Path, executor: Any
+) -> None:
+    index = fill(tmp_path / "index", ("shipped", "3.0", ""))
+    note = Operation('python -c "import shipped" && echo "$GREETING" > "$HOME/note"', "note")
+
+    @contextmanager
+    def around_app(info: InstanceInfo) -> Iterator[None]:
+        import shipped  # type: ignore[import-not-found]
+
+        os.environ["SEEN_BY_APP"] = shipped.VERSION
+        yield
+
+    plugin = installs(index, "shipped", note, GREETING="hello").with_around_app(around_app)
+
+    def look() -> tuple[str, str, str, str]:
+        import joblib  # of the pool's own Python
+        import shipped
+
+        assert joblib.__version__
+        note = Path(os.environ["HOME"], "note").read_text().strip()
+        return shipped.VERSION, os.environ["SEEN_BY_APP"], os.environ["POOL_OF_PLUGIN"], note
+
+    options: dict[str, Any] = {"plugins": [plugin], "executor": executor}
+    with client.session("local", gpus=1, project="vision", **options) as session:
+        assert session.submit(look).result(60) == ("3.0", "3.0", "local", "hello")
+    with pytest.raises(ModuleNotFoundError):
+        import shipped  # noqa: F401
+
+
+def test_session_whose_plugin_cannot_be_installed_says_what_the_pool_must_declare(
+    client: Client, tmp_path: Path
+) -> None:
+    index = fill(tmp_path / "index", ("other", "1.0", ""))
+    plugin = installs(index, "shipped")
+    with (
+        pytest.raises(SessionEnded) as ended,
+        client.session("local", gpus=1, project="vision", plugins=[plugin]),
+    ):
+        pytest.fail("it must not open")
+    message = str(ended.value)
+    assert f"The index file://{index} cannot serve shipped" in message
+    assert "let the pool local declare it" in message
+
+
+@pytest.mark.parametrize(
+    ("plugin", "expected"),
+    [
+        (Plugin.create("mine").with_transform(lambda image, cluster: image.with_secrets("MY_TOKEN")),
+         "needs the secret MY_TOKEN. Declare the plugin on the pool local"),
+        (Plugin.create("mine").with_transform(lambda image, cluster: replace(image, python="3.99")),
+         "ask for what cannot be installed: python"),
+        (Plugin.create("mine").with_transform(lambda image, cluster: image.with_apt("no-such-package")),
+         "These Debian packages are not on this machine|apt-get install no-such-package"),
+    ],
+)  # fmt: skip
+def test_session_refuses_what_its_pool_cannot_give(client: Client, plugin: Plugin, expected: str) -> None:
+    with (
+        pytest.raises(SessionEnded, match=expected),
+        client.session("local", gpus=1, project="vision", plugins=[plugin]),
+    ):
+        pytest.fail("it must not open")
+
+
+def test_plugin_without_its_package_says_how_to_install_it(client: Client) -> None:
+    @contextmanager
+    def around_app(info: InstanceInfo) -> Iterator[None]:
+        import nothing_installs_this  # type: ignore[import-not-found]
+
+        yield nothing_installs_this
+
+    plugin = Plugin.create("mine").with_around_app(around_app)
+    with (
+        pytest.raises(SessionEnded, match="No plugin installs nothing_installs_this: add its package in"),
+        client.session("local", gpus=1, project="vision", plugins=[plugin]),
+    ):
+        pytest.fail("it must not open")
 
 
 @pytest.mark.shows("PLG-23")

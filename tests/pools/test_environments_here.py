@@ -215,7 +215,7 @@ def test_the_script_is_what_anybody_can_read(tmp_path: Path) -> None:
     text = bootstrap_script(image, (Operation("echo done", "last thing"),))
     assert text == bootstrap_script(image, (Operation("echo done", "last thing"),))
     assert subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
-    assert "--no-deps --index-url https://example.org/whl/cu128 torch==2.9.1\n" in text
+    assert "from_index https://example.org/whl/cu128 torch==2.9.1\n" in text
     assert "export A='$(reboot)'" in text
     assert "phase 'last thing' operation_0" in text
     assert "@" not in text.replace("$@", "").replace("last thing", ""), "nothing is left to fill in"

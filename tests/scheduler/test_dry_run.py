@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from projects.models import Workload
 from scheduler.models import Eviction
 from scheduler.what_if import Foreseen, dry_run
@@ -89,3 +90,15 @@ def test_an_estimate_that_stays_the_same_is_no_news(stage: Stage) -> None:
     before = Cycle.objects.count()
     stage.tick(4, seconds=5)
     assert Cycle.objects.count() == before
+
+
+def test_submission_without_a_priority_leaves_a_running_service_alone(stage: Stage) -> None:
+    service = stage.submit("chat", kind="service", service={}, roles=FOUR)
+    stage.tick(2, seconds=10)
+    assert stage.phase(service) == "running"
+    assert service.priority == SERVICE_DEFAULT > DEFAULT
+    answer = asked(stage, roles=FOUR)
+    assert (answer.outcome, answer.evictions) == ("would_wait", [])
+    waiting = stage.submit("asked", roles=FOUR)
+    stage.tick(2, seconds=10)
+    assert (stage.phase(service), stage.phase(waiting)) == ("running", "pending")

@@ -8,6 +8,7 @@ import pytest
 from django.http import QueryDict
 from django.test import Client
 
+from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from projects.models import Workload
 from scheduler.web.drafting.draft import PREFIX, Draft, opened, sent, step
 from scheduler.web.drafting.fields import Offer
@@ -282,3 +283,37 @@ def test_another_workload_is_cloned_through_the_same_form(cast: Cast, dave: Clie
     answer = dave.get(f"/submit?like={like.pk}")
     assert 'value="train-2"' in answer.content.decode()
     assert f"/submit?like={like.pk}" in dave.get(f"/workloads/{like.pk}").content.decode()
+
+
+@pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
+def test_web_form_submits_with_the_priority_that_rest_gives(kind: str, cast: Cast, dave: Client) -> None:
+    text = dave.get("/submit", {"kind": kind}).context["text"]
+    assert "priority" not in text
+    answer = dave.post("/submit", {"document": text, "agreed": text, "step": "submit"}, **HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    assert Workload.objects.get().priority == DEFAULT
+
+
+def test_priority_field_names_its_defaults(dave: Client) -> None:
+    page = dave.get("/submit").content.decode()
+    assert f"{DEFAULT} by default, {SERVICE_DEFAULT} for services" in page
+
+
+LIMITED = (
+    "name: fine\nproject: vision\ncommand: sleep 1\n"
+    "roles: [{name: worker, replicas: 1, limit: {cpu: 2}}]\n"
+)
+NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the pool local"
+
+
+def test_form_warns_of_limits_that_are_not_enforced(dave: Client) -> None:
+    assert NOT_ENFORCED in dave.post("/submit/foreseen", {"document": LIMITED}, **HTMX).content.decode()
+    answer = dave.post("/submit", {"document": LIMITED, "agreed": LIMITED, "step": "submit"}, follow=True)
+    assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
+
+
+def test_form_refuses_an_image_beside_its_field_and_offers_the_field_to_nobody_else(dave: Client) -> None:
+    text = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1}]\n"
+    answer = look(dave, text + "image: torch\n")
+    assert "container images do not run on the pool local" in told(answer, "image")
+    assert 'name="f:image"' not in look(dave, text).content.decode()

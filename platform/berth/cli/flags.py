@@ -8,6 +8,7 @@ import typer
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption
 from berth.cli.quantities import amount, amount_or_text, mapping, seconds, toleration
+from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 Text = str | None
 Texts = list[str] | None
@@ -51,7 +52,7 @@ class SubmitFlags:
     priority: Annotated[
         Text,
         _option(
-            "0 to 1000, or very-low, low, medium-low, medium, medium-high, high, very-high.",
+            f"0 to 1000, or {', '.join(PRIORITIES)}. Default: {DEFAULT}; {SERVICE_DEFAULT} for services.",
             "--priority",
             metavar="NUMBER|NAME",
         ),
@@ -83,8 +84,12 @@ class SubmitFlags:
     memory: Annotated[Text, _option("Memory of each replica: MiB, or 4Gi.", "--memory", metavar="AMOUNT")] = (
         None
     )
-    cpu_limit: Annotated[Text, _option("CPU cores at most.", "--cpu-limit", metavar="CORES")] = None
-    memory_limit: Annotated[Text, _option("Memory at most.", "--memory-limit", metavar="AMOUNT")] = None
+    cpu_limit: Annotated[
+        Text, _option("CPU limit in cores; not enforced yet.", "--cpu-limit", metavar="CORES")
+    ] = None
+    memory_limit: Annotated[
+        Text, _option("Memory limit; not enforced yet.", "--memory-limit", metavar="AMOUNT")
+    ] = None
     node_selector: Annotated[
         Texts,
         _option("Only on nodes with this label; repeat.", "--node-selector", metavar="KEY=VALUE"),
@@ -105,7 +110,7 @@ class SubmitFlags:
     env: Annotated[Texts, _option("Environment variable; repeat.", "--env", "-e", metavar="KEY=VALUE")] = None
     label: Annotated[Texts, _option("Label; repeat.", "--label", "-l", metavar="KEY=VALUE")] = None
     image: Annotated[
-        Text, _option("Container image, where the runtime has any.", "--image", metavar="IMAGE")
+        Text, _option("Container image; refused where no pool runs images.", "--image", metavar="IMAGE")
     ] = None
     workdir: Annotated[Text, _option("Directory to start in.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[

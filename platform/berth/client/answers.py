@@ -73,6 +73,7 @@ class Workload(Answer):
     expected_start: datetime | None = None
     expected_because: str = ""
     spec: dict[str, Any] = {}
+    warnings: list[str] = []  # of a submission
 
     @property
     def handle(self) -> str:
@@ -201,6 +202,7 @@ class DryRun(Answer):
     position: int | None = None
     expected_start: datetime | None = None
     expected_because: str = ""
+    warnings: list[str] = []
     errors: list[Problem] = []
 
 

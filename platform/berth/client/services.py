@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from berth.client.answers import Event
 from berth.client.service_answers import (
     AutoscalerConditions,
     AutoscalerSettings,
@@ -120,6 +121,12 @@ class Services:
     def conditions(self, service: str) -> AutoscalerConditions:
         path = _path(service, "autoscaler", "conditions")
         return AutoscalerConditions.model_validate(self._transport.get(path))
+
+    def failed_engines(self, service: str, *, limit: int | None = None) -> Iterator[Event]:
+        """Yield an event for each engine that failed, newest first."""
+        filters = {"workload": self.get(service).id, "kind": "engine_failed"}
+        for item in self._transport.pages("events", filters, limit):
+            yield Event.model_validate(item)
 
     def history(
         self, service: str, *, limit: int = 100, action: Direction | None = None

@@ -1,4 +1,4 @@
-"""Here we name priorities; every number from 0 to 1000 is allowed, these have names."""
+"""Workload priorities: the named ones, the bounds, and the defaults of each kind of workload."""
 
 PRIORITIES = {
     "very-low": 25,
@@ -10,7 +10,14 @@ PRIORITIES = {
     "very-high": 150,
 }
 LOWEST, HIGHEST, DEFAULT = 0, 1000, 50
+# Above every other default: a submission without a priority must not preempt a running service.
+SERVICE_DEFAULT = 80
 PREEMPTIBLE_BELOW = 100
+
+
+def default_priority(kind: str) -> int:
+    """The priority of a workload of this kind whose document names none."""
+    return SERVICE_DEFAULT if kind == "service" else DEFAULT
 
 
 def preemptible_by_default(priority: int) -> bool:

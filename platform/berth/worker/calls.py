@@ -57,7 +57,20 @@ def raised(error: BaseException, most: int) -> Outcome:
 
 
 def failed(kind: str, what: str, error: BaseException) -> Outcome:
-    return Outcome("failed", _told(kind, f"{what}: {type(error).__qualname__}: {_words(error)}", error))
+    advice = hint(error) if kind == "PluginFailed" else ""
+    message = f"{what}: {type(error).__qualname__}: {_words(error)}{advice}"
+    return Outcome("failed", _told(kind, message, error))
+
+
+def hint(error: BaseException) -> str:
+    """Return what to do about a plugin's error, or nothing."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    package = error.name.partition(".")[0]
+    return (
+        f". No plugin installs {package}: add its package in the plugin's transform, "
+        "or to `environment.pip` of the pool"
+    )
 
 
 def interrupted(why: str) -> Outcome:

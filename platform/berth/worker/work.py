@@ -19,10 +19,11 @@ from berth.worker.facts import Facts
 from berth.worker.link import GivenUp, Link, Orders, Turned, Welcome
 from berth.worker.own_ray import NoRay
 from berth.worker.plugins import of_pool, together
+from berth.worker.preparing import NotPrepared, given_plugins
 from berth.worker.slots import ProcessSlot, Slot, ThreadSlot
 from pools.plugins.base import Plugin
 from pools.plugins.entered import Entered, Hook
-from pools.plugins.errors import HookFailed
+from pools.plugins.errors import HookFailed, PluginError
 
 log = logging.getLogger("berth.worker")
 
@@ -65,15 +66,16 @@ class Worker:
         """Ray is there before the plugins' contexts, and goes after them."""
         app = Entered(Hook.AROUND_APP)
         try:
+            given = given_plugins(welcome.setup, self.facts, goes_on=lambda: not self._stop.is_set())
             self._ray.join(goes_on=lambda: not self._stop.is_set())
             if welcome.executor == "thread":
                 session_ray.connect()
                 signal.signal(signal.SIGTERM, self._asked_to_stop)  # Ray sets its own
-            given = cloudpickle.loads(welcome.setup) if welcome.setup else ()
             plugins = together(of_pool(welcome.plugins), given)
             app.enter(plugins, self.facts.instance())
         except Exception as error:  # the client's own code, and what it needs may not be here
-            return 0 if isinstance(error, NoRay) and self._stop.is_set() else self._unfit(error)
+            stopped = isinstance(error, NoRay | NotPrepared) and self._stop.is_set()
+            return 0 if stopped else self._unfit(error)
         try:
             self._link.hello(*ours, ready=True)
             self._serve(plugins, welcome)
@@ -186,8 +188,9 @@ class Worker:
     def _unfit(self, error: Exception) -> int:
         cause = error.__cause__ if isinstance(error, HookFailed) and error.__cause__ else error
         told = calls.failed("PluginFailed", "the plugins could not be set up", cause).told
-        known = isinstance(error, HookFailed | NoRay)
-        fault = f"Node {self.facts.node}: {error if known else told['message']}"
+        known = isinstance(error, PluginError | NoRay)
+        message = f"{error}{calls.hint(cause)}" if known else told["message"]
+        fault = f"Node {self.facts.node}: {message}"
         log.error("%s\n%s", fault, told["traceback"])
         try:
             self._link.leave(f"{fault}\n{told['traceback']}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.priorities import PREEMPTIBLE_BELOW, PRIORITIES
+from berth.core.priorities import DEFAULT, PREEMPTIBLE_BELOW, PRIORITIES, SERVICE_DEFAULT
 from berth.core.problems import path_of
 from berth.documents.values import Location, found
 from scheduler.web.drafting import kinds
@@ -21,7 +21,10 @@ RESTARTS: Choices = (("", "Never"), ("on_failure", "When it fails"), ("always", 
 NEWS: Choices = tuple((each, each.capitalize()) for each in
                       ("started", "completed", "failed", "preempted", "cancelled"))  # fmt: skip
 LEAST, MOST = "at_least", "at_most"  # of pods: replicas, or min and max
-PRIORITY_HINT = f"0 to 1000, or a name; from {PREEMPTIBLE_BELOW} on it must fit within quota"
+PRIORITY_HINT = (
+    f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
+    f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
+)
 SPAN_HINT = "90s, 30m, 2h or 7d"
 
 
@@ -62,6 +65,7 @@ class Offer:
     pools: Sequence[str] = ()
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
+    runs_images: bool = False  # some pool does
     of_template: bool = False  # whose name and project are said when somebody begins with it
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 
@@ -69,22 +73,23 @@ class Offer:
 def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
     roles = list(_role_places(data, ()))
     return [
-        Part("What", _what(offer)),
+        Part("What", _what(offer, has_image="image" in data)),
         *(_role(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
         Part("Where and when", _where(offer), _later()),
         *(_news(number) for number in range(_length(data.get("notifications")))),
     ]
 
 
-def _what(offer: Offer) -> tuple[Field, ...]:
+def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
     whose = (
         Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
         Field(("project",), "Project", kinds.CHOICE, choices=_named(offer.projects, "Choose one")),
     )
+    image = (Field(("image",), "Container image", hint="For pools that run container images", wide=True),)
     return (
         *(() if offer.of_template else whose),
         Field(("kind",), "Kind", kinds.CHOICE, choices=KINDS),
-        Field(("image",), "Image", hint="Where the runtime of the pool has any", wide=True),
+        *(image if offer.runs_images or has_image else ()),
         Field(("command",), "Command", kinds.COMMAND, wide=True),
         Field(("env",), "Environment", kinds.PAIRS, "NAME=VALUE, one on each line", wide=True),
     )

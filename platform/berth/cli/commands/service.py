@@ -11,7 +11,7 @@ from berth.cli.exits import BadInput, ExitCode
 from berth.cli.link import connected
 from berth.cli.listing import WatchOption, listing
 from berth.cli.names import ProjectOption, service_names
-from berth.cli.output import Output, OutputOption, show_list, show_one
+from berth.cli.output import Output, OutputOption, print_items, print_section, show_list, show_one
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
@@ -158,15 +158,23 @@ def history(
     name: Name,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     autoscaler: Annotated[bool, typer.Option("--autoscaler", help="Only what it did, and why.")] = False,
+    failed_engines: Annotated[
+        bool, typer.Option("--failed-engines", help="Only engines that failed, with the reason.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Requests to scale a service, newest first.
+    """Scale requests and failed engines of a service, newest first.
 
     \b
     berth service history chat
     berth service history chat --autoscaler
+    berth service history chat --failed-engines -o json
     """
     with connected() as client:
+        if failed_engines:
+            failures = list(client.services.failed_engines(name, limit=limit))
+            show_list(failures, tables.failed_engines(), output, "No engine has failed.")
+            return
         if autoscaler:
             did = client.services.history(name, limit=limit)
             show_list(did, tables.autoscalings(), output, "The autoscaler did nothing yet.")
@@ -174,8 +182,12 @@ def history(
         found = [
             *client.services.requests(name, "scale_out"), *client.services.requests(name, "scale_in")
         ]  # fmt: skip
+        failures = [] if output.is_data else list(client.services.failed_engines(name, limit=limit))
     newest = sorted(found, key=lambda one: (one.created_at, one.request_id), reverse=True)[:limit]
-    show_list(newest, tables.requests(), output, "Nobody has scaled it yet.")
+    show_list(newest, tables.requests(), output, "No scale requests yet.")
+    if failures:
+        print_section("Failed engines")
+        print_items(failures, tables.failed_engines(), output)
 
 
 @app.command()

@@ -67,6 +67,16 @@ def autoscalings() -> list[Column]:
     ]
 
 
+def failed_engines() -> list[Column]:
+    return [
+        Column("WHEN", lambda e: local(e.at), brief=lambda e: short(e.at)),
+        Column("ENGINE", lambda e: str(e.data.get("engine", "-"))),
+        Column("FAILURE", lambda e: str(e.data.get("failure") or "-"), spare=True),
+        Column("URL", lambda e: str(e.data.get("url") or "-"), wide=True),
+        Column("WHY", lambda e: e.message, grows=True),
+    ]
+
+
 def accepted(one: Any) -> None:
     print_fields([("Status", one.status), ("Request", one.request_id or ""), ("", one.message)])
     if one.engine_ids:

@@ -138,6 +138,8 @@ def _report(output: Output, submitted: list["Workload"]) -> None:
     for workload in submitted:
         wide = f" {workload.id}" if output is Output.WIDE else ""
         print(f"{workload.handle} submitted{wide}")
+        for warning in workload.warnings:
+            print(f"berth: warning: {safe(warning)}", file=sys.stderr)
 
 
 def _stay(client: "Client", workload: "Workload", *, follow: bool) -> None:
@@ -181,6 +183,8 @@ def _tell_dry_run(answer: "DryRun") -> None:
         print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"    {blocker_numbers(blocker.numbers)}")
+    for warning in answer.warnings:
+        print(f"  warning: {safe(warning)}")
     if line := expected_line(answer.expected_start, answer.expected_because):
         print(f"  {safe(line)}")
 

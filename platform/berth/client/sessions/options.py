@@ -4,7 +4,7 @@ import base64
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict
 
 import cloudpickle
@@ -19,6 +19,7 @@ from pools.plugins.facts import Cluster
 
 Nodes = int | tuple[int, int]
 Executor = Literal["process", "thread"]
+TRAVELLING = ("transform", "bootstrap", "decorate", "around_app", "around_process")
 
 
 class Asked(TypedDict, total=False):
@@ -129,18 +130,21 @@ def around(options: Options, pool: NodePool | None) -> Around:
 
 
 def _setup(plugins: Sequence[Plugin]) -> bytes:
-    """Only the hooks that run on workers travel."""
+    """Pickle the hooks that run on workers: first those that install, in a part of its own.
+
+    The others may refer to modules that are installed only then.
+    """
     if not plugins:
         return b""
-    travelling = tuple(
-        Plugin(plugin.name, None, None, plugin.decorate, plugin.around_app, plugin.around_process)
-        for plugin in plugins
+    parts = (
+        tuple(Plugin(plugin.name, plugin.transform, plugin.bootstrap) for plugin in plugins),
+        tuple(replace(plugin, transform=None, bootstrap=None, around_client=None) for plugin in plugins),
     )
     try:
-        data: bytes = cloudpickle.dumps(travelling)
+        data: bytes = cloudpickle.dumps(tuple(cloudpickle.dumps(part) for part in parts))
     except Exception as error:
-        for plugin in travelling:
-            for hook in ("decorate", "around_app", "around_process"):
+        for plugin in plugins:
+            for hook in TRAVELLING:
                 where, part = offender(getattr(plugin, hook), f"plugin {plugin.name}, {hook}")
                 if part is not getattr(plugin, hook):
                     kind = type(part).__qualname__

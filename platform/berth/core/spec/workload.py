@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from berth.core.priorities import DEFAULT, preemptible_by_default
+from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, preemptible_by_default
 from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
 from berth.core.spec.roles import Command, Document, Environment, Labels, RoleSpec, Seconds, Topology
@@ -13,6 +13,7 @@ from berth.core.spec.texts import Name, Text
 
 CHILDREN_MAX = 256
 GRACE_DEFAULT = 30
+PRIORITY_DEFAULTS = f"{DEFAULT} by default, {SERVICE_DEFAULT} for services."
 
 Roles = Annotated[tuple[RoleSpec, ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
 Groups = Annotated[tuple["GroupSpec", ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
@@ -53,7 +54,7 @@ class WorkloadSpec(Document):
     project: Name | None = None
     pools: Names = ()
     kind: Literal["training", "elastic", "interactive", "service"] = "training"
-    priority: Priority = DEFAULT
+    priority: Annotated[Priority | None, Field(description=PRIORITY_DEFAULTS)] = None
     preemptible: bool | None = None
     submitted: Moment | None = None
     max_runtime: Annotated[int, Field(ge=1)] | None = None
@@ -79,7 +80,14 @@ class WorkloadSpec(Document):
 
     @property
     def is_preemptible(self) -> bool:
-        return preemptible_by_default(self.priority) if self.preemptible is None else self.preemptible
+        if self.preemptible is not None:
+            return self.preemptible
+        return preemptible_by_default(self.effective_priority)
+
+    @property
+    def effective_priority(self) -> int:
+        """The priority of the document, or the default of the workload's kind."""
+        return default_priority(self.kind) if self.priority is None else self.priority
 
     @property
     def all_roles(self) -> tuple[RoleSpec, ...]:

@@ -1,0 +1,129 @@
+"""Install what the plugins of a session need on this node, before its worker takes calls.
+
+What a pool declares is installed when its nodes boot. The plugins that a client gives its session get an
+environment of their own in the pod's directory, beside the packages that the pool has, made by the same
+script as a node's. The worker then starts again with the Python of that environment.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+
+from berth.worker.facts import Facts
+from pools.plugins.base import Operation, Plugin
+from pools.plugins.checks import problems_of_image
+from pools.plugins.compose import bootstrap_all, transform_all
+from pools.plugins.errors import PluginError
+from pools.plugins.facts import Cluster
+from pools.plugins.image import Image
+from pools.plugins.script import bootstrap_script, digest_of
+
+PREPARED = "BERTH_SESSION_ENVIRONMENT"  # set for the worker that runs in it
+NVIDIA = ("/proc/driver/nvidia/version", "/dev/nvidiactl")
+
+
+class NotPrepared(PluginError):
+    """The node cannot get what the session's plugins need; says what the pool would have to declare."""
+
+
+def given_plugins(setup: bytes, facts: Facts, goes_on: Callable[[], bool]) -> tuple[Plugin, ...]:
+    """Return the plugins that the client gave, once what they need is installed.
+
+    Does not return where something has to be installed first: the process starts again, with it. Raises
+    NotPrepared, HookFailed, and whatever unpickling the client's code raises.
+    """
+    if not setup:
+        return ()
+    installing, hooks = cloudpickle.loads(setup)
+    if PREPARED not in os.environ:
+        _prepare(cloudpickle.loads(installing), facts, goes_on)
+    plugins: tuple[Plugin, ...] = cloudpickle.loads(hooks)
+    return plugins
+
+
+def _prepare(plugins: tuple[Plugin, ...], facts: Facts, goes_on: Callable[[], bool]) -> None:
+    names = [plugin.name for plugin in plugins if plugin.transform or plugin.bootstrap]
+    if not names:
+        return
+    image, operations = _composed(plugins, facts)
+    if not (image.pip or image.apt or operations):
+        os.environ.update(image.env)
+        return
+    python = _made(image, operations, names)
+    if not goes_on():
+        raise NotPrepared("the session was told to stop")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    home = python.parent.parent
+    path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
+    own = {"VIRTUAL_ENV": str(home), "PATH": path, PREPARED: home.name}
+    os.execve(python, [str(python), "-m", "berth.worker"], {**os.environ, **image.env, **own})  # noqa: S606
+
+
+def _composed(plugins: tuple[Plugin, ...], facts: Facts) -> tuple[Image, tuple[Operation, ...]]:
+    """The image holds only what the session adds to its node."""
+    there = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
+    cluster = Cluster(
+        os.environ.get("BERTH_POOL", ""), facts.head_address, facts.nodes, facts.gpus,
+        cuda=bool(facts.gpus) and any(Path(path).exists() for path in NVIDIA),
+    )  # fmt: skip
+    image = transform_all(plugins, Image(env=there), cluster)
+    image = replace(image, env={n: value for n, value in image.env.items() if there.get(n) != value})
+    _check(image, cluster.name)
+    return image, bootstrap_all(plugins, cluster)
+
+
+def _check(image: Image, pool: str) -> None:
+    """Refuse what cannot be installed, or is not there."""
+    if problems := list(problems_of_image(image)):
+        raise NotPrepared(f"the session's plugins ask for what cannot be installed: {problems[0]}")
+    ours = "{}.{}".format(*sys.version_info)
+    if image.python not in ("", ours):
+        raise NotPrepared(
+            f"a plugin of the session needs Python {image.python}, and the nodes of the pool {pool} run "
+            f"{ours}. Let the pool declare it in `environment.python`."
+        )
+    if missing := [name for name in image.secrets if not os.environ.get(name)]:
+        raise NotPrepared(
+            f"a plugin of the session needs the secret {missing[0]}. Declare the plugin on the pool {pool}, "
+            "which keeps its secrets, or set the variable in the session's `env`."
+        )
+
+
+def _made(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
+    """Run the script; the Python of the environment that it made."""
+    root = Path(os.environ["BERTH_POD_DIR"], "session")
+    root.mkdir(parents=True, exist_ok=True)
+    script, phases = root / "script", root / "phases"
+    script.write_text(bootstrap_script(image, operations), encoding="utf-8")
+    phases.touch()
+    own = {
+        "BERTH_ENVIRONMENTS": str(root), "BERTH_PHASES": str(phases), "BERTH_PYTHON": sys.executable,
+        "BERTH_APT": "no", "BERTH_BESIDE": "yes",
+    }  # fmt: skip
+    env = {**os.environ, **own}
+    code = subprocess.run(["/bin/sh", script], stdin=subprocess.DEVNULL, env=env, check=False).returncode
+    if code:
+        raise NotPrepared(_why(phases.read_text(encoding="utf-8"), code, ", ".join(names)))
+    return root / digest_of(image, operations) / "bin" / "python"
+
+
+def _why(phases: str, code: int, names: str) -> str:
+    failed: Mapping[str, str] = {}
+    for line in phases.splitlines():
+        told = json.loads(line)
+        failed = told if told["state"] == "failed" else failed
+    lines = [line.strip() for line in failed.get("message", "").splitlines() if line.strip()]
+    reason = lines[-1] if lines else f"the script ended with exit code {code}"
+    pool = os.environ.get("BERTH_POOL", "")
+    return (
+        f"what the session's plugins need could not be installed ({names}): "
+        f"{failed.get('phase', 'script')}: {reason}. "
+        f"Correct the plugin, or let the pool {pool} declare it: its nodes install it when they boot."
+    )

@@ -1,0 +1,76 @@
+"""Check what a workload document asks of its pools' runtimes, and warn of what they do not enforce."""
+
+from collections.abc import Mapping, Sequence
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+from berth.core.spec import WorkloadSpec
+from pools.models import NodePool
+from pools.runtimes.abilities import Abilities, abilities_of
+
+NO_IMAGE = "no image; what the command needs is installed by the pool's plugins and environment"
+POOLS_SHOWN = 5
+
+
+def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
+    """Return those of `pools` whose runtime can run the workload's image: all of them where it names none.
+
+    Raises Invalid where none of them can, or where the document names a pool that cannot.
+    """
+    if spec.image is None:
+        return list(pools)
+    abilities = _abilities(pools)
+    able = [name for name in pools if abilities[name].runs_images]
+    if not able:
+        message = f"cannot be used: container images do not run on {_names(pools)}"
+        raise Invalid([Problem("image", message, shown(spec.image), _allowed_for_images())])
+    unable = [(index, name) for index, name in enumerate(spec.pools) if name not in able]
+    if unable:
+        message = "does not run container images, and the workload names one"
+        raise Invalid([Problem(f"pools[{index}]", message, shown(name), ", ".join(able))
+                       for index, name in unable])  # fmt: skip
+    return able
+
+
+def check_image(spec: WorkloadSpec) -> None:
+    """Check a document that is not submitted yet, such as a template. Pools that do not exist are ignored.
+
+    Raises Invalid.
+    """
+    known = NodePool.objects.order_by("name").values_list("name", flat=True)
+    pools = [name for name in known if name in spec.pools] or list(known)
+    if pools:
+        pools_that_run(spec.model_copy(update={"pools": ()}), pools)
+
+
+def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
+    """Warn of limits that no runtime holds pods to; empty where all of them are enforced."""
+    roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
+    if not roles:
+        return []
+    abilities = _abilities(pools)
+    lax = [name for name in pools if not abilities[name].enforces_limits]
+    if not lax:
+        return []
+    whose = f"role {roles[0]}" if len(roles) == 1 else f"roles {', '.join(roles)}"
+    effect = "they count for placement, but a pod can use more than its limit"
+    return [f"The CPU and memory limits of {whose} are not enforced on {_names(lax)}: {effect}."]
+
+
+def _abilities(pools: Sequence[str]) -> Mapping[str, Abilities]:
+    """Return the abilities by pool; a pool that was deleted meanwhile has none."""
+    rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
+    return dict.fromkeys(pools, Abilities()) | {name: abilities_of(runtime) for name, runtime in rows}
+
+
+def _allowed_for_images() -> str:
+    rows = NodePool.objects.order_by("name").values_list("name", "runtime")
+    able = [name for name, runtime in rows if abilities_of(runtime).runs_images]
+    return f"one of the pools {', '.join(able)}, or {NO_IMAGE}" if able else NO_IMAGE
+
+
+def _names(pools: Sequence[str]) -> str:
+    if len(pools) == 1:
+        return f"the pool {pools[0]}"
+    more = f" and {len(pools) - POOLS_SHOWN} more" if len(pools) > POOLS_SHOWN else ""
+    return f"the pools {', '.join(pools[:POOLS_SHOWN])}{more}"

@@ -1,0 +1,170 @@
+"""Package indexes of a pool, with real pip and real indexes on loopback: which index a package comes from."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+import pytest
+
+from pools.environments.here import Boot, EnvironmentsHere, Recipe
+from pools.plugins import Image, Index
+from tests.pools.test_environments_here import ended, python, recipe, wheel
+
+VERSIONS = "from importlib.metadata import version; print(*map(version, {!r}))"
+Package = tuple[str, str, str]  # name, version, what it needs
+MakeIndex = Callable[..., str]
+
+
+class Packages(SimpleHTTPRequestHandler):
+    """Serves a directory, also to clients that take it for their proxy."""
+
+    def do_GET(self) -> None:
+        self.path = urlsplit(self.path).path
+        super().do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep the output of tests quiet."""
+
+
+def fill(directory: Path, *packages: Package) -> Path:
+    for name, version, needs in packages:
+        page = directory / name.replace("_", "-")
+        page.mkdir(parents=True, exist_ok=True)
+        wheel(page, name, version, needs=needs)
+        links = "".join(f'<a href="{file.name}">{file.name}</a>' for file in page.glob("*.whl"))
+        (page / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
+    return directory
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeIndex]:
+    """Start an index of some packages; returns its address."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "PIP_INDEX_URL",
+                 "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with ExitStack() as stack:
+
+        def serve(name: str, *packages: Package) -> str:
+            directory = fill(tmp_path / name, *packages)
+            server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Packages, directory=str(directory)))
+            stack.enter_context(server)
+            Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield serve
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[EnvironmentsHere]:
+    environments = EnvironmentsHere(tmp_path / "environments")
+    yield environments
+    environments.end("node-0")
+
+
+def booted(here: EnvironmentsHere, given: Recipe) -> Boot:
+    here.begin("node-0", given)
+    return ended(here, "node-0", given)
+
+
+def versions(here: EnvironmentsHere, given: Recipe, *names: str) -> str:
+    return python(here, given, VERSIONS.format(names))
+
+
+CPU = ("torchy", "1.0+cpu", "")
+CUDA = ("torchy", "9.0+cu130", "")
+
+
+def configure(kind: str, other: str, links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give pip more places to look for packages, as an operator does."""
+    if kind == "environment":
+        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", other)
+        monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+        return
+    file = tmp_path / "pip.conf"
+    file.write_text(f"[global]\nextra-index-url = {other}\n[install]\nfind-links = {links}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+
+
+@pytest.mark.shows("PLG-05", "PLG-37")
+@pytest.mark.parametrize("kind", ["environment", "file"])
+def test_scoped_package_comes_from_its_index_whatever_pip_is_configured_with(
+    here: EnvironmentsHere, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
+    given = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
+    assert booted(here, given).ready
+    assert versions(here, given, "torchy") == "1.0+cpu"
+
+
+@pytest.mark.parametrize("kind", ["environment", "file"])
+def test_index_that_a_pool_names_for_all_packages_is_asked_alone(
+    here: EnvironmentsHere, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    configure(kind, index("other", CUDA), fill(tmp_path / "links", CUDA) / "torchy", tmp_path, monkeypatch)
+    given = recipe(Image(pip=("torchy",), indexes=(Index(index("cpu", CPU)),)))
+    assert booted(here, given).ready
+    assert versions(here, given, "torchy") == "1.0+cpu"
+
+
+def test_unscoped_packages_follow_the_configuration_of_pip(
+    here: EnvironmentsHere, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index("usual", ("lib", "2.0", ""), CUDA))
+    given = recipe(Image(pip=("torchy", "lib"), indexes=(Index(index("cpu", CPU), ("torchy",)),)))
+    assert booted(here, given).ready
+    assert versions(here, given, "torchy", "lib") == "1.0+cpu 2.0"
+
+
+def test_index_that_cannot_serve_its_package_fails_the_bootstrap_by_name(
+    here: EnvironmentsHere, index: MakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", index("other", CUDA))
+    empty = index("empty", ("lib", "1.0", ""))
+    boot = booted(here, recipe(Image(pip=("torchy",), indexes=(Index(empty, ("torchy",)),))))
+    assert not boot.ready
+    assert f"The index {empty} cannot serve torchy" in boot.why
+    assert "come from nowhere else" in boot.why
+
+
+def test_dependency_that_is_scoped_comes_from_its_index_as_well(
+    here: EnvironmentsHere, index: MakeIndex
+) -> None:
+    """No requirement names it: only what another package needs."""
+    vision = ("torch_vision", "2.0", "torchy==1.0")
+    usual = index("usual", ("model_zoo", "1.0", "torch-vision"), vision, CUDA)
+    scoped = index("cpu", CPU, ("torch_vision", "2.0+cpu", ""), ("torch_vision", "3.0+cpu", ""))
+    indexes = (Index(scoped, ("Torchy", "torch-vision")), Index(usual))
+    given = recipe(Image(pip=("torchy", "model-zoo"), indexes=indexes))
+    assert booted(here, given).ready
+    assert versions(here, given, "torchy", "torch-vision", "model-zoo") == "1.0+cpu 2.0+cpu 1.0"
+
+
+def test_dependency_that_its_index_cannot_serve_fails_the_bootstrap(
+    here: EnvironmentsHere, index: MakeIndex
+) -> None:
+    usual = index("usual", ("model_zoo", "1.0", "torchy"), CUDA)
+    empty = index("empty", ("lib", "1.0", ""))
+    given = recipe(Image(pip=("model-zoo",), indexes=(Index(empty, ("torchy",)), Index(usual))))
+    boot = booted(here, given)
+    assert f"The index {empty} cannot serve torchy" in boot.why
+
+
+def test_connection_settings_of_pip_hold_for_scoped_indexes(
+    here: EnvironmentsHere, index: MakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index has a name that only the configured proxy knows."""
+    file = tmp_path / "pip.conf"
+    file.write_text(f"[global]\nproxy = {index('cpu', CPU)}\ntrusted-host = packages.invalid\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+    indexes = (Index("http://packages.invalid", ("torchy",)),)
+    given = recipe(Image(pip=("torchy",), indexes=indexes))
+    boot = booted(here, given)
+    assert boot.ready, boot
+    assert versions(here, given, "torchy") == "1.0+cpu"
