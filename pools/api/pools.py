@@ -142,6 +142,15 @@ class ResumePool(Pausing):
         return self.carried_out(request, name)
 
 
+class RetryPool(Pausing):
+    service = staticmethod(services.retry_pool)
+
+    @described("Order nodes again at once, although boots failed", answer=PoolAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        return self.carried_out(request, name)
+
+
 class DrainPool(PoolDoor):
     @described("Let every node finish what it has and end", body=Because, answer=PoolAnswer)
     @once

@@ -13,7 +13,7 @@ from pools import history, prices
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
-from pools.services import environments
+from pools.services import environments, failed_boots
 from pools.services.pool_values import apply, spec_of, values_of
 from pools.signals import changed
 
@@ -50,6 +50,7 @@ def edit_pool(
         if any(name in changes for name in FIXED_WHILE_USED):
             _refuse_while_used(locked)
         _keep_within_bounds(locked, acting)
+        failed_boots.retry(locked, acting=acting, at=timezone.now(), by="edited")
     return locked
 
 
@@ -75,6 +76,13 @@ def pause_pool(*, acting: Any, pool: NodePool) -> NodePool:
 def resume_pool(*, acting: Any, pool: NodePool) -> NodePool:
     """Also from a drain: its time is not over any more."""
     return _set_paused(acting, pool, False)
+
+
+def retry_pool(*, acting: Any, pool: NodePool) -> NodePool:
+    """Order nodes again at once, although boots failed."""
+    with _changing(acting, pool, "retry", None) as locked:
+        failed_boots.retry(locked, acting=acting, at=timezone.now())
+    return locked
 
 
 def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
@@ -131,6 +139,8 @@ def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
         if not paused and locked.expires_at is not None and locked.expires_at <= timezone.now():
             locked.expires_at = None
             _keep_within_bounds(locked, acting, "put back to work")
+        if not paused:
+            failed_boots.retry(locked, acting=acting, at=timezone.now(), by="resumed")
     return locked
 
 

@@ -24,7 +24,7 @@ from pools.services.pool_values import spec_of
 
 @dataclass(frozen=True, slots=True)
 class NodesNow:
-    """How many nodes of a pool are usable and how many still boot; when the newest usable one became ready."""
+    """Counts of a pool's usable and booting nodes, and when the newest usable one became ready."""
 
     usable: int
     pending: int
@@ -161,7 +161,7 @@ def _clock(pool: NodePool, nodes: NodesNow, at: datetime) -> ClockValues:
 
 
 def _idle_since(pool: NodePool, nodes: NodesNow) -> datetime | None:
-    """A node cannot be idle before it is ready: the newest one counts, and while any boots the pool is not."""
+    """Not before the newest node became ready; None while a node boots or work runs or is queued."""
     if pool.idle_since is None or nodes.pending:
         return None
     return max(pool.idle_since, nodes.newest_ready_at or pool.idle_since)

@@ -58,6 +58,13 @@ class PoolForm(forms.Form):
         label="Seconds idle before shrinking", min_value=0, initial=60
     )
     drain_timeout = forms.IntegerField(label="Seconds a drain may take", min_value=0, initial=600)
+    boot_timeout = forms.IntegerField(
+        label="Boot timeout", min_value=0, initial=900, help_text="Seconds until a node must be ready"
+    )
+    boot_failure_limit = forms.IntegerField(
+        label="Failed boots allowed", min_value=0, initial=5,
+        help_text="In a row; then no more nodes are ordered. 0: no limit",
+    )
     node_consolidation = forms.ChoiceField(
         label="Give nodes back",
         choices=[

@@ -28,6 +28,12 @@ PAUSES = {
         "is paused",
     ),
     "resume": (services.resume_pool, "It grows and shrinks again as work needs it.", "goes on"),
+    "retry": (
+        services.retry_pool,
+        "Nodes are ordered again at once, and failed boots are counted from 0. Fix the cause first: "
+        "machines that do not boot cost money.",
+        "orders nodes again",
+    ),
 }
 
 

@@ -68,6 +68,7 @@ FORM = {
     "provider": "fake", "runtime": "fake", "gpus_per_node": "1", "cpu": "4", "memory_mib": "1500",
     "node_placement": "auto", "autoscale_cooldown": "30", "autoscale_idle_timeout": "60",
     "node_consolidation": "never", "node_consolidation_after": "300",
+    "boot_timeout": "900", "boot_failure_limit": "5",
     "drain_timeout": "600", "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
 }  # fmt: skip
 

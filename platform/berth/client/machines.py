@@ -64,6 +64,10 @@ class NodePools:
         """From a pause or from a drain."""
         return self._step(name, "resume")
 
+    def retry(self, name: str) -> NodePool:
+        """Order nodes again at once, although boots failed."""
+        return self._step(name, "retry")
+
     def drain(self, name: str, reason: str = "") -> NodePool:
         """Every node finishes what it has, then ends; none is replaced until the pool is resumed."""
         return self._step(name, "drain", {"reason": reason})

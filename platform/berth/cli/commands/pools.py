@@ -192,6 +192,16 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
     _do(output, lambda client: client.node_pools.resume(name))
 
 
+@app.command("retry")
+def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
+    """Order nodes again at once, although boots failed.
+
+    \b
+    berth pool retry train
+    """
+    _do(output, lambda client: client.node_pools.retry(name))
+
+
 @app.command("drain")
 def drain(
     name: Name,
@@ -271,9 +281,7 @@ def _index(told: Any) -> str:
 
 
 def _state(pool: Any) -> str:
-    drained = pool.expires_at is not None and pool.expires_at <= now()
-    state = "paused" if pool.paused else "drained" if drained else "active"
-    return f"{state}, {counted(pool.wanted, 'node')} wanted, {_bounds(pool)}"
+    return f"{pool.state}, {counted(pool.wanted, 'node')} wanted, {_bounds(pool)}"
 
 
 def _bounds(pool: Any) -> str:
@@ -304,7 +312,17 @@ def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
         facts.insert(3, ("Gives back", f"{pool.node_consolidation}; {budgets}"))
     if declared:
         facts.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
-    return facts + ([("Trouble", pool.last_error)] if pool.last_error else [])
+    return facts + _trouble(pool)
+
+
+def _trouble(pool: Any) -> list[tuple[str, str]]:
+    facts = [("Trouble", pool.last_error)] if pool.last_error else []
+    if pool.boot_failures:
+        limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
+        stopped = "; no more nodes are ordered" if pool.ordering_stopped else ""
+        after = "" if pool.boot_retry_at is None else f"; next order at {local(pool.boot_retry_at)}"
+        facts.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
+    return facts
 
 
 def _wanted(event: Any) -> str:
@@ -326,7 +344,7 @@ def _columns() -> list[Column]:
         Column("MIN", lambda p: str(p.nodes_min), right=True, spare=True),
         Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, spare=True),
         Column("FREE GPUS", free, right=True),
-        Column("PAUSED", lambda p: "yes" if p.paused else "no", spare=True),
+        Column("STATE", lambda p: p.state),
         Column("PRICE", lambda p: number(p.price_now), right=True, wide=True),
         Column("ENDS", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True),
         Column("TROUBLE", lambda p: p.last_error or "-", wide=True, grows=True),
