@@ -252,7 +252,7 @@ class PoolAnswer(Answer):
     boot_failure_limit: int
     boot_failures: int = Field(description="Orders in a row whose nodes never became ready.")
     boot_retry_at: datetime | None = Field(description="No node is ordered before; null: orders do not wait.")
-    ordering_stopped: bool = Field(description="The limit of failed boots is reached; POST .../retry resumes.")
+    ordering_stopped: bool = Field(description="No more nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationWord = Field(
         description="Which nodes it gives back beyond what the autoscaler's rules ask for: such as are "
         "empty, or also such as can be emptied, because their work fits on the others."

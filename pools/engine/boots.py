@@ -8,8 +8,8 @@ def delay_after(failures: int) -> int:
     """Seconds from the latest of so many failed boots in a row to the next order; doubles with each one."""
     if failures <= 0:
         return 0
-    doublings = min(failures - 1, 10)  # more would only overflow: the longest delay is reached before
-    return min(FIRST_DELAY * 2**doublings, LONGEST_DELAY)
+    doublings = min(failures - 1, 10)  # the longest delay is reached before
+    return min(FIRST_DELAY << doublings, LONGEST_DELAY)
 
 
 def stops_ordering(failures: int, limit: int) -> bool:

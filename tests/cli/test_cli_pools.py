@@ -278,6 +278,33 @@ def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(
     assert desk.asked == ["GET /api/v1/node-pools/train/scale?nodes=2"]
 
 
+def test_an_edit_that_drains_nodes_names_them_and_asks_on_a_terminal(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduced = pool(wanted=2, nodes_max=2, leaving=going("train-3", "train-2"))
+    lines = ["  goes: train-3: nothing runs on it", "  goes: train-2: vision/train (1 pod)"]
+    words = ("pool", "edit", "train", "--nodes", "1:2")
+    preview = "PATCH /api/v1/node-pools/train?dry_run=true"
+    desk = Desk(reduced)
+    assert terminal.run(*words, "--dry-run", desk=desk).stdout.splitlines() == lines
+    assert (desk.asked, sent(desk)) == ([preview], {"nodes": [1, 2]})
+    monkeypatch.setattr("berth.cli.commands.pools.is_person", lambda: True)
+    desk = Desk(reduced)
+    refused = terminal.run(*words, desk=desk, input="n\n")
+    assert (refused.exit_code, refused.stdout.splitlines()[:2], desk.asked) == (1, lines, [preview])
+    desk = Desk(reduced, pool(), reduced)
+    edited = terminal.run(*words, desk=desk, input="y\n")
+    assert edited.exit_code == 0, edited.stderr
+    assert desk.asked[-1] == "PATCH /api/v1/node-pools/train"
+    assert edited.stdout.splitlines()[-2:] == lines
+    desk = Desk(pool(), pool())
+    assert terminal.run("pool", "edit", "train", "--cpu", "8", desk=desk).exit_code == 0
+    assert len(desk.asked) == 2, "nothing that makes nodes leave: no preview"
+    desk = Desk(pool(), reduced)
+    assert terminal.run(*words, "--yes", desk=desk).exit_code == 0
+    assert preview not in desk.asked
+
+
 def test_budgets_as_one_types_them(terminal: Terminal) -> None:
     desk = Desk(pool())
     window = "nodes=0,schedule=0 9 * * mon,tue,duration=8h,zone=Europe/Berlin"

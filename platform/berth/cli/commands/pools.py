@@ -11,7 +11,7 @@ from berth.cli.listing import WatchOption, listing
 from berth.cli.names import PoolArgument
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list, show_one
 from berth.cli.parameters import takes
-from berth.cli.pool_values import PoolValues
+from berth.cli.pool_values import PoolChanges, PoolValues
 from berth.cli.text import age, local, now, number, pairs, safe, short
 from berth.core.words import counted
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
 Name = PoolArgument
+BOUNDS = {"nodes", "nodes_min", "nodes_desired", "nodes_max", "expires_at"}  # may make nodes leave
 
 
 @app.command("list")
@@ -68,11 +69,14 @@ def create(given: PoolValues) -> None:
 
 
 @app.command("edit")
-@takes(PoolValues)
-def edit(given: PoolValues) -> None:
-    """Change what is named; the rest stays. Refused (exit 5) if somebody changes it meanwhile.
+@takes(PoolChanges)
+def edit(given: PoolChanges) -> None:
+    """Change what is named; the rest stays. Refused (exit 5) if the pool is changed at the same time.
+
+    Nodes above a lower maximum are drained: their names are shown, and on a terminal you are asked first.
 
     \b
+    berth pool edit train --nodes 2:8 --dry-run
     berth pool edit train --nodes min=4,desired=2,max=16
     berth pool edit train --set drain_timeout=60 --set price_per_gpu_hour=2.49
     berth pool edit train --node-consolidation when_underutilised --budget nodes=10%
@@ -81,7 +85,14 @@ def edit(given: PoolValues) -> None:
     changes = given.document()
     name = given.named(changes.pop("name", None))
     given.something(changes)
-    _do(given.output, lambda client: client.node_pools.edit(name, changes))
+    with connected() as client:
+        if given.dry_run:
+            show_one(client.node_pools.preview_edit(name, changes), given.output, _would_go)
+            return
+        if BOUNDS & changes.keys() and not given.yes and is_person():
+            _ask(client.node_pools.preview_edit(name, changes))
+        changed = client.node_pools.edit(name, changes)
+    show_one(changed, given.output, _scaled)
 
 
 @app.command("environment")
