@@ -35,12 +35,14 @@ class NodePoolAdmin(Guarded):
         "wanted",
         "paused",
         "last_error",
+        "boot_failures",
+        "boot_retry_at",
         "last_scaled_at",
         "idle_since",
         "version",
         "created_at",
     )
-    actions = ("pause", "resume")
+    actions = ("pause", "resume", "retry")
 
     def get_readonly_fields(self, request: HttpRequest, obj: NodePool | None = None) -> tuple[str, ...]:
         return (*self.readonly_fields, "name") if obj else self.readonly_fields
@@ -78,6 +80,12 @@ class NodePoolAdmin(Guarded):
     def resume(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
         return told(
             request, queryset, lambda pool: services.resume_pool(acting=acting(request), pool=pool), "go on"
+        )
+
+    @action(description="Retry failed boots")
+    def retry(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
+        return told(
+            request, queryset, lambda pool: services.retry_pool(acting=acting(request), pool=pool), "retried"
         )
 
     @display(description="Nodes")

@@ -3,6 +3,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from django.conf import settings
 from django.db.models import Count, DateTimeField, F, Q, QuerySet, Sum
@@ -15,6 +16,7 @@ from pools.models.scaling import ScalingKind
 from pools.runtimes.ray.cluster import NodeAt
 from pools.services.pool_values import spec_of
 
+PoolState = Literal["active", "paused", "drained", "failing"]
 TO_STOP = timedelta(seconds=60)
 SAID_BY_PROVIDERS = {
     ScalingKind.ERROR: "the provider failed",
@@ -103,6 +105,15 @@ def installation() -> str:
 def is_operational(pool: NodePool) -> bool:
     """Whether its ready threshold was reached; from then on it takes work, until no node is left."""
     return pool.operational_since is not None
+
+
+def state_of(pool: NodePool, now: datetime) -> PoolState:
+    """The one word by which lists, pages and programs show how a pool is."""
+    if pool.last_error:
+        return "failing"
+    if pool.paused:
+        return "paused"
+    return "drained" if pool.expires_at is not None and pool.expires_at <= now else "active"
 
 
 def ready_threshold(pool: NodePool) -> int:

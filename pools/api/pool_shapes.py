@@ -5,6 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
+from django.utils import timezone
 from pydantic import Field, WithJsonSchema, WrapValidator
 
 from berth.api.answers import Amounts, Answer, whole
@@ -16,6 +17,7 @@ from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS
 from pools.models import NodePool
 from pools.prices import price_per_gpu_hour
+from pools.selectors import PoolState, state_of
 
 LARGEST = 2**31 - 1
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -164,6 +166,13 @@ class PoolValues(Body):
     reconcile_tick: Positive = 15
     drain_timeout: Count = 600
     boot_timeout: Count = 900
+    boot_failure_limit: Annotated[
+        int,
+        Field(
+            ge=0, le=LARGEST,
+            description="Failed boots in a row after which no more nodes are ordered; 0: no limit.",
+        ),
+    ] = 5
     node_consolidation: ConsolidationWord = "never"
     node_consolidation_after: Count = 300
     disruption_budgets: Budgets = ()
@@ -228,6 +237,7 @@ class PoolAnswer(Answer):
     nodes_draining: int
     capacity: Amounts = Field(description="Of the nodes that take work now.")
     free: Amounts
+    state: PoolState = Field(description="Failing: `last_error` says why, to people who run the platform.")
     paused: bool
     operational: bool
     expires_at: datetime | None
@@ -239,6 +249,10 @@ class PoolAnswer(Answer):
     reconcile_tick: int
     drain_timeout: int
     boot_timeout: int
+    boot_failure_limit: int
+    boot_failures: int = Field(description="Orders in a row whose nodes never became ready.")
+    boot_retry_at: datetime | None = Field(description="No node is ordered before; null: orders do not wait.")
+    ordering_stopped: bool = Field(description="No more nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationWord = Field(
         description="Which nodes it gives back beyond what the autoscaler's rules ask for: such as are "
         "empty, or also such as can be emptied, because their work fits on the others."
@@ -290,6 +304,7 @@ def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, runni
         capacity=capacity,
         free=free,
         operational=pool.operational_since is not None,
+        state=state_of(pool, timezone.now()),
         cpu=whole(pool.cpu_milli) or 0,
         cpu_load_limit=whole(pool.cpu_load_limit) or 0,
         last_error=pool.last_error if running_it else None,
@@ -311,7 +326,7 @@ def _stored(name: str, value: Any) -> Any:
 
 
 _WORKED_OUT = (
-    "capacity", "free", "operational", "cpu", "cpu_load_limit", "last_error", "provider_settings",
+    "capacity", "free", "operational", "state", "cpu", "cpu_load_limit", "last_error", "provider_settings",
     "price_now", "environment_digest",
 )  # fmt: skip
 _PLAIN = tuple(name for name in PoolAnswer.model_fields if name not in _WORKED_OUT)

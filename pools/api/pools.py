@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,12 +16,13 @@ from berth.api.door import Door, created, done
 from berth.api.etags import etag, named_version
 from berth.api.idempotency import once
 from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Word, no_query, query_of
+from berth.api.queries import ListQuery, Query, Word, no_query, query_of
 from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
 from berth.core.spec.texts import Text
 from pools import selectors, services
+from pools.api.leaving import ScaledAnswer, with_leaving
 from pools.api.pool_shapes import NewPool, PoolAnswer, PoolValues, answer
 from pools.api.room import room_of
 from pools.models import NodePool, ScalingEvent
@@ -31,6 +33,12 @@ LATEST = Order("latest", ("at", "id"), down=True)
 
 class HistoryQuery(ListQuery):
     kind: Word | None = None
+
+
+class EditQuery(Query):
+    dry_run: Annotated[
+        bool, Field(description="Answer with the edited pool and the nodes that leave; store nothing.")
+    ] = False
 
 
 class ScalingAnswer(Answer):
@@ -93,15 +101,21 @@ class OnePool(PoolDoor):
         no_query(request)
         return self.answered(name)
 
-    @described("Change a node pool", body=PoolValues, answer=PoolAnswer, headers=("If-Match",))
+    @described(
+        "Change a node pool, or preview which nodes leave", query=EditQuery, body=PoolValues,
+        answer=ScaledAnswer, headers=("If-Match",),
+    )  # fmt: skip
     def patch(self, request: Request, name: str) -> Response:
-        no_query(request)
-        pool = self.found(name)
+        query, pool = query_of(request, EditQuery), self.found(name)
         self.require("administer")
         changes = body_of(request, PoolValues).columns()
         version = named_version(request, pool.version)
-        services.edit_pool(acting=self.acting, pool=pool, changes=changes, version=version)
-        return self.answered(name)
+        if query.dry_run:
+            pool = services.preview_edit(pool, changes)
+        else:
+            services.edit_pool(acting=self.acting, pool=pool, changes=changes, version=version)
+            pool = self.found(name)
+        return Response(with_leaving(pool, timezone.now()), headers={"ETag": etag(pool.version)})
 
     @described("Remove a node pool that was never used", status=204)
     def delete(self, request: Request, name: str) -> Response:
@@ -137,6 +151,15 @@ class ResumePool(Pausing):
     service = staticmethod(services.resume_pool)
 
     @described("Grow and shrink again, also after a drain", answer=PoolAnswer)
+    @once
+    def post(self, request: Request, name: str) -> Response:
+        return self.carried_out(request, name)
+
+
+class RetryPool(Pausing):
+    service = staticmethod(services.retry_pool)
+
+    @described("Order nodes again at once, although boots failed", answer=PoolAnswer)
     @once
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)

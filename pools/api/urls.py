@@ -9,6 +9,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>", pools.OnePool.as_view()),
     path("node-pools/<str:name>/pause", pools.PausePool.as_view()),
     path("node-pools/<str:name>/resume", pools.ResumePool.as_view()),
+    path("node-pools/<str:name>/retry", pools.RetryPool.as_view()),
     path("node-pools/<str:name>/scale", scaling.ScalePool.as_view()),
     path("node-pools/<str:name>/drain", pools.DrainPool.as_view()),
     path("node-pools/<str:name>/capacity", measures.PoolCapacity.as_view()),

@@ -11,7 +11,7 @@ class Pressure:
 
     `queued` is all that waits, may run by its limits and fits this pool, also what is promised to nodes
     that still boot. `nodes` are those that are ready. `gang_nodes`: so many empty nodes it takes to place
-    what waits, gang by gang.
+    what waits, gang by gang. `booting`: nodes that are ordered and not ready yet.
     """
 
     queued: int
@@ -19,6 +19,7 @@ class Pressure:
     capacity: int
     nodes: int
     gang_nodes: int = 0
+    booting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,12 @@ def _when_idle(
 ) -> ScaleDecision | None:
     if pressure.running > 0:
         return None
-    if pressure.nodes <= 0:
-        return ScaleDecision(config.min, Rule.IDLE, "no node, and nothing waits")
+    if pressure.nodes <= 0 and pressure.booting <= 0:
+        return ScaleDecision(config.min, Rule.IDLE, "no nodes and no queued work")
     idle = 0.0 if clock.idle_since is None else clock.now - clock.idle_since
     if idle > config.idle_timeout:
         return ScaleDecision(config.min, Rule.IDLE, f"idle for {idle:.0f} s")
-    reason = f"idle for {idle:.0f} s, patience lasts {config.idle_timeout:g} s"
+    reason = f"idle for {idle:.0f} s of the idle timeout of {config.idle_timeout:g} s"
     return ScaleDecision(current, Rule.STEADY, reason)
 
 

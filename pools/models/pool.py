@@ -2,6 +2,8 @@
 from django.db import models
 from django.db.models import F, Q
 
+from pools.engine.boots import stops_ordering
+
 
 class NodePool(models.Model):
     """Nodes of one shape from one provider, scheduled and scaled together. Times are seconds."""
@@ -51,6 +53,9 @@ class NodePool(models.Model):
     reconcile_tick = models.PositiveIntegerField(default=15)
     drain_timeout = models.PositiveIntegerField(default=600)
     boot_timeout = models.PositiveIntegerField(default=900)
+    boot_failure_limit = models.PositiveIntegerField(
+        default=5, help_text="Failed boots in a row after which no more nodes are ordered; 0: no limit."
+    )
 
     # What it may give back beyond that, and how many nodes may be out of use at once.
     node_consolidation = models.CharField(
@@ -75,6 +80,9 @@ class NodePool(models.Model):
     retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
+    boot_failures = models.PositiveIntegerField(default=0, editable=False)  # in a row, by order
+    boot_error = models.TextField(blank=True, editable=False)
+    boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
     provision_outcomes = models.JSONField(default=dict, blank=True, editable=False)  # calls by outcome
 
     # What one node is like.
@@ -192,3 +200,8 @@ class NodePool(models.Model):
     @property
     def elastic(self) -> bool:
         return self.nodes_max is not None
+
+    @property
+    def ordering_stopped(self) -> bool:
+        """Too many boots failed in a row: no node is ordered until a person retries."""
+        return stops_ordering(self.boot_failures, self.boot_failure_limit)

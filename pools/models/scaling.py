@@ -20,6 +20,8 @@ class ScalingKind(models.TextChoices):
     NOTICE = "notice"  # the provider takes the machine back
     LOST = "lost"
     ORPHAN = "orphan"  # carries our tags, has no row: ended
+    BOOT_FAILED = "boot_failed"  # nodes of an order were lost before they were ready
+    RETRIED = "retried"  # failed boots are forgotten: nodes are ordered again at once
     ERROR = "error"
     PAUSED = "paused"
     RESUMED = "resumed"

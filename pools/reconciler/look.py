@@ -8,7 +8,8 @@ from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import ends, long_drains, orphans
-from pools.reconciler.rows import Pass, living_of, locked, remember_trouble
+from pools.reconciler.rows import Pass, forget_trouble, living_of, locked, remember_trouble
+from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_wait
 from pools.services.nodes import warn_node
 
 THERE = (InstanceState.BOOTING, InstanceState.READY)
@@ -36,7 +37,7 @@ def look(pool_id: int, this: Pass) -> bool:
         ending, wrote = orphans.to_end(pool, nodes, listed, this)
         wrote |= long_drains.note(pool, nodes, this)
         _ticked(pool, this)
-        wrote |= not ending and _over(pool, nodes)
+        wrote |= not ending and _over(pool, nodes, this)
     if ending:
         ends.terminate(pool, ending, this)
     return any(did) or wrote or bool(ending)
@@ -57,14 +58,12 @@ def _ticked(pool: NodePool, this: Pass) -> None:
     pool.save(update_fields=["ticked_at"])
 
 
-def _over(pool: NodePool, nodes: list[Node]) -> bool:
-    """Trouble is, once the provider answers and there is nothing left to be ordered or ended."""
+def _over(pool: NodePool, nodes: list[Node], this: Pass) -> bool:
+    """Once the provider answers and nothing is left to order or end, its trouble is over."""
     there = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if not pool.last_error or pool.provisioning or pool.wanted > there:
+    if pool.provisioning or (pool.wanted > there and not orders_wait(pool, this.now)):
         return False
-    pool.last_error = ""
-    pool.save(update_fields=["last_error"])
-    return True
+    return forget_trouble(pool)
 
 
 def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) -> bool:
@@ -115,13 +114,17 @@ def _join(node: Node, instance: Instance, this: Pass) -> bool:
         took = (this.now - node.created_at).total_seconds()
         reason = f"ready after {max(took, 0):.0f} s"
         history.write(node.pool, ScalingKind.READY, reason, at=this.now, node=node)
+        forget_failed_boots(node.pool)
     return joined
 
 
 def _lose(node: Node, reason: str, this: Pass) -> bool:
+    booting = node.state in PENDING
     lost = move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=this.now)
     if lost:
         history.write(node.pool, ScalingKind.LOST, reason, at=this.now, node=node)
+    if lost and booting:
+        note_failed_boot(node, reason, at=this.now)
     return lost
 
 

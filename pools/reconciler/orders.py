@@ -16,8 +16,9 @@ from pools.providers.base import (
     ProvisionResult,
     Shape,
 )
-from pools.reconciler import boots, ends
+from pools.reconciler import ends
 from pools.reconciler.rows import Pass, living, locked, remember_trouble, waits
+from pools.services.failed_boots import forget_failed_boots
 
 # After these nobody knows whether the call worked, nor after a crash: it is repeated under the same token.
 UNCERTAIN = (ProviderErrorKind.TIMEOUT, ProviderErrorKind.BROKEN)
@@ -33,7 +34,6 @@ def carry_out(pool_id: int, this: Pass) -> bool:
         return _drop(pool_id, this)
     order = _order(pool)
     try:
-        boots.require_hope(order, this)
         result = this.provider.provision(order)
     except ProviderError as error:
         return _fail(pool_id, order, error, this)
@@ -97,7 +97,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         nodes = living(pool_id)
         fitting, surplus = _sorted_out(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new(pool, this) else ScalingKind.ADOPTED
-        pool.provisioning, pool.retry_at, pool.last_error = None, None, ""
+        pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error
         _count(pool, "all" if len(fitting) >= order.count else "fewer")
         pool.save(update_fields=["provisioning", "retry_at", "last_error", "provision_outcomes"])
         expected = _expected(pool, this)
@@ -178,6 +178,7 @@ def _create(
     )
     if ready:
         history.write(pool, ScalingKind.READY, "ready at once", at=this.now, node=node)
+        forget_failed_boots(pool)
     return node
 
 

@@ -10,6 +10,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Provider, ProviderError
+from pools.services.failed_boots import orders_wait
 
 Fence = Callable[[], AbstractContextManager[None]]
 ONE_ROW_PER = timedelta(hours=1)
@@ -58,7 +59,7 @@ def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
         draining=ours,
         leaving=frozenset(node.ordinal for node in nodes) - current - pending - ours,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,
-        may_order=not pool.paused and not waits(pool, now),
+        may_order=not pool.paused and not waits(pool, now) and not orders_wait(pool, now),
         may_drain=not pool.paused,
     )
 
@@ -80,6 +81,15 @@ def remember_trouble(pool: NodePool, what: str, error: ProviderError, now: datet
         if said_at <= now < said_at + ONE_ROW_PER:
             return
     history.write(pool, ScalingKind.ERROR, pool.last_error, at=now, error=error.kind)
+
+
+def forget_trouble(pool: NodePool) -> bool:
+    """The provider answers again; failed boots remain the pool's trouble. False: nothing changed."""
+    if pool.last_error == pool.boot_error:
+        return False
+    pool.last_error = pool.boot_error
+    pool.save(update_fields=["last_error"])
+    return True
 
 
 def _ordinals(nodes: Iterable[Node], states: tuple[NodeState, ...]) -> frozenset[int]:

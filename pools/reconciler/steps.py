@@ -19,12 +19,12 @@ from pools.services.readiness import note_readiness, readiness_changes
 def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, Work]) -> bool:
     """One step. Judged without a lock first, for mostly there is nothing to do."""
     pool, nodes = NodePool.objects.get(pk=pool_id), living(pool_id)
-    due = would_autoscale(pool, this.now) or readiness_changes(pool, nodes)
+    due = would_autoscale(pool, nodes, this.now) or readiness_changes(pool, nodes)
     if not due and not _step(pool, nodes, this, work_to_lose):
         return False
     with this.fence():
         pool, nodes = locked(pool_id), living(pool_id)
-        did = autoscale(pool, this.now)
+        did = autoscale(pool, nodes, this.now)
         did |= note_readiness(pool, nodes, this.now)
         for command in _step(pool, nodes, this, work_to_lose):
             _begin(command, pool, {node.ordinal: node for node in nodes}, this)

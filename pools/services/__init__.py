@@ -18,7 +18,9 @@ from pools.services.pools import (
     drain_pool,
     edit_pool,
     pause_pool,
+    preview_edit,
     resume_pool,
+    retry_pool,
     set_wanted,
 )
 from pools.services.pressure import report_pressure
@@ -27,6 +29,6 @@ from pools.services.releases import Offer, give_back, offer
 __all__ = [
     "Offer", "call", "check_wanted", "cordon_node", "create_pool", "delete_pool", "drain_node", "drain_pool",
     "edit_pool", "give_back", "issue_join_token", "join", "leave", "node_emptied", "nodes_emptied", "offer",
-    "pause_pool", "remove_machine", "report_pressure", "resume_pool", "revoke_join_token", "set_wanted",
-    "terminate_node", "uncordon_node", "warn_node",
+    "pause_pool", "preview_edit", "remove_machine", "report_pressure", "resume_pool", "retry_pool",
+    "revoke_join_token", "set_wanted", "terminate_node", "uncordon_node", "warn_node",
 ]  # fmt: skip

@@ -8,10 +8,11 @@ from berth.db.moves import move
 from pools import history
 from pools.environments.progress import Phase, Progress, ended_outside
 from pools.joining.sealed import Unopened
-from pools.models import Node
+from pools.models import Node, NodePool
 from pools.models.node import PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.services.environments import secrets_for
+from pools.services.failed_boots import note_failed_boot
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +64,7 @@ def to_prepare(node: Node) -> ToPrepare:
 
 def _lose(node: Node, why: str, at: datetime) -> None:
     with transaction.atomic():
+        node.pool = NodePool.objects.select_for_update(no_key=True).get(pk=node.pool_id)
         if move(node, "state", expected=PENDING, to=NodeState.LOST, since=at):
             history.write(node.pool, ScalingKind.LOST, why, at=at, node=node)
+            note_failed_boot(node, why, at=at)

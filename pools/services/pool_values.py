@@ -67,7 +67,8 @@ def check(pool: NodePool) -> None:
     check_runtime(pool.provider, pool.runtime)
     misnamed = list(_name(pool))
     problems = [*misnamed, *_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
-    judged = ["labels", "taints", "topology", *(each.path for each in misnamed)]
+    # `wanted` follows the bounds; the caller brings it within them before the row is stored.
+    judged = ["labels", "taints", "topology", "wanted", *(each.path for each in misnamed)]
     try:
         pool.full_clean(exclude=judged, validate_constraints=True)
     except ValidationError as error:

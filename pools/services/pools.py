@@ -1,6 +1,7 @@
 """Here pools are made, changed and removed."""
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 from django.db import transaction
@@ -13,7 +14,7 @@ from pools import history, prices
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
-from pools.services import environments
+from pools.services import environments, failed_boots
 from pools.services.pool_values import apply, spec_of, values_of
 from pools.signals import changed
 
@@ -50,7 +51,20 @@ def edit_pool(
         if any(name in changes for name in FIXED_WHILE_USED):
             _refuse_while_used(locked)
         _keep_within_bounds(locked, acting)
+        failed_boots.retry(locked, acting=acting, at=timezone.now(), by="edited")
     return locked
+
+
+def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
+    """The pool as `edit_pool` would leave it, with the number of nodes it would have; nothing is stored.
+
+    Raises what `edit_pool` raises for values that contradict each other.
+    """
+    edited = copy(pool)
+    given, _ = environments.take_apart(changes)
+    apply(edited, environments.lay_over(edited, given))
+    edited.wanted = _wanted_within_bounds(edited)
+    return edited
 
 
 def delete_pool(*, acting: Any, pool: NodePool) -> None:
@@ -75,6 +89,13 @@ def pause_pool(*, acting: Any, pool: NodePool) -> NodePool:
 def resume_pool(*, acting: Any, pool: NodePool) -> NodePool:
     """Also from a drain: its time is not over any more."""
     return _set_paused(acting, pool, False)
+
+
+def retry_pool(*, acting: Any, pool: NodePool) -> NodePool:
+    """Order nodes again at once, although boots failed."""
+    with _changing(acting, pool, "retry", None) as locked:
+        failed_boots.retry(locked, acting=acting, at=timezone.now())
+    return locked
 
 
 def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
@@ -115,11 +136,17 @@ def check_wanted(pool: NodePool, wanted: int, called: str = "wanted") -> None:
 
 
 def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "bounds set") -> None:
-    before, pool.wanted = pool.wanted, spec_of(pool).clamp(pool.wanted)
+    before, pool.wanted = pool.wanted, _wanted_within_bounds(pool)
     if pool.wanted != before:
         reason = f"{what} by {acting.name}"
         at = timezone.now()
         history.write(pool, ScalingKind.AUTOSCALE, reason, at=at, before=before, after=pool.wanted)
+
+
+def _wanted_within_bounds(pool: NodePool) -> int:
+    """A pool that has expired wants no nodes, whatever its minimum."""
+    expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
+    return 0 if expired else spec_of(pool).clamp(pool.wanted)
 
 
 def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
@@ -131,6 +158,8 @@ def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
         if not paused and locked.expires_at is not None and locked.expires_at <= timezone.now():
             locked.expires_at = None
             _keep_within_bounds(locked, acting, "put back to work")
+        if not paused:
+            failed_boots.retry(locked, acting=acting, at=timezone.now(), by="resumed")
     return locked
 
 

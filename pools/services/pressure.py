@@ -1,9 +1,11 @@
-"""Here the scheduler reports what presses on a pool, and the autoscaler's answer becomes what is wanted."""
-from collections.abc import Mapping
+"""Store the scheduler's reports on a pool and apply the autoscaler's decision to its desired node count."""
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Count, Max, Q
 
 from pools import history
 from pools.engine.autoscaler import (
@@ -15,66 +17,96 @@ from pools.engine.autoscaler import (
 )
 from pools.engine.node_spec import NodeSpec
 from pools.models import Node, NodePool
-from pools.models.node import USABLE
+from pools.models.node import PENDING, USABLE
 from pools.models.scaling import ScalingKind
 from pools.services.pool_values import spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNow:
+    """Counts of a pool's usable and booting nodes, and when the newest usable one became ready."""
+
+    usable: int
+    pending: int
+    newest_ready_at: datetime | None
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> "NodesNow":
+        nodes = tuple(nodes)
+        usable = [node for node in nodes if node.state in USABLE]
+        ready_at = [node.ready_at for node in usable if node.ready_at is not None]
+        pending = sum(node.state in PENDING for node in nodes)
+        return cls(len(usable), pending, max(ready_at, default=None))
+
+    @classmethod
+    def in_pool(cls, pool_id: int) -> "NodesNow":
+        usable = Q(state__in=USABLE)
+        counts = Node.objects.filter(pool_id=pool_id).aggregate(
+            usable=Count("pk", filter=usable),
+            pending=Count("pk", filter=Q(state__in=PENDING)),
+            newest_ready_at=Max("ready_at", filter=usable),
+        )
+        return cls(**counts)
 
 
 def report_pressure(
     pool_id: int, *, queued_milli_gpu: int, running: int, capacity: int, nodes_wanted: int, at: datetime
 ) -> bool:
-    """Store the report, act on it; True when the pool wants another number of nodes now.
+    """Store the report and act on it. True if the pool's desired node count changed.
 
-    `queued_milli_gpu`, `running`, `capacity`: milli-GPU (in a pool without GPUs: thousandths of a node),
-    where `queued` is all that waits, may run by its limits and fits this pool, also what is promised to
-    nodes that still boot. `nodes_wanted`: so many nodes beyond the ready ones it takes to place it, gangs
-    whole.
+    `queued_milli_gpu`, `running`, `capacity`: milli-GPU (in a pool without GPUs: thousandths of a node).
+    `queued` covers pending work that its limits allow and that fits this pool, and work reserved on nodes
+    that still boot. `nodes_wanted`: the nodes beyond the ready ones that placing it takes, gangs whole.
     """
-    nodes = Node.objects.filter(pool_id=pool_id, state__in=USABLE).count()
+    nodes = NodesNow.in_pool(pool_id)
     pressure = {
-        "queued": queued_milli_gpu, "running": running, "capacity": capacity, "nodes": nodes,
+        "queued": queued_milli_gpu, "running": running, "capacity": capacity, "nodes": nodes.usable,
         "gang_nodes": nodes_wanted,
     }  # fmt: skip
     pool = NodePool.objects.get(pk=pool_id)
-    if not _matters(pool, pressure, at):
+    if not _matters(pool, pressure, nodes, at):
         return False
     with transaction.atomic():
-        return _store(NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, at)
+        return _store(NodePool.objects.select_for_update(no_key=True).get(pk=pool_id), pressure, nodes, at)
 
 
-def autoscale(pool: NodePool, at: datetime) -> bool:
-    """Replay the latest report, for time has passed; nothing happens before there is one.
+def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
+    """Apply the latest report again, because time has passed. Without a report nothing happens.
 
-    The caller holds the row's lock.
+    `nodes` are the pool's nodes that have not ended. The caller holds the row's lock.
     """
-    return _decide(pool, at)
+    return _decide(pool, NodesNow.of(nodes), at)
 
 
-def would_autoscale(pool: NodePool, at: datetime) -> bool:
-    decision = _decision(pool, at)
+def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
+    return _would_change(pool, NodesNow.of(nodes), at)
+
+
+def _matters(pool: NodePool, pressure: Mapping[str, int], nodes: NodesNow, at: datetime) -> bool:
+    """Most reports repeat the last one: they cost two reads."""
+    if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
+        return True
+    return _would_change(pool, nodes, at)
+
+
+def _would_change(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
+    decision = _decision(pool, nodes, at)
     return decision is not None and decision.desired != pool.wanted
 
 
-def _matters(pool: NodePool, pressure: Mapping[str, int], at: datetime) -> bool:
-    """Most reports say what the last one said: those cost one read."""
-    if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
-        return True
-    return would_autoscale(pool, at)
-
-
-def _store(pool: NodePool, pressure: Mapping[str, int], at: datetime) -> bool:
+def _store(pool: NodePool, pressure: Mapping[str, int], nodes: NodesNow, at: datetime) -> bool:
     pool.pressure = dict(pressure)
     if _busy(pressure):
         pool.idle_since = None
     elif pool.idle_since is None:
         pool.idle_since = at
-    changed = _decide(pool, at)
+    changed = _decide(pool, nodes, at)
     pool.save(update_fields=["pressure", "idle_since"])
     return changed
 
 
-def _decide(pool: NodePool, at: datetime) -> bool:
-    decision = _decision(pool, at)
+def _decide(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
+    decision = _decision(pool, nodes, at)
     if decision is None or decision.desired == pool.wanted:
         return False
     before, pool.wanted, pool.last_scaled_at = pool.wanted, decision.desired, at
@@ -86,12 +118,25 @@ def _decide(pool: NodePool, at: datetime) -> bool:
     return True
 
 
-def _decision(pool: NodePool, at: datetime) -> ScaleDecision | None:
+def _decision(pool: NodePool, nodes: NodesNow, at: datetime) -> ScaleDecision | None:
     expired = pool.expires_at is not None and at >= pool.expires_at
     if pool.paused or not (expired or (pool.elastic and pool.pressure)):
         return None
-    pressure: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
-    return desired_nodes(Pressure(**pressure), pool.wanted, _config(pool, spec_of(pool)), _clock(pool, at))
+    return desired_nodes(
+        _pressure(pool, nodes), pool.wanted, _config(pool, spec_of(pool)), _clock(pool, nodes, at)
+    )
+
+
+def _pressure(pool: NodePool, nodes: NodesNow) -> Pressure:
+    """The latest report. Without queued work its node count is replaced by the present one.
+
+    Queued work is added to the nodes of the same moment; a decision to shrink must not rest on a count from
+    before the nodes were ready.
+    """
+    report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
+    if report["queued"] <= 0:
+        report = {**report, "nodes": nodes.usable}
+    return Pressure(**report, booting=nodes.pending)
 
 
 def _config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
@@ -105,13 +150,21 @@ def _config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
     )
 
 
-def _clock(pool: NodePool, at: datetime) -> ClockValues:
+def _clock(pool: NodePool, nodes: NodesNow, at: datetime) -> ClockValues:
+    idle_since = _idle_since(pool, nodes)
     return ClockValues(
         now=at.timestamp(),
         last_scaled_at=pool.last_scaled_at.timestamp() if pool.last_scaled_at else None,
-        idle_since=pool.idle_since.timestamp() if pool.idle_since else None,
+        idle_since=idle_since.timestamp() if idle_since else None,
         expires_at=pool.expires_at.timestamp() if pool.expires_at else None,
     )
+
+
+def _idle_since(pool: NodePool, nodes: NodesNow) -> datetime | None:
+    """Not before the newest node became ready; None while a node boots or work runs or is queued."""
+    if pool.idle_since is None or nodes.pending:
+        return None
+    return max(pool.idle_since, nodes.newest_ready_at or pool.idle_since)
 
 
 def _busy(pressure: Mapping[str, int]) -> bool:

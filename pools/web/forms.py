@@ -58,6 +58,13 @@ class PoolForm(forms.Form):
         label="Seconds idle before shrinking", min_value=0, initial=60
     )
     drain_timeout = forms.IntegerField(label="Seconds a drain may take", min_value=0, initial=600)
+    boot_timeout = forms.IntegerField(
+        label="Boot timeout", min_value=0, initial=900, help_text="Seconds until a node must be ready"
+    )
+    boot_failure_limit = forms.IntegerField(
+        label="Failed boots allowed", min_value=0, initial=5,
+        help_text="In a row; then no more nodes are ordered. 0: no limit",
+    )
     node_consolidation = forms.ChoiceField(
         label="Give nodes back",
         choices=[
@@ -87,7 +94,7 @@ class PoolForm(forms.Form):
         self.fields.update(environment_fields.environment_fields())
 
     def values(self) -> dict[str, Any]:
-        apart = {"name", "cpu", "version", *environment_fields.environment_fields()}
+        apart = {"name", "cpu", "version", "confirmed", *environment_fields.environment_fields()}
         said = {key: value for key, value in self.cleaned_data.items() if key not in apart}
         said |= environment_fields.values_of(self.cleaned_data)
         said["provider_settings"] = said["provider_settings"] or {}
@@ -97,6 +104,8 @@ class PoolForm(forms.Form):
 
 class SettingsForm(PoolForm):
     """The name stays; so do provider and runtime, by which its nodes are known."""
+
+    confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # for that many nodes
 
     field_order = ["nodes_min", "nodes_max", "nodes_desired"]
 
@@ -110,6 +119,13 @@ class SettingsForm(PoolForm):
         for name, said in environment_fields.secrets_said(pool):
             if name in self.fields:
                 self.fields[name].help_text = said
+
+
+    def keep_secrets(self) -> None:
+        """Render typed secrets into the form again: the person is only asked to confirm."""
+        for field in self.fields.values():
+            if isinstance(field.widget, forms.PasswordInput):
+                field.widget.render_value = True
 
 
 class ScaleForm(forms.Form):

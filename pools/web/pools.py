@@ -21,6 +21,10 @@ from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_of
 
 MOST_NAMED = 20
 FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
+RETRY = (
+    "Nodes are ordered again at once, and failed boots are counted from 0. Fix the cause first: machines "
+    "that do not boot cost money."
+)
 PAUSES = {
     "pause": (
         services.pause_pool,
@@ -28,6 +32,7 @@ PAUSES = {
         "is paused",
     ),
     "resume": (services.resume_pool, "It grows and shrinks again as work needs it.", "goes on"),
+    "retry": (services.retry_pool, RETRY, "orders nodes again"),
 }
 
 
@@ -55,14 +60,19 @@ def settings(request: Request, name: str) -> HttpResponse:
     form = SettingsForm(request.POST or None, initial=initial_of(pool), auto_id="pool_%s")
     form.note_secrets(pool)
     if request.method == "POST" and form.is_valid():
+        changes = form.values()
         try:
+            edited = services.preview_edit(pool, changes)
+            going = leaving(edited, edited.wanted, timezone.now()) if edited.wanted < pool.wanted else ()
+            if going and form.cleaned_data["confirmed"] != edited.wanted:
+                return _confirm_drains(request, form, edited, going)
             services.edit_pool(
-                acting=request.acting, pool=pool, changes=form.values(), version=form.cleaned_data["version"]
+                acting=request.acting, pool=pool, changes=changes, version=form.cleaned_data["version"]
             )
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
-            return done(request, f"The settings of {pool} are saved.", to=_detail(pool))
+            return done(request, f"The settings of {pool} are saved.{_names(going)}", to=_detail(pool))
     return _form(request, form, title=f"Settings of {pool}", label="Save", back=_detail(pool))
 
 
@@ -114,6 +124,22 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
 
 
+def _confirm_drains(
+    request: Request, form: SettingsForm, edited: NodePool, going: Sequence[Leaving]
+) -> HttpResponse:
+    """The same form again, with everything that was typed and the nodes that it drains."""
+    data = request.POST.copy()
+    data["confirmed"] = str(edited.wanted)
+    again = SettingsForm(data, auto_id="pool_%s")
+    again.keep_secrets()
+    return _form(
+        request, again, title=f"Reduce {edited} to {counted(edited.wanted, 'node')}?",
+        label="Save and drain nodes", back=_detail(edited),
+        names="These nodes are drained, with the work on them now", work=going[:MOST_NAMED],
+        more=max(0, len(going) - MOST_NAMED),
+    )  # fmt: skip
+
+
 def _names(going: Sequence[Leaving]) -> str:
     if not going:
         return ""
@@ -139,7 +165,7 @@ def _form(
         "back": back,
         **more,
     }
-    status = 422 if form.is_bound else 200
+    status = 422 if form.is_bound and form.errors else 200
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
 
 

@@ -12,7 +12,9 @@ urlpatterns = [
     path("node-pools/<slug:name>/machines/token", machines.issue, name="join-token-new"),
     path("node-pools/<slug:name>/machines/token/<int:token_id>", machines.revoke, name="join-token-revoke"),
     path("node-pools/<slug:name>/machines/<slug:machine>/remove", machines.remove, name="machine-remove"),
-    re_path(r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume)$", pools.pause, name="pool-step"),
+    re_path(
+        r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$", pools.pause, name="pool-step"
+    ),
     re_path(r"^nodes/(?P<name>[A-Za-z0-9._-]+)$", nodes.show, name="node"),
     re_path(
         r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<step>cordon|uncordon|drain|terminate)$",

@@ -13,7 +13,8 @@ def subject(content: dict[str, Any]) -> str:
     if event == "budget":
         return f"{content['owner']} has used {content['percent']} % of its budget"
     if event == "pool":
-        return f"The node pool {content['pool']} is failing"
+        stopped = content.get("stopped", False)
+        return f"The node pool {content['pool']} {'orders no more nodes' if stopped else 'is failing'}"
     if event == "waiting":
         return f"{content['project']}/{content['workload']} has waited {content['minutes']} minutes"
     if event == "idle":

@@ -97,16 +97,18 @@ def tell_budget(budget: Budget, percent: int, used: float, forecast: float, now:
 
 
 def tell_pools(now: datetime) -> int:
-    """Of pools whose provider fails, again after some hours if it still does."""
+    """Report failing pools, again after some hours, and at once when one stops ordering nodes."""
     told = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
     for row in wanting("pool"):
         for pool in failing:
+            stopped = pool.ordering_stopped
             lately = Delivery.objects.filter(
-                kind="pool", to=row.to, content__pool=pool.name, at__gt=now - POOL_AGAIN
-            )
+                kind="pool", to=row.to, content__pool=pool.name, content__stopped=stopped,
+                at__gt=now - POOL_AGAIN,
+            )  # fmt: skip
             if not lately.exists():
-                content = {"event": "pool", "pool": pool.name, "message": pool.last_error,
+                content = {"event": "pool", "pool": pool.name, "message": pool.last_error, "stopped": stopped,
                            "at": now.isoformat(timespec="seconds")}  # fmt: skip
                 write("pool", (row.to, Channel(row.channel), row), content, now)
                 told += 1

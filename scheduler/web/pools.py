@@ -40,6 +40,8 @@ TONES = {
     ScalingKind.LOST: "bad",
     ScalingKind.ORPHAN: "bad",
     ScalingKind.ERROR: "bad",
+    ScalingKind.BOOT_FAILED: "bad",
+    ScalingKind.RETRIED: "info",
 }
 
 
@@ -50,7 +52,7 @@ class Row:
 
     @property
     def state(self) -> str:
-        return "failing" if self.pool.last_error else "paused" if self.pool.paused else "active"
+        return selectors.state_of(self.pool, timezone.now())
 
     @property
     def use(self) -> float | None:
@@ -107,6 +109,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pieces = fragmentation_of(pool) if pool.gpus_per_node else None
     context = {
         "pool": pool,
+        "state": selectors.state_of(pool, now),
         "capacity": total_gpus([pool]),
         "course": course_of(pool, now, request.GET.get("span", "")),
         "spans": SPANS,

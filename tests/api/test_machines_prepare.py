@@ -80,10 +80,10 @@ def test_a_machine_that_cannot_install_it_loses_its_node_with_the_reason(
     look(metal)
     look(metal)
     assert Node.objects.count() == 1, "a machine that just failed is not asked again at once"
-    assert alice.get("node-pools/metal").json()["last_error"] == f"ordering 1 nodes: settings: {why}"
+    failed = f"Failed boot 1 of 5 (metal-0): {why}. The next order waits 30 s."
+    assert alice.get("node-pools/metal").json()["last_error"] == failed
     assert bob.get("node-pools/metal").json()["last_error"] is None
-    Node.objects.update(since=timezone.now() - timedelta(minutes=3))
-    NodePool.objects.update(retry_at=None)
+    NodePool.objects.update(boot_retry_at=timezone.now())
     look(metal)
     look(metal)
     assert (Node.objects.count(), called(secret).json()["digest"]) == (2, digest)

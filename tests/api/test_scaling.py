@@ -4,8 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from pools.models import Node, NodePool
+from pools.providers.base import Instance, InstanceState
+from pools.providers.fake import FakeProvider
+from pools.reconciler import reconcile
+from pools.work import work_to_lose
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
@@ -93,3 +98,64 @@ def test_what_is_wrong_with_a_budget_is_named(alice: Caller, values: dict[str, o
     answer = edit(alice, values)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"].startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "staying"),
+    [
+        ({"nodes_max": 2}, 2),
+        ({"nodes": [0, 2]}, 2),
+        ({"nodes": 2}, 2),
+        ({"expires_at": "2026-01-01T00:00:00Z"}, 0),
+    ],
+)
+def test_a_maximum_below_the_present_size_drains_the_rest_after_a_preview(
+    cast: Cast, alice: Caller, nodes: list[Node], changes: dict[str, object], staying: int
+) -> None:
+    leaving = ["local-1", "local-2", "local-3", "local-0"][: 4 - staying]
+    before = alice("PATCH", "node-pools/local", changes, dry_run="true")
+    assert before.status_code == 200, before.content
+    preview = before.json()
+    assert (preview["wanted"], [each["node"] for each in preview["leaving"]]) == (staying, leaving)
+    assert preview["leaving"][1]["work"] == ["vision/train (1 pod)"]
+    stored = alice.get("node-pools/local").json()
+    assert (stored["wanted"], stored["nodes_max"], stored["version"]) == (4, 4, 1), "nothing is stored"
+    after = edit(alice, changes)
+    assert after.status_code == 200, after.content
+    assert (after.json()["wanted"], [each["node"] for each in after.json()["leaving"]]) == (staying, leaving)
+    now = timezone.now()
+    reconcile(cast.pool.pk, provider=Listing(nodes), now=now, work_to_lose=work_to_lose(now))
+    draining = Node.objects.filter(state="draining").order_by("ordinal").values_list("name", flat=True)
+    assert list(draining) == sorted(leaving)
+
+
+def test_a_minimum_above_the_present_size_orders_nodes(cast: Cast, alice: Caller) -> None:
+    raised = edit(alice, {"nodes_min": 3})
+    assert (raised.status_code, raised.json()["wanted"], raised.json()["leaving"]) == (200, 3, [])
+    fixed = edit(alice, {"nodes": 5})
+    assert (fixed.status_code, fixed.json()["wanted"], fixed.json()["nodes_max"]) == (200, 5, None)
+    both = edit(alice, {"nodes_min": 6, "nodes_max": 8})
+    assert (both.status_code, both.json()["wanted"]) == (200, 6)
+
+
+def test_a_maximum_below_the_ready_threshold_is_refused_by_name(
+    cast: Cast, alice: Caller, nodes: list[Node]
+) -> None:
+    edit(alice, {"nodes": {"min": 1, "desired": 4, "max": 4}})
+    for query in ({}, {"dry_run": "true"}):
+        refused = alice("PATCH", "node-pools/local", {"nodes_max": 2}, **query)
+        assert refused.status_code == 422
+        assert [each["path"] for each in refused.json()["errors"]] == ["nodes_desired"]
+
+
+def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) -> None:
+    assert bob("PATCH", "node-pools/local", {"nodes_max": 2}, dry_run="true").status_code == 403
+
+
+class Listing(FakeProvider):
+    """Lists the instances of nodes that were made without an order."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        super().__init__()
+        for node in nodes:
+            self.appear("local", Instance(node.instance_id, node.ordinal, InstanceState.READY, ""))

@@ -110,10 +110,11 @@ def test_an_edit_goes_by_the_version_that_was_seen(terminal: Terminal) -> None:
         (("drain", "train", "--reason", "move"), "POST /api/v1/node-pools/train/drain", {"reason": "move"}),
         (("pause", "train"), "POST /api/v1/node-pools/train/pause", None),
         (("resume", "train"), "POST /api/v1/node-pools/train/resume", None),
+        (("retry", "train"), "POST /api/v1/node-pools/train/retry", None),
     ],
 )
 def test_steps_of_a_pool(terminal: Terminal, words: tuple[str, ...], asked: str, body: object) -> None:
-    desk = Desk(pool(paused=True))
+    desk = Desk(pool(paused=True, state="paused"))
     told = terminal.run("pool", *words, desk=desk)
     assert told.stdout == "train: paused, 4 nodes wanted, 2 to 16\n"
     assert desk.asked == [asked]
@@ -128,10 +129,12 @@ def test_a_pool_is_described(terminal: Terminal) -> None:
     levels = [{"gpus": 0, "nodes": 1, "replicas": 0}, {"gpus": 2, "nodes": 3, "replicas": 3}]
     pieces = {"nodes": 4, "free_gpus": 6, "free_in_parts": 0, "levels": levels}
     parts = [httpx.Response(200, json=cost), httpx.Response(200, json=pieces)]
-    answers = (pool(last_error="quota: no more"), *parts)
+    failed = {"boot_failures": 5, "boot_failure_limit": 5, "ordering_stopped": True}
+    answers = (pool(last_error="quota: no more", state="failing", **failed), *parts)
     told = terminal.run("pool", "describe", "train", desk=Desk(*answers)).stdout
     for part in ("3 ready, 1 coming, 0 draining", "biggest gang that fits: 3 x 2 GPUs", "60 an hour now",
-                 "Trouble:    quota: no more"):  # fmt: skip
+                 "State:      failing, 4 nodes wanted", "Trouble:    quota: no more",
+                 "Boots:      5 of 5 failed in a row; no more nodes are ordered"):  # fmt: skip
         assert part in told
     whole = json.loads(terminal.run("pool", "describe", "train", "-o", "json", desk=Desk(*answers)).stdout)
     assert (whole["name"], whole["cost"], whole["fragmentation"]) == ("train", cost, pieces)
@@ -273,6 +276,33 @@ def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(
     desk = Desk(would)
     assert terminal.run("pool", "scale", "train", "2", "--dry-run", desk=desk).stdout.splitlines() == lines
     assert desk.asked == ["GET /api/v1/node-pools/train/scale?nodes=2"]
+
+
+def test_an_edit_that_drains_nodes_names_them_and_asks_on_a_terminal(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduced = pool(wanted=2, nodes_max=2, leaving=going("train-3", "train-2"))
+    lines = ["  goes: train-3: nothing runs on it", "  goes: train-2: vision/train (1 pod)"]
+    words = ("pool", "edit", "train", "--nodes", "1:2")
+    preview = "PATCH /api/v1/node-pools/train?dry_run=true"
+    desk = Desk(reduced)
+    assert terminal.run(*words, "--dry-run", desk=desk).stdout.splitlines() == lines
+    assert (desk.asked, sent(desk)) == ([preview], {"nodes": [1, 2]})
+    monkeypatch.setattr("berth.cli.commands.pools.is_person", lambda: True)
+    desk = Desk(reduced)
+    refused = terminal.run(*words, desk=desk, input="n\n")
+    assert (refused.exit_code, refused.stdout.splitlines()[:2], desk.asked) == (1, lines, [preview])
+    desk = Desk(reduced, pool(), reduced)
+    edited = terminal.run(*words, desk=desk, input="y\n")
+    assert edited.exit_code == 0, edited.stderr
+    assert desk.asked[-1] == "PATCH /api/v1/node-pools/train"
+    assert edited.stdout.splitlines()[-2:] == lines
+    desk = Desk(pool(), pool())
+    assert terminal.run("pool", "edit", "train", "--cpu", "8", desk=desk).exit_code == 0
+    assert len(desk.asked) == 2, "nothing that makes nodes leave: no preview"
+    desk = Desk(pool(), reduced)
+    assert terminal.run(*words, "--yes", desk=desk).exit_code == 0
+    assert preview not in desk.asked
 
 
 def test_budgets_as_one_types_them(terminal: Terminal) -> None:

@@ -86,6 +86,14 @@ def test_an_idle_pool_goes_to_its_minimum_once_patience_is_over() -> None:
     assert (idle(60.5).desired, idle(60.5).rule) == (2, Rule.IDLE)
 
 
+@shows("SKY-33", "SKY-38")
+def test_a_pool_whose_nodes_still_boot_is_not_idle() -> None:
+    bounds = config(1, 4)
+    booting = Pressure(queued=0, running=0, capacity=0, nodes=0, booting=4)
+    assert desired_nodes(booting, 4, bounds, LATER).desired == 4
+    assert desired_nodes(dataclasses.replace(booting, booting=0), 4, bounds, LATER).desired == 1
+
+
 @shows("SKY-34", "SKY-36")
 def test_a_pool_hardly_used_keeps_what_its_work_needs_and_one_more() -> None:
     assert decide(0, 3, 32, 16).desired == 3

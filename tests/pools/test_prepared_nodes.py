@@ -104,8 +104,9 @@ def test_a_node_whose_environment_fails_is_lost_with_the_reason_and_tried_again_
     assert lost.phases[1]["message"] == "looking\nno such package"
     why = "its environment could not be made: pip: no such package"
     assert ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason == why
-    ticks(stage, 3)
-    assert NodePool.objects.get(pk=stage.pool.pk).last_error == f"ordering 1 nodes: settings: {why}"
+    ticks(stage)
+    failed = f"Failed boot 1 of 5 (train-0): {why}. The next order waits 30 s."
+    assert NodePool.objects.get(pk=stage.pool.pk).last_error == failed
     assert Node.objects.filter(pool=stage.pool).count() == 1, "nothing is ordered in vain"
     services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})
     scripts.now = Boot(Progress(), ready=True)

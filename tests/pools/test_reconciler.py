@@ -95,7 +95,7 @@ def test_a_node_that_never_becomes_ready_is_ended_and_replaced() -> None:
     stage = Stage(pool(1, boot_timeout=60), FakeProvider(boots_at_once=False))
     stage.reconcile()
     first = stage.node(0).instance_id
-    for _ in range(5):
+    for _ in range(7):
         stage.pass_time(15)
         stage.reconcile()
     assert stage.node(0).instance_id != first

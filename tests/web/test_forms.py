@@ -300,6 +300,7 @@ def test_what_a_pool_tells_its_provider_is_checked_beside_the_field(cast: Cast, 
         "name": "cloud", "provider": "aws", "runtime": "fake", "nodes_min": "0", "nodes_max": "3",
         "gpus_per_node": "1", "cpu": "4", "memory_mib": "15000", "node_placement": "binpack",
         "autoscale_cooldown": "30", "autoscale_idle_timeout": "60", "drain_timeout": "600",
+        "boot_timeout": "900", "boot_failure_limit": "5",
         "node_consolidation": "never", "node_consolidation_after": "300",
         "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
     }  # fmt: skip

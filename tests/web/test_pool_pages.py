@@ -68,6 +68,7 @@ FORM = {
     "provider": "fake", "runtime": "fake", "gpus_per_node": "1", "cpu": "4", "memory_mib": "1500",
     "node_placement": "auto", "autoscale_cooldown": "30", "autoscale_idle_timeout": "60",
     "node_consolidation": "never", "node_consolidation_after": "300",
+    "boot_timeout": "900", "boot_failure_limit": "5",
     "drain_timeout": "600", "reclaim_min_runtime": "0", "preempt_min_runtime": "0",
 }  # fmt: skip
 
@@ -150,3 +151,25 @@ def test_a_budget_is_set_on_the_form_shown_on_the_page_and_its_faults_beside_the
     assert right.status_code == 204
     text = alice.get("/node-pools/local").content.decode()
     assert "Nodes on which nothing runs are not given back now: at most 0 nodes at once." in text
+
+
+def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
+    cast: Cast, alice: Client, node: Node
+) -> None:
+    NodePool.objects.update(wanted=2)
+    second = make.node(cast.pool)
+    make.place(make.workload(cast.vision, "train", phase="running"), second, [0])
+    form = alice.get("/node-pools/local/settings").context["form"]
+    values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    values |= {"nodes_max": "1", "provider_settings": "{}", "drain_timeout": "77"}
+    asked = alice.post("/node-pools/local/settings", values, **HTMX)
+    text = asked.content.decode()
+    assert (asked.status_code, NodePool.objects.get().nodes_max) == (200, 4)
+    assert "Reduce local to 1 node?" in text
+    assert f"{second.name}: vision/train (1 pod)" in text
+    again = asked.context["form"]
+    values = {name: again[name].value() for name in again.fields if again[name].value() is not None}
+    assert (values["confirmed"], values["drain_timeout"]) == ("1", "77"), "what was typed is still there"
+    assert alice.post("/node-pools/local/settings", values, **HTMX).status_code == 204
+    stored = NodePool.objects.get()
+    assert (stored.nodes_max, stored.wanted, stored.drain_timeout) == (1, 1, 77)

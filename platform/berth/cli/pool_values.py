@@ -116,6 +116,16 @@ class PoolValues:
             raise BadInput("pool edit: nothing to change; allowed: --nodes, --set KEY=VALUE, -f FILE ...")
 
 
+@dataclass(frozen=True)
+class PoolChanges(PoolValues):
+    """The same for an edit, which can be previewed and may drain nodes."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Drain nodes without asking.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the nodes that would be drained; change nothing.")
+    ] = False
+
+
 def nodes_of(text: str) -> int | list[int] | dict[str, int]:
     """The notations as one types them; whether the numbers hold together is for the server to say."""
     try:

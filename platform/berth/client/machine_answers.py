@@ -20,10 +20,15 @@ class NodePool(Answer):
     nodes_draining: int = 0
     capacity: Amounts = Amounts()
     free: Amounts = Amounts()
+    state: str = "active"
     paused: bool = False
     operational: bool = False
     expires_at: datetime | None = None
     last_error: str | None = None
+    boot_failures: int = 0
+    boot_failure_limit: int = 0
+    boot_retry_at: datetime | None = None
+    ordering_stopped: bool = False
     gpus_per_node: int = 0
     gpu_model: str = ""
     cpu: float = 0

@@ -35,13 +35,22 @@ class NodePools:
         """Values as in REST; `nodes` as 4, as (2, 16) or as {"min": 4, "desired": 2, "max": 16}."""
         return NodePool.model_validate(self._transport.post("node-pools", {"name": name, **values}))
 
-    def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> NodePool:
-        """Refused with Conflict when somebody was faster: than this call, or since `version`."""
+    def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
+        """Refused with Conflict if the pool changed since this call began, or since `version`.
+
+        `leaving` names the nodes that leave, for example because the maximum is lower.
+        """
         path = f"node-pools/{name}"
         found = self._transport.ask("GET", path)
         tag = found.headers.get("ETag", "*") if version is None else f'"{version}"'
         answer = self._transport.ask("PATCH", path, body=changes, headers={"If-Match": tag})
-        return NodePool.model_validate(content_of(answer))
+        return ScaledPool.model_validate(content_of(answer))
+
+    def preview_edit(self, name: str, changes: Mapping[str, Any]) -> ScaledPool:
+        """The pool as `edit` would leave it; nothing is stored."""
+        params = {"dry_run": True}
+        answer = self._transport.ask("PATCH", f"node-pools/{name}", params=params, body=changes)
+        return ScaledPool.model_validate(content_of(answer))
 
     def delete(self, name: str) -> None:
         """Only a pool that was never used."""
@@ -63,6 +72,10 @@ class NodePools:
     def resume(self, name: str) -> NodePool:
         """From a pause or from a drain."""
         return self._step(name, "resume")
+
+    def retry(self, name: str) -> NodePool:
+        """Order nodes again at once, although boots failed."""
+        return self._step(name, "retry")
 
     def drain(self, name: str, reason: str = "") -> NodePool:
         """Every node finishes what it has, then ends; none is replaced until the pool is resumed."""

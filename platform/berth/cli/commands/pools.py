@@ -11,7 +11,7 @@ from berth.cli.listing import WatchOption, listing
 from berth.cli.names import PoolArgument
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list, show_one
 from berth.cli.parameters import takes
-from berth.cli.pool_values import PoolValues
+from berth.cli.pool_values import PoolChanges, PoolValues
 from berth.cli.text import age, local, now, number, pairs, safe, short
 from berth.core.words import counted
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
 Name = PoolArgument
+BOUNDS = {"nodes", "nodes_min", "nodes_desired", "nodes_max", "expires_at"}  # may make nodes leave
 
 
 @app.command("list")
@@ -68,11 +69,14 @@ def create(given: PoolValues) -> None:
 
 
 @app.command("edit")
-@takes(PoolValues)
-def edit(given: PoolValues) -> None:
-    """Change what is named; the rest stays. Refused (exit 5) if somebody changes it meanwhile.
+@takes(PoolChanges)
+def edit(given: PoolChanges) -> None:
+    """Change what is named; the rest stays. Refused (exit 5) if the pool is changed at the same time.
+
+    Nodes above a lower maximum are drained: their names are shown, and on a terminal you are asked first.
 
     \b
+    berth pool edit train --nodes 2:8 --dry-run
     berth pool edit train --nodes min=4,desired=2,max=16
     berth pool edit train --set drain_timeout=60 --set price_per_gpu_hour=2.49
     berth pool edit train --node-consolidation when_underutilised --budget nodes=10%
@@ -81,7 +85,14 @@ def edit(given: PoolValues) -> None:
     changes = given.document()
     name = given.named(changes.pop("name", None))
     given.something(changes)
-    _do(given.output, lambda client: client.node_pools.edit(name, changes))
+    with connected() as client:
+        if given.dry_run:
+            show_one(client.node_pools.preview_edit(name, changes), given.output, _would_go)
+            return
+        if BOUNDS & changes.keys() and not given.yes and is_person():
+            _ask(client.node_pools.preview_edit(name, changes))
+        changed = client.node_pools.edit(name, changes)
+    show_one(changed, given.output, _scaled)
 
 
 @app.command("environment")
@@ -192,6 +203,16 @@ def resume(name: Name, output: OutputOption = Output.TABLE) -> None:
     _do(output, lambda client: client.node_pools.resume(name))
 
 
+@app.command("retry")
+def retry(name: Name, output: OutputOption = Output.TABLE) -> None:
+    """Order nodes again at once, although boots failed.
+
+    \b
+    berth pool retry train
+    """
+    _do(output, lambda client: client.node_pools.retry(name))
+
+
 @app.command("drain")
 def drain(
     name: Name,
@@ -271,9 +292,7 @@ def _index(told: Any) -> str:
 
 
 def _state(pool: Any) -> str:
-    drained = pool.expires_at is not None and pool.expires_at <= now()
-    state = "paused" if pool.paused else "drained" if drained else "active"
-    return f"{state}, {counted(pool.wanted, 'node')} wanted, {_bounds(pool)}"
+    return f"{pool.state}, {counted(pool.wanted, 'node')} wanted, {_bounds(pool)}"
 
 
 def _bounds(pool: Any) -> str:
@@ -304,7 +323,17 @@ def _facts(pool: Any, cost: Any, pieces: Any) -> list[tuple[str, str]]:
         facts.insert(3, ("Gives back", f"{pool.node_consolidation}; {budgets}"))
     if declared:
         facts.insert(5, ("Plugins", ", ".join(declared) + f"; environment {pool.environment_digest[:12]}"))
-    return facts + ([("Trouble", pool.last_error)] if pool.last_error else [])
+    return facts + _trouble(pool)
+
+
+def _trouble(pool: Any) -> list[tuple[str, str]]:
+    facts = [("Trouble", pool.last_error)] if pool.last_error else []
+    if pool.boot_failures:
+        limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
+        stopped = "; no more nodes are ordered" if pool.ordering_stopped else ""
+        after = "" if pool.boot_retry_at is None else f"; next order at {local(pool.boot_retry_at)}"
+        facts.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
+    return facts
 
 
 def _wanted(event: Any) -> str:
@@ -326,7 +355,7 @@ def _columns() -> list[Column]:
         Column("MIN", lambda p: str(p.nodes_min), right=True, spare=True),
         Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, spare=True),
         Column("FREE GPUS", free, right=True),
-        Column("PAUSED", lambda p: "yes" if p.paused else "no", spare=True),
+        Column("STATE", lambda p: p.state),
         Column("PRICE", lambda p: number(p.price_now), right=True, wide=True),
         Column("ENDS", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True),
         Column("TROUBLE", lambda p: p.last_error or "-", wide=True, grows=True),

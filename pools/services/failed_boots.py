@@ -1,0 +1,75 @@
+"""Count orders whose nodes never became ready, delay the next order, and stop after too many in a row.
+
+Machines cost money before they fail. A refused order costs nothing and is repeated at the pool's next tick.
+"""
+from datetime import datetime, timedelta
+from typing import Any
+
+from pools import history
+from pools.engine.boots import LONGEST_DELAY, delay_after
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.scaling import ScalingKind
+
+FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
+
+
+def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
+    """Record that `node` was lost before it was ready. All nodes of one order count as one failed boot.
+
+    The caller holds the lock of `node.pool`.
+    """
+    pool = node.pool
+    counted = ScalingEvent.objects.filter(
+        pool=pool, kind=ScalingKind.BOOT_FAILED, data__order=node.client_token
+    )
+    if counted.exists():
+        return
+    pool.boot_failures += 1
+    delay = delay_after(pool.boot_failures)
+    pool.boot_retry_at = None if pool.ordering_stopped else at + timedelta(seconds=delay)
+    pool.boot_error = pool.last_error = _sentence(pool, node, reason, delay)
+    pool.save(update_fields=FIELDS)
+    history.write(
+        pool, ScalingKind.BOOT_FAILED, pool.boot_error, at=at, node=node, order=node.client_token,
+        failures=pool.boot_failures, limit=pool.boot_failure_limit, stopped=pool.ordering_stopped,
+    )  # fmt: skip
+
+
+def forget_failed_boots(pool: NodePool) -> bool:
+    """A node became ready, or a person retries. The caller holds the pool's lock. False: there were none."""
+    if not pool.boot_failures:
+        return False
+    if pool.last_error == pool.boot_error:
+        pool.last_error = ""
+    pool.boot_failures, pool.boot_error, pool.boot_retry_at = 0, "", None
+    pool.save(update_fields=FIELDS)
+    return True
+
+
+def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> bool:
+    """Order nodes again at once. The caller holds the pool's lock. False: nothing held orders back."""
+    before = pool.boot_failures
+    if not forget_failed_boots(pool):
+        return False
+    reason = f"{by} by {acting.name}: failed boots are counted from 0 again"
+    history.write(pool, ScalingKind.RETRIED, reason, at=at, failures=before)
+    return True
+
+
+def orders_wait(pool: NodePool, now: datetime) -> bool:
+    """No order now, because of failed boots. A clock that was set back does not lengthen the delay."""
+    if pool.ordering_stopped:
+        return True
+    if pool.boot_retry_at is None:
+        return False
+    return now < pool.boot_retry_at <= now + timedelta(seconds=LONGEST_DELAY)
+
+
+def _sentence(pool: NodePool, node: Node, reason: str, delay: int) -> str:
+    if pool.ordering_stopped:
+        row = "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
+        fix = f"Fix the cause, then run `berth pool retry {pool.name}`."
+        return f"No more nodes are ordered after {row}. Latest ({node.name}): {reason}. {fix}"
+    of = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
+    boot = f"Failed boot {pool.boot_failures}{of} ({node.name})"
+    return f"{boot}: {reason}. The next order waits {delay} s."

@@ -1,0 +1,216 @@
+"""Machines that never become nodes, seen over REST, on the page and in mail; EC2 is moto's server."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from berth import wiring
+from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_ordering
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import PENDING
+from pools.reconciler import reconcile
+from projects.models import Delivery
+from projects.services import news
+from projects.services.subscriptions import subscribe
+from scheduler.capacity import pool_of
+from tests.api.conftest import Caller
+from tests.cast import Cast
+from tests.pools.ec2_front import Trouble
+from tests.pools.ec2_place import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Place, ec2_place, subnets
+from tests.pools.stage import START
+
+pytestmark = pytest.mark.django_db
+PATH = "node-pools/cloud"
+LATE = "not ready within 60 s"
+
+
+class Ec2Pool:
+    """A pool on EC2, made over REST, whose machines run and never join; time goes on as the test says."""
+
+    def __init__(self, alice: Caller, place: Ec2Place) -> None:
+        self.alice, self.place, self.now = alice, place, START
+
+    def create(self, **values: object) -> None:
+        settings = {
+            "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
+            "image_parameter": IMAGE_PARAMETER,
+        }  # fmt: skip
+        shape = {"gpus_per_node": 2, "cpu": 8, "memory_mib": 8192, "runtime": "ray"}
+        made = {"name": "cloud", "provider": "aws", "nodes": 2, "boot_timeout": 60, **shape, **values}
+        answer = self.alice.post("node-pools", {**made, "provider_settings": settings})
+        assert answer.status_code == 201, answer.content
+
+    def run(self, seconds: int, step: int = 15) -> None:
+        pool = NodePool.objects.get(name="cloud")
+        for _ in range(0, seconds, step):
+            reconcile(pool.pk, provider=wiring.wired().provider_of(pool), now=self.now)
+            self.now += timedelta(seconds=step)
+
+    def join(self) -> None:
+        """The machines that run call in, as their user data has them do."""
+        Node.objects.filter(state__in=PENDING).update(joined_at=self.now)
+
+    @property
+    def launches(self) -> list[int]:
+        """Seconds after the start at which machines were ordered, and came."""
+        events = ScalingEvent.objects.filter(kind="provision").order_by("pk")
+        return [round((event.at - START).total_seconds()) for event in events]
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        return dict(self.alice.get(PATH).json())
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
+    with ec2_place(monkeypatch) as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
+        settings.BERTH_PUBLIC_URL = "https://berth.example.org"
+        wiring.aws.cache_clear()
+        yield found
+        wiring.aws.cache_clear()
+
+
+@pytest.fixture
+def cloud(alice: Caller, place: Ec2Place) -> Ec2Pool:
+    return Ec2Pool(alice, place)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(cloud: Ec2Pool) -> None:
+    cloud.create(boot_failure_limit=3)
+    cloud.run(75)
+    answer = cloud.answer
+    assert (answer["state"], answer["boot_failures"], answer["ordering_stopped"]) == ("failing", 1, False)
+    assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. The next order waits 30 s."
+    assert moment(answer["boot_retry_at"]) == START + timedelta(seconds=90)
+    cloud.run(3600)
+    assert cloud.launches == [0, 90, 210], "60 s to boot, then 30 and 60 s of delay"
+    assert len(cloud.place.front.launched["on-demand"]) == 6
+    assert cloud.place.front.living() == set()
+    answer = cloud.answer
+    assert (answer["state"], answer["boot_failures"], answer["ordering_stopped"]) == ("failing", 3, True)
+    assert answer["boot_retry_at"] is None
+    assert answer["last_error"] == (
+        f"No more nodes are ordered after 3 failed boots in a row. Latest (cloud-0): {LATE}. "
+        "Fix the cause, then run `berth pool retry cloud`."
+    )
+    history = cloud.alice.get(f"{PATH}/history", kind="boot_failed").json()["items"]
+    assert [event["data"]["failures"] for event in history] == [3, 2, 1], "two nodes of one order count once"
+    assert history[0]["data"]["stopped"] is True
+
+
+def test_people_without_the_platform_see_the_state_and_not_the_reason(
+    cloud: Ec2Pool, bob: Caller, cast: Cast
+) -> None:
+    cloud.create(boot_failure_limit=1)
+    cloud.run(75)
+    answer = bob.get(PATH).json()
+    assert (answer["state"], answer["last_error"], answer["ordering_stopped"]) == ("failing", None, True)
+    assert bob.post(f"{PATH}/retry").status_code == 403
+
+
+@pytest.mark.parametrize("door", ["retry", "edit", "resume"])
+def test_a_person_who_retries_edits_or_resumes_the_pool_has_nodes_ordered_at_once(
+    cloud: Ec2Pool, door: str
+) -> None:
+    cloud.create(boot_failure_limit=1)
+    cloud.run(600)
+    assert cloud.launches == [0]
+    if door == "edit":
+        changed = cloud.alice("PATCH", PATH, {"boot_timeout": 120}, headers={"If-Match": "*"})
+    else:
+        changed = cloud.alice.post(f"{PATH}/{door}")
+    assert changed.status_code == 200, changed.content
+    answer = changed.json()
+    assert (answer["state"], answer["boot_failures"], answer["last_error"]) == ("active", 0, "")
+    retried = ScalingEvent.objects.get(kind="retried")
+    assert retried.reason.endswith("by alice: failed boots are counted from 0 again")
+    cloud.run(15)
+    assert cloud.launches == [0, 600]
+    cloud.join()
+    cloud.run(30)
+    assert cloud.answer["nodes_ready"] == 2
+    assert cloud.answer["state"] == "active"
+
+
+def test_a_node_that_joins_ends_the_trouble(cloud: Ec2Pool) -> None:
+    cloud.create(boot_failure_limit=3)
+    cloud.run(105)
+    assert (cloud.answer["boot_failures"], cloud.launches) == (1, [0, 90])
+    assert cloud.answer["state"] == "failing", "until a node of the second order is ready"
+    cloud.join()
+    cloud.run(15)
+    answer = cloud.answer
+    assert (answer["state"], answer["boot_failures"], answer["nodes_ready"]) == ("active", 0, 2)
+
+
+def test_machines_that_end_before_they_join_count_as_failed_boots(cloud: Ec2Pool) -> None:
+    cloud.create(boot_failure_limit=2, nodes=1, boot_timeout=900)
+    for _ in range(20):
+        cloud.run(15)
+        for node in Node.objects.filter(state="booting"):
+            cloud.place.clients().ec2.terminate_instances(InstanceIds=[node.instance_id])
+    assert (len(cloud.launches), cloud.answer["ordering_stopped"]) == (2, True)
+    assert "its instance is gone" in cloud.answer["last_error"]
+
+
+def test_trouble_with_a_listing_does_not_hide_the_failed_boots(cloud: Ec2Pool) -> None:
+    cloud.create(boot_failure_limit=1)
+    cloud.run(75)
+    stopped = cloud.answer["last_error"]
+    cloud.place.front.next("DescribeInstances", Trouble("ExpiredToken"))
+    cloud.run(15)
+    assert cloud.answer["last_error"].startswith("listing the instances: credentials")
+    cloud.run(30)
+    assert cloud.answer["last_error"] == stopped
+
+
+def test_subscribers_hear_of_the_first_failed_boot_and_at_once_of_the_stop(
+    cloud: Ec2Pool, cast: Cast
+) -> None:
+    subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
+    cloud.create(boot_failure_limit=2)
+    cloud.run(75)
+    assert [news.tell_pools(cloud.now), news.tell_pools(cloud.now)] == [1, 0]
+    cloud.run(300)
+    assert [news.tell_pools(cloud.now), news.tell_pools(cloud.now)] == [1, 0]
+    said = [(each.to, each.content["stopped"]) for each in Delivery.objects.order_by("pk")]
+    assert said == [("ops@example.org", False), ("ops@example.org", True)]
+
+
+def test_a_pool_that_stopped_ordering_offers_no_growth_to_the_scheduler(cloud: Ec2Pool) -> None:
+    cloud.create(boot_failure_limit=1, nodes={"min": 1, "max": 4})
+    assert pool_of(NodePool.objects.get(name="cloud")).nodes_max == 4
+    cloud.run(75)
+    assert pool_of(NodePool.objects.get(name="cloud")).nodes_max is None
+
+
+def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: Cast) -> None:
+    cloud.create(boot_failure_limit=1)
+    cloud.run(75)
+    client = Client()
+    client.force_login(cast.alice.user)
+    page = client.get("/node-pools/cloud").content.decode()
+    assert '<span class="chip bad">Failing</span>' in page
+    assert "This pool orders no more nodes:</strong> No more nodes are ordered after 1 failed boot." in page
+    assert 'href="/node-pools/cloud/retry"' in page
+    assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
+    asked = client.get("/node-pools/cloud/retry").content.decode()
+    assert "Nodes are ordered again at once" in asked
+    assert NodePool.objects.get(name="cloud").boot_failures == 1, "a question changes nothing"
+    assert client.post("/node-pools/cloud/retry", HTTP_HX_REQUEST="true").status_code == 204
+    assert NodePool.objects.get(name="cloud").boot_failures == 0
+
+
+def test_a_limit_of_zero_never_stops_and_delays_have_a_longest() -> None:
+    assert [delay_after(n) for n in range(5)] == [0, FIRST_DELAY, 60, 120, 240]
+    assert delay_after(50) == LONGEST_DELAY
+    assert not stops_ordering(1000, 0)
+    assert [stops_ordering(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]

@@ -1,0 +1,97 @@
+"""A pool made over REST, grown and shrunk by the scheduler's own loop; only the machines are played."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from berth.core.clock import FixedClock
+from berth.db import lease
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import USABLE
+from pools.providers.fake import FakeProvider
+from pools.reconciler import reconcile
+from pools.runtimes.fake import FakeRuntime
+from scheduler.loop import Loop
+from scheduler.post import Post
+from tests.api.conftest import Caller
+from tests.scheduler.stage import NOON
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PATH = "node-pools/small"
+
+
+@dataclass
+class Cluster:
+    """The scheduler's loop with a provider whose machines boot when told to."""
+
+    provider: FakeProvider
+    clock: FixedClock = field(default_factory=lambda: FixedClock(NOON))
+
+    def __post_init__(self) -> None:
+        held = lease.acquire("scheduler", "first", 3600)
+        assert held is not None
+        runtime = FakeRuntime(self.clock)
+        post = Post(held=held, runtimes=lambda pool: runtime)
+        self.loop = Loop(post=post, clock=self.clock, reconcile=self._reconcile)
+
+    def run(self, seconds: int, step: int = 5) -> None:
+        for _ in range(0, seconds, step):
+            self.clock.advance(step)
+            self.loop.tick()
+
+    def ready(self) -> int:
+        return Node.objects.filter(pool__name="small", state__in=USABLE).count()
+
+    def _reconcile(self, pool: NodePool, now: datetime, held: object, lost: Any) -> bool:
+        return reconcile(pool.pk, provider=self.provider, now=now, work_to_lose=lost)
+
+
+def create(alice: Caller, nodes: object, **values: object) -> None:
+    shape = {"provider": "fake", "runtime": "fake", "gpus_per_node": 2, "cpu": 8, "memory_mib": 8192}
+    answer = alice.post("node-pools", {"name": "small", "nodes": nodes, **shape, **values})
+    assert answer.status_code == 201, answer.content
+
+
+def wanted(alice: Caller) -> int:
+    return int(alice.get(PATH).json()["wanted"])
+
+
+def drains() -> list[str]:
+    return list(ScalingEvent.objects.filter(kind="drain").values_list("reason", flat=True))
+
+
+@pytest.mark.shows("SKY-15", "SKY-17", "SKY-21", "SKY-32", "SKY-33")
+@pytest.mark.parametrize("boot_seconds", [0, 150])
+def test_nodes_above_the_minimum_stay_until_they_were_idle_for_the_timeout(
+    alice: Caller, boot_seconds: int
+) -> None:
+    create(alice, {"min": 1, "desired": 4, "max": 4})
+    cluster = Cluster(FakeProvider(boots_at_once=boot_seconds == 0))
+    cluster.run(boot_seconds)
+    assert cluster.ready() == 0
+    cluster.provider.boot()
+    cluster.run(50)
+    assert alice.get(PATH).json()["operational"] is True
+    assert (wanted(alice), cluster.ready(), drains()) == (4, 4, [])
+    cluster.run(40)
+    assert (wanted(alice), len(drains())) == (1, 3)
+    assert ScalingEvent.objects.filter(kind="autoscale").latest("pk").reason.startswith("idle for ")
+
+
+@pytest.mark.shows("SKY-21", "SKY-33")
+def test_nodes_that_a_person_adds_are_not_idle_before_they_are_ready(alice: Caller) -> None:
+    """The pool has been idle for 200 s, and its machines take longer to boot than its cooldown lasts."""
+    create(alice, [0, 4])
+    cluster = Cluster(FakeProvider(boots_at_once=False))
+    cluster.run(200)
+    assert alice.post(f"{PATH}/scale", {"nodes": 3}).status_code == 200
+    NodePool.objects.update(last_scaled_at=cluster.clock.now())  # REST goes by the real clock
+    cluster.run(120)
+    assert (wanted(alice), cluster.ready()) == (3, 0)
+    cluster.provider.boot()
+    cluster.run(50)
+    assert (wanted(alice), cluster.ready(), drains()) == (3, 3, [])
+    cluster.run(40)
+    assert (wanted(alice), len(drains())) == (0, 3)
