@@ -160,7 +160,8 @@ class Call(MachineDoor):
         waits = node.environment_id is not None and node.prepared_at is None
         return Response(
             CallAnswer(
-                node=node.name, ordinal=node.ordinal, instance=node.instance_id, start="" if waits else told.start, stop=told.stop,
+                node=node.name, ordinal=node.ordinal, instance=node.instance_id,
+                start="" if waits else told.start, stop=told.stop,
                 digest=first.digest, prepare=first.script, secrets=dict(first.secrets),
             )
         )  # fmt: skip

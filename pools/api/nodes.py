@@ -38,7 +38,7 @@ class PhaseAnswer(Answer):
     state: Literal["running", "done", "failed"]
     seconds: int
     message: str = Field(
-        description="Last output of a failed phase or of `start`; empty for people who do not run the platform."
+        description="Last output of a failed phase or of `start`; empty for all but platform admins."
     )
     exit_code: int | None = Field(None, description="Exit code of the start script (phase `start`).")
 

@@ -138,7 +138,7 @@ class Start:
             self.process.wait()
         if self.answer.get("stop"):
             stop = subprocess.run(command(self.answer, "stop"), env=env_of(self.answer), check=False)
-            print("%s: the stop script ended with %d" % (self.answer["node"], stop.returncode), file=sys.stderr)
+            print("%s: stop ended with %d" % (self.answer["node"], stop.returncode), file=sys.stderr)
         self.answer, self.process = answer, None
         if answer.get("start"):
             self.begin()
@@ -163,7 +163,7 @@ class Start:
         if running:
             self.seconds = int(time.monotonic() - self.began)
             if code is not None:
-                print("%s: the start script ended with %d" % (self.answer["node"], code), file=sys.stderr)
+                print("%s: start ended with %d" % (self.answer["node"], code), file=sys.stderr)
         return {
             "instance": self.answer["instance"], "exit_code": code, "seconds": self.seconds,
             "output": last_output(self.output),

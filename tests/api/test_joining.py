@@ -356,7 +356,7 @@ def test_the_program_reports_the_exit_code_and_output_of_a_start_script(
     monkeypatch.setattr("pools.api.joining.wired", lambda: wired)
     running = machine_program(live_server, tmp_path / "state", token)
     try:
-        until(lambda: Machine.objects.exists())
+        until(Machine.objects.exists)
         look(metal)
         until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
         reason = ScalingEvent.objects.get(kind="lost").reason

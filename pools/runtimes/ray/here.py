@@ -16,10 +16,10 @@ from typing import Any
 from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult
 from pools.providers.local import LocalProvider
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, label_of
+from pools.runtimes.ray.node.raylet import STARTED
 from pools.runtimes.shim.processes import send, start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-STARTED = "Ray runtime started"
 MOST_SECONDS_TO_END = 30.0
 _SOURCE = str(Path(__file__).resolve().parents[3])
 
