@@ -7,7 +7,7 @@ it back (on EC2), and to hear which node it is. What makes it that node is a she
 as the user this runs as; another script when it is that node no longer. The exit code and the last output of
 the first travel to the server with every call.
 
-It runs on the Python that the machine has: 3.6 or newer.
+It runs on the Python that the machine has: 3.9 or newer.
 
 Certificates are checked, against BERTH_CA where that names a file. Plain HTTP is for this machine alone,
 unless BERTH_PLAIN_HTTP=1 says that the network is trusted: who can change an answer can run anything here.
