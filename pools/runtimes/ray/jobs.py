@@ -8,6 +8,7 @@ import httpx
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.ray.cluster import NODE_LABEL
 
+MOST_NODES = 10_000  # Ray allows no more, and lists 100 unless asked for more
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _EXISTS = "already exists"
 
@@ -51,7 +52,7 @@ class Jobs:
 
         A node that came back is listed twice, as DEAD and as ALIVE.
         """
-        answer = self._request("GET", "/api/v0/nodes")
+        answer = self._request("GET", "/api/v0/nodes", params={"limit": MOST_NODES})
         nodes = _json(answer)["data"]["result"]["result"]
         states = [str(node["state"]) for node in nodes if (node["labels"] or {}).get(NODE_LABEL) == label]
         return "ALIVE" if "ALIVE" in states else "".join(states[-1:])
@@ -66,9 +67,9 @@ class Jobs:
     def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
         return self._request(method, f"/api/jobs/{path}", **body)
 
-    def _request(self, method: str, path: str, **body: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
         try:
-            return self._client.request(method, f"{self._base}{path}", headers=self._headers, **body)
+            return self._client.request(method, f"{self._base}{path}", headers=self._headers, **sent)
         except httpx.HTTPError as error:
             raise RuntimeFailure(f"the head at {self._base} does not answer: {error!r}") from error
 

@@ -30,6 +30,7 @@ from pools.runtimes.ray.watch import Watch
 from pools.runtimes.rendezvous import FIRST, LAST
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
+TIMEOUT_OF_CHECKS = httpx.Timeout(5.0, connect=2.0)  # another check follows
 PIECE = 4 * 1024 * 1024
 NOTHING_YET = PodReport(PodState.STARTING)
 WHERE_RANK_0_STANDS = ""
@@ -48,6 +49,7 @@ class RayRuntime:
         self._asked: set[str] = set()
         self._last: dict[str, PodReport] = {}
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501 (plain HTTP)
+        self._checks = httpx.Client(timeout=TIMEOUT_OF_CHECKS, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = Watch(self.glance, self.bring_home)
 
@@ -275,8 +277,8 @@ class RayRuntime:
         if node is None:
             return "the address of its machine is not known yet"
         try:
-            self._agent(node).known()
-            state = self._jobs(node).node_state(label_of(node.instance_id))
+            self._agent(node, self._checks).known()
+            state = self._jobs(node, self._checks).node_state(label_of(node.instance_id))
         except (RuntimeFailure, LookupError, ValueError) as failure:
             return str(failure)
         return "" if state == "ALIVE" else f"its raylet is {state.lower() or 'not registered'} at the head"
@@ -314,14 +316,14 @@ class RayRuntime:
         self._asked.add(node.instance_id)
         return known
 
-    def _agent(self, node: NodeAt) -> NodeAgent:
-        return NodeAgent(self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
+    def _agent(self, node: NodeAt, client: httpx.Client | None = None) -> NodeAgent:
+        return NodeAgent(client or self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
 
-    def _jobs(self, node: NodeAt) -> Jobs:
+    def _jobs(self, node: NodeAt, client: httpx.Client | None = None) -> Jobs:
         head = self._head(node.pool)
         if head is None:
             raise RuntimeFailure(f"the pool {node.pool} has no head now")
-        return Jobs(self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
+        return Jobs(client or self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
 
     def _head(self, pool: str) -> NodeAt | None:
         return next((node for node in self._nodes.values() if node.is_head and node.pool == pool), None)
