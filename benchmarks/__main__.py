@@ -1,21 +1,27 @@
-"""Here we run every measured scenario, one after the other: `make bench`."""
+"""Run every benchmark in turn: `make bench`, or `make bench ARGS=--tiny` to see that each runs."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.arguments import TINY
+
 ALL = (
     "decide", "ticks", "turns", "tenants", "openb", "rest_submit", "pages", "dry_run",
-    "pools_at_size", "elastic_service", "whole_system",
+    "explaining", "pools_at_size", "elastic_service", "whole_system",
 )  # fmt: skip
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tiny", action="store_true", help=TINY)
+    tiny = ["--tiny"] if parser.parse_args().tiny else []
     ended = 0
     for name in ALL:
         print(f"\n== {name}", flush=True)
         ended |= subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}"], cwd=Path(__file__).parents[1], check=False
+            [sys.executable, "-m", f"benchmarks.{name}", *tiny], cwd=Path(__file__).parents[1], check=False
         ).returncode
     return ended
 

@@ -9,7 +9,6 @@ import json
 import platform
 import statistics
 import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.arguments import parser
 from benchmarks.shapes import CHANGES, SHAPES, settings, steady
 from berth.core.garbage import collect_rarely
 from scheduler.engine.cycle import decide, decide_again
@@ -26,11 +26,21 @@ from scheduler.engine.scenario.world import World
 
 RUNS = 5
 Answer = TypeVar("Answer")
+STEADY = (4000, 1000, 100_000)  # nodes, projects, workloads
 ROWS = 100  # that change between two cycles
 RESULTS = Path(__file__).parent / "results"
 
 
-def main(names: list[str]) -> None:
+TINY_SHAPES = ("20 queues", "carried")
+TINY_STEADY = (10, 5, 1_000)
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("names", nargs="*", metavar="NAME", help="Parts of the names of shapes.")
+    asked = options.parse_args()
+    names = TINY_SHAPES if asked.tiny else asked.names
+
     def chosen(name: str) -> bool:
         return not names or any(word in name for word in names)
 
@@ -39,7 +49,7 @@ def main(names: list[str]) -> None:
     print(f"{'shape':<52} " + " ".join(f"{head:>9}" for head in heads))
     rows = [_measured(name, make) for name, make in SHAPES.items() if chosen(name)]
     if any(map(chosen, CHANGES)):
-        rows += _carried(chosen)
+        rows += _carried(chosen, TINY_STEADY if asked.tiny else STEADY)
     if not names:
         RESULTS.mkdir(exist_ok=True)
         answer = {"machine": machine(), "commit": commit(), "runs": RUNS, "shapes": rows}
@@ -55,12 +65,14 @@ def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
     return _row(name, [spent for spent, _ in runs], runs[-1][1], peak, made)
 
 
-def _carried(chosen: Callable[[str], bool]) -> Iterator[dict[str, object]]:
+def _carried(
+    chosen: Callable[[str], bool], size: tuple[int, int, int]
+) -> Iterator[dict[str, object]]:
     """Cycle after cycle on one lay-out; making the changes and reading plans is not measured with it."""
     for name, (change, changed) in CHANGES.items():
         if not chosen(name):
             continue
-        snapshot = settings(steady(4000, 1000, 100_000), **changed)
+        snapshot = settings(steady(*size), **changed)
         plan, layout = decide_again(snapshot, None)
         spent = []
         for turn in range(RUNS + 1):
@@ -126,4 +138,4 @@ def commit() -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

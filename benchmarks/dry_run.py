@@ -8,10 +8,10 @@ yet, and the least and the middle of seven later ones, between which somebody el
 
 import json
 import statistics
-import sys
 import time
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.own_database import own_database
 
 LIVE, WAITING_OF_10, GPUS_OF_NODE, TIMES = 10_000, 6, 8, 7
@@ -22,7 +22,11 @@ DOCUMENTS = {
 }
 
 
-def main(live: int) -> None:
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
+    asked = options.parse_args()
+    live = 400 if asked.tiny else asked.live
     with own_database("dry-run"):
         rows = _measured(live)
     from benchmarks.decide import RESULTS, commit, machine
@@ -94,4 +98,4 @@ def _asked(client: Any, role: dict[str, int]) -> int:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else LIVE)
+    main()

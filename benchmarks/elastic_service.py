@@ -4,7 +4,6 @@ A real Berth, a real sglang-router and engines that pretend to compute, all on t
 goes to docs/elastic-service.json, its chart to docs/elastic-service.svg; with `--draw` only that is made.
 """
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -12,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.decide import commit, machine
-from tests.journeys.service_story import play, told
+from tests.journeys.service_story import play, play_briefly, told
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DATA, CHART = DOCS / "elastic-service.json", DOCS / "elastic-service.svg"
@@ -25,18 +25,26 @@ Points = Sequence[tuple[float, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draw", action="store_true", help="from what was seen the last time")
-    if not parser.parse_args().draw:
+    options = parser(__doc__)
+    options.add_argument("--draw", action="store_true", help="Draw what was seen the last time.")
+    asked = options.parse_args()
+    if asked.tiny:
+        print(f"drawn: {len(chart(seen(tiny=True)))} characters")
+        return
+    if not asked.draw:
         DATA.write_text(json.dumps(seen(), indent=1) + "\n")
     CHART.write_text(chart(json.loads(DATA.read_text())))
 
 
-def seen() -> dict[str, Any]:
+def seen(*, tiny: bool = False) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="berth-service-") as place, told(Path(place) / "home") as story:
-        play(story, quiet=10, busy=15)
+        if tiny:
+            play_briefly(story)
+        else:
+            play(story, quiet=10, busy=15)
         requests = sorted(story.load.requests, key=lambda request: request.sent_at)
-        began = story.history()[-1]["triggered_at"]
+        history = story.history()
+        began = history[-1]["triggered_at"] if history else 0.0
         return {
             "machine": machine(),
             "commit": commit(),
@@ -45,7 +53,7 @@ def seen() -> dict[str, Any]:
             "moments": [asdict(moment) for moment in story.moments],
             "history": [
                 {**record, "seconds_after_the_first": round(record["triggered_at"] - began, 1)}
-                for record in reversed(story.history())
+                for record in reversed(history)
             ],
         }
 

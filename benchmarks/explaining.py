@@ -4,6 +4,7 @@ One request over REST, with the story of the shares, in the server's own CPU tim
 everything live is looked at to tell it; afterwards what the last cycle wrote down is. All workloads wait.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -11,15 +12,29 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.ticks import NOON, stage
 
 RUNS = 7
+SIZES = (5_000, 20_000)
 
 
-def main(sizes: list[int]) -> None:
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("sizes", nargs="*", type=int, metavar="LIVE", help="Numbers of live workloads.")
+    options.add_argument("--inside", type=int, help=argparse.SUPPRESS)
+    asked = options.parse_args()
+    if asked.inside:
+        print(json.dumps(inside(asked.inside)))
+    else:
+        measure([200] if asked.tiny else asked.sizes or SIZES, keep=not asked.tiny)
+
+
+def measure(sizes: Sequence[int], *, keep: bool) -> None:
     from berth.db.embedded import Embedded
     from berth.db.embedded import serving as database
 
@@ -36,6 +51,8 @@ def main(sizes: list[int]) -> None:
                 rows.append(json.loads(answer.splitlines()[-1]))
     from benchmarks.decide import RESULTS, commit, machine
 
+    if not keep:
+        return
     RESULTS.mkdir(exist_ok=True)
     told = {"machine": machine(), "commit": commit(), "runs": RUNS, "rows": rows}
     (RESULTS / "explaining.json").write_text(json.dumps(told, indent=1) + "\n")
@@ -82,8 +99,4 @@ def inside(live: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    if given[:1] == ["--inside"]:
-        print(json.dumps(inside(int(given[1]))))
-    else:
-        main([int(size) for size in given] or [5_000, 20_000])
+    main()

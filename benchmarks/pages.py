@@ -8,13 +8,27 @@ time and the time until the answer, without a network: the least of five.
 import json
 import random
 import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.own_database import own_database
 
-DEPARTMENTS, PROJECTS, NODES = 20, 1_000, 300
-WORKLOADS, WAITING, HOURS, EVICTIONS, BUDGETS = 10_000, 6_000, 24 * 30, 3_000, 300
+
+@dataclass(frozen=True)
+class Size:
+    departments: int = 20
+    projects: int = 1_000
+    nodes: int = 300
+    workloads: int = 10_000
+    waiting: int = 6_000
+    hours: int = 24 * 30
+    evictions: int = 3_000
+    budgets: int = 300
+
+
+TINY = Size(departments=2, projects=6, nodes=3, workloads=40, waiting=20, hours=2, evictions=10, budgets=3)
 TIMES = 5
 PAGES = (
     "/", "/workloads", "/workloads?state=all", "/queue?pool=train", "/quotas?pool=train",
@@ -24,15 +38,18 @@ PAGES = (
 
 
 def main() -> None:
+    tiny = parser(__doc__).parse_args().tiny
     with own_database("pages"):
-        rows = _measured()
+        rows = _measured(TINY if tiny else Size())
+    if tiny:
+        return
     from benchmarks.decide import RESULTS, commit, machine
 
     answer = {"machine": machine(), "commit": commit(), "rows": rows}
     (RESULTS / "pages.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def _measured() -> list[dict[str, Any]]:
+def _measured(size: Size) -> list[dict[str, Any]]:
     from django.conf import settings
     from django.contrib.auth.models import User
     from django.db import connection
@@ -41,19 +58,19 @@ def _measured() -> list[dict[str, Any]]:
 
     settings.ALLOWED_HOSTS = ["*"]
     ada = User.objects.create_superuser("ada")
-    _stage(ada)
+    _stage(ada, size)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     client, rows = Client(), []
     client.force_login(ada)
     for path in PAGES:
         with CaptureQueriesContext(connection) as queries:
-            size = len(client.get(path).content)
+            length = len(client.get(path).content)
             count = len(queries)
         wall, cpu = zip(*(_timed(client, path) for _ in range(TIMES)), strict=True)
         row = {
             "page": path, "ms": round(min(wall) * 1000), "cpu_ms": round(min(cpu) * 1000),
-            "kib": size // 1024, "queries": count,
+            "kib": length // 1024, "queries": count,
         }  # fmt: skip
         rows.append(row)
         print(f"{path:28}" + "".join(f"{row[key]:8} {key}" for key in ("ms", "cpu_ms", "kib", "queries")))
@@ -66,37 +83,39 @@ def _timed(client: Any, path: str) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def _stage(ada: Any) -> None:
+def _stage(ada: Any, size: Size) -> None:
     from django.utils import timezone
 
     from projects.models import Department, Project, Quota
     from tests import factories as make
 
     pool = make.pool("train", gpus=8, nodes_max=500)
-    for number in range(NODES):
+    for number in range(size.nodes):
         make.node(pool, number)
-    departments = [Department.objects.create(name=f"d{n}") for n in range(DEPARTMENTS)]
+    departments = [Department.objects.create(name=f"d{n}") for n in range(size.departments)]
     projects = [
-        Project.objects.create(name=f"p{n}", department=departments[n % DEPARTMENTS]) for n in range(PROJECTS)
+        Project.objects.create(name=f"p{n}", department=departments[n % size.departments])
+        for n in range(size.projects)
     ]
     Quota.objects.bulk_create(Quota(project=each, pool=pool, gpu_milli=2000) for each in projects)
     now = timezone.now()
-    work = _submit(ada, pool, projects, now)
-    _look_back(pool, projects, work, now)
+    work = _submit(ada, pool, projects, now, size)
+    _look_back(pool, projects, work, now, size)
 
 
-def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime) -> list[Any]:
+def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size) -> list[Any]:
     from projects.models import Workload
     from scheduler.models import QueueStanding
 
     chance, work = random.Random(1), []
-    for number in range(WORKLOADS):
-        waits = number < WAITING
+    for number in range(size.workloads):
+        waits = number < size.waiting
         work.append(
             Workload(
-                project=projects[number % PROJECTS], name=f"w{number}", submitted_by=ada, pools=["train"],
-                spec={"name": f"w{number}", "roles": []}, gpu_milli_min=1000, pool=None if waits else pool,
-                phase="pending" if waits else "completed", reason="OverFairShare" if waits else "",
+                project=projects[number % size.projects], name=f"w{number}", submitted_by=ada,
+                pools=["train"], spec={"name": f"w{number}", "roles": []}, gpu_milli_min=1000,
+                pool=None if waits else pool, phase="pending" if waits else "completed",
+                reason="OverFairShare" if waits else "",
                 explanation={"pool": "train", "position": number + 1, "key": ["k"], "blockers": []}
                 if waits else None,
                 submitted_at=now - timedelta(hours=24 + chance.random() * 24),
@@ -114,32 +133,32 @@ def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime) -> list[Any
     return Workload.objects.bulk_create(work, batch_size=1000)
 
 
-def _look_back(pool: Any, projects: list[Any], work: list[Any], now: datetime) -> None:
+def _look_back(pool: Any, projects: list[Any], work: list[Any], now: datetime, size: Size) -> None:
     from projects.acting import Acting
     from projects.services import budgets
     from scheduler.models import Eviction, UsageHour
 
     hour = now.replace(minute=0, second=0, microsecond=0)
-    for back in range(HOURS):
+    for back in range(size.hours):
         UsageHour.objects.bulk_create(
             UsageHour(
                 hour=hour - timedelta(hours=back), pool_id=pool.pk, pool_name="train", person=f"u{n}",
                 department_id=each.department_id, department_name=each.department.name, project_id=each.pk,
                 project_name=each.name, gpu_milli_seconds=3_600_000,
             )
-            for n, each in enumerate(projects[:BUDGETS])
+            for n, each in enumerate(projects[: size.budgets])
         )  # fmt: skip
     Eviction.objects.bulk_create(
         Eviction(
             kind="reclaim", pool_id=pool.pk, pool_name="train", workload_id=work[n].pk, workload_name=f"w{n}",
             project_id=work[n].project_id, project_name=work[n].project.name, department_id=1,
             department_name="d0", beneficiary_id=work[-n].pk, beneficiary_name="b", rule="r",
-            beneficiary_project_id=projects[n * 7 % PROJECTS].pk,
-            beneficiary_project_name=projects[n * 7 % PROJECTS].name, lost_gpu_seconds=10,
+            beneficiary_project_id=projects[n * 7 % size.projects].pk,
+            beneficiary_project_name=projects[n * 7 % size.projects].name, lost_gpu_seconds=10,
         )
-        for n in range(EVICTIONS)
+        for n in range(size.evictions)
     )  # fmt: skip
-    for each in projects[:BUDGETS]:
+    for each in projects[: size.budgets]:
         budgets.set_budget(acting=Acting.system("benchmark"), owner=each, values={"gpu_hours": 100})
 
 

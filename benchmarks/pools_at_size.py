@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.own_database import own_database
 
 SIZES = (100, 1000, 4000)
@@ -51,8 +52,11 @@ class Figures:
     history: Counter[str] = field(default_factory=Counter)
 
 
-def main(sizes: list[int]) -> None:
-    rows = []
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("sizes", nargs="*", type=int, metavar="NODES", help="Numbers of nodes.")
+    asked = options.parse_args()
+    sizes, rows = [8] if asked.tiny else asked.sizes, []
     with own_database("pools"):
         for size in sizes or SIZES:
             rows.append(vars(measured(size)))
@@ -196,4 +200,4 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]])
+    main()

@@ -6,7 +6,6 @@ the processor time of the server for one request, which says the same on a busy 
 server of threads (Python's own, for comparison only).
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -22,6 +21,8 @@ from pathlib import Path
 
 import httpx
 import psutil
+
+from benchmarks.arguments import parser
 
 ROOT = Path(__file__).parents[1]
 SERVER = """
@@ -67,12 +68,14 @@ print(tokens.issue(acting=cast.dave, name="bench", scopes=["read", "write"], exp
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--clients", type=int, nargs="*", default=[1, 8])
-    parser.add_argument("--handler", choices=["pages", "rest", "wsgi"], nargs="*", default=["rest"])
-    parser.add_argument("--json", type=Path, help="where to write the figures")
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=5)
+    options.add_argument("--clients", type=int, nargs="*", default=[1, 8])
+    options.add_argument("--handler", choices=["pages", "rest", "wsgi"], nargs="*", default=["rest"])
+    options.add_argument("--json", type=Path, help="where to write the figures")
+    asked = options.parse_args()
+    if asked.tiny:
+        asked.seconds, asked.clients, asked.json = 0.3, [1, 2], None
     rows = []
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as place, database(Path(place)) as env:
         token = run(PREPARE, env)
@@ -82,7 +85,7 @@ def main() -> None:
         )
         for handler in asked.handler:
             with server(handler, env) as (address, process):
-                measure(address, token, process, 1, 1.0)  # warm up
+                measure(address, token, process, 1, min(asked.seconds, 1.0))  # warm up
                 for clients in asked.clients:
                     row = {"handler": handler, **measure(address, token, process, clients, asked.seconds)}
                     rows.append(row)
@@ -121,7 +124,8 @@ def measure(
 def submit(address: str, token: str, until: float, durations: list[float]) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=address, headers=headers, timeout=30, trust_env=False) as http:
-        while (began := time.perf_counter()) < until:
+        while not durations or time.perf_counter() < until:
+            began = time.perf_counter()
             name = f"w{time.monotonic_ns()}-{threading.get_ident() % 1000}"
             document = {
                 "name": name, "project": "vision", "command": "true",

@@ -5,13 +5,13 @@
 ../shared/data; where it is absent nothing is measured.
 """
 
-import argparse
 import json
 import os
 import sys
 import time
 from pathlib import Path
 
+from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
 from berth.core.garbage import collect_rarely
 from scheduler.engine.replay.figures import figures
@@ -34,11 +34,12 @@ SLICE = 6_000  # jobs that our own policy plays unless it is asked for the whole
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("policies", nargs="*", metavar="POLICY", type=Policy)
-    parser.add_argument("--whole", action="store_true")
-    parser.add_argument("--checkpoint", type=int, metavar="SECONDS")
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("policies", nargs="*", metavar="POLICY", type=Policy)
+    options.add_argument("--whole", action="store_true")
+    options.add_argument("--checkpoint", type=int, metavar="SECONDS")
+    asked = options.parse_args()
+    jobs = 200 if asked.tiny else SLICE
     collect_rarely()  # as `berth trace` does
     data = Path(os.environ.get("BERTH_TRACES", Path(__file__).parents[2] / "shared" / "data"))
     try:
@@ -50,15 +51,16 @@ def main() -> int:
     for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slow one last
         if asked.policies and policy not in asked.policies:
             continue
-        is_slice = policy is Policy.FAIR and not asked.whole
-        played = smaller(trace, None, SLICE, 0) if is_slice else trace
+        is_slice = asked.tiny or (policy is Policy.FAIR and not asked.whole)
+        played = smaller(trace, None, jobs, 0) if is_slice else trace
         told = _played(played, policy, asked.checkpoint)
-        name = policy.value + (f", the first {SLICE} jobs" if is_slice else "")
+        name = policy.value + (f", the first {jobs} jobs" if is_slice else "")
         if policy is Policy.FAIR and asked.checkpoint:
             name += f", saved every {asked.checkpoint} s"
         rows[name] = told | {"commit": commit()}
         print(_line(name, told), flush=True)
-    _keep(rows)
+    if not asked.tiny:
+        _keep(rows)
     return 0
 
 

@@ -6,7 +6,6 @@ Counted is the scheduler's own CPU time, not the database's, by step. Every eigh
 
 import json
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.own_database import own_database
 from berth.core.garbage import collect_rarely
 
@@ -27,7 +27,11 @@ STEPS = {  # of the loop's own module, by what they are called here
 PARTS = {"observe": "observe", "decide_what_can_be": "decide", "commit": "commit"}  # of the cycle
 
 
-def main(live: int) -> None:
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("live", nargs="?", type=int, default=LIVE, help="Number of live workloads.")
+    asked = options.parse_args()
+    live = 160 if asked.tiny else asked.live
     collect_rarely()  # as the scheduler does
     with own_database("ticks"):
         rows = _measured(live)
@@ -167,4 +171,4 @@ def _submit(live: int, projects: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else LIVE)
+    main()

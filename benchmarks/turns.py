@@ -4,13 +4,13 @@
 """
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
 from scheduler.engine.cycle import decide
 from scheduler.engine.scenario import load
@@ -49,11 +49,15 @@ CASES: Mapping[str, Case] = {
 }
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("names", nargs="*", metavar="NAME", help="Parts of the names of cases.")
+    asked = options.parse_args()
+    names, cycles = (["2 queues of 16"], 32) if asked.tiny else (asked.names, CYCLES)
     chosen = {name: case for name, case in CASES.items() if not names or any(n in name for n in names)}
     rows = []
     for name, case in chosen.items():
-        row = {"name": name, **measured(case)}
+        row = {"name": name, **measured(case, cycles)}
         rows.append(row)
         parts = "  ".join(
             f"{queue['part']:.3f} (turn {queue['longest_turn']}, wait {queue['longest_wait']})"
@@ -66,10 +70,10 @@ def main(names: list[str]) -> None:
         (RESULTS / "turns.json").write_text(json.dumps(answer, indent=1) + "\n")
 
 
-def measured(case: Case) -> dict[str, Any]:
+def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
     begin, evictions = time.process_time(), 0
     held: list[list[float]] = []
-    for gpus, stopped in _played(case):
+    for gpus, stopped in _played(case, cycles):
         held.append(gpus)
         evictions += stopped
     whole = sum(map(sum, held)) or 1.0
@@ -84,12 +88,12 @@ def measured(case: Case) -> dict[str, Any]:
     return {"queues": queues, "evictions": evictions, "cpu_seconds": round(time.process_time() - begin, 1)}
 
 
-def _played(case: Case) -> Iterator[tuple[list[float], int]]:
+def _played(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
     """After each cycle: what every queue holds, and how many workloads were stopped."""
     scenario = load(_document(case))
     world, meter = World(scenario.snapshot), Meter(scenario.snapshot)
     names = [f"q{number}" for number in range(len(case.sizes))]
-    for _ in range(CYCLES):
+    for _ in range(cycles):
         snapshot = world.snapshot()
         plan = decide(replace(snapshot, queues=meter.written(snapshot.queues)))
         world.carry_out(plan)
@@ -129,4 +133,4 @@ def _longest(mine: Sequence[float], holding: bool) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -40,6 +40,18 @@ def nodes() -> QuerySet[Node]:
     return living.select_related("pool").order_by("pool__name", "ordinal")
 
 
+def node_named(name: str, among: QuerySet[Node] | None = None) -> Node | None:
+    """The living node of this name, or else the last one that had it; None if there never was one."""
+    rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
+    return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
+
+
+def pending_instances(pool_name: str) -> frozenset[str]:
+    """Instances of nodes that are not ready yet."""
+    rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
+    return frozenset(rows.values_list("instance_id", flat=True))
+
+
 @dataclass(frozen=True, slots=True)
 class WorkOnNode:
     """What has pods on a node that have not ended."""

@@ -23,13 +23,14 @@ from pools.providers.fake import FakeProvider
 from pools.providers.local import LocalProvider
 from pools.providers.measured import Machine, this_machine
 from pools.providers.prepared import PreparedHere
+from pools.providers.reachable import ReachableNodes
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.here import RayNodesHere
 from pools.runtimes.ray.runtime import RayRuntime
-from pools.selectors import installation, ray_nodes
+from pools.selectors import installation, pending_instances, ray_nodes
 
 T = TypeVar("T")
 
@@ -45,8 +46,11 @@ class Wiring:
     runtimes: Mapping[str, Runtime]
 
     def provider_of(self, pool: NodePool) -> Provider:
-        found = _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
-        return traced(found, pool.provider)
+        provider = _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
+        runtime = self.runtimes.get(pool.runtime)
+        if isinstance(runtime, RayRuntime):
+            provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
+        return traced(provider, pool.provider)
 
     def runtime_of(self, pool: NodePool) -> Runtime:
         return _found(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")

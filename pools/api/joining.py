@@ -32,7 +32,7 @@ from pools.joining import secrets
 from pools.joining.instructions import instructions_of
 from pools.joining.user_data import program
 from pools.runtimes.ray.scripts import node_code
-from pools.services.boots import Booted, to_prepare
+from pools.services.boots import Booted, Started, to_prepare
 from pools.services.joining import UNKNOWN, Measured, Warned
 
 Secret = Annotated[Text, Field(min_length=1, max_length=400)]
@@ -87,14 +87,27 @@ class BootedBody(Body):
     output: Annotated[Script, Field(max_length=4000)] = ""
 
 
+class StartedBody(Body):
+    """The progress of the script in `start`."""
+
+    instance: Annotated[Text, Field(min_length=1, max_length=128)]
+    exit_code: Annotated[int, Field(ge=-255, le=255)] | None = None
+    seconds: Annotated[int, Field(ge=0, le=10**6)] = 0
+    output: Annotated[Script, Field(max_length=4000)] = ""
+
+
 class CallBody(Body):
     warned: Taken | None = Field(None, description="The provider takes the machine back.")
     booted: BootedBody | None = Field(None, description="How far the machine is with `prepare`.")
+    started: StartedBody | None = Field(
+        None, description="Progress of `start`, for the instance that the answer named; null before it runs."
+    )
 
 
 class CallAnswer(Answer):
     node: str | None = Field(description="Which node it is to be; null for none (yet).")
     ordinal: int | None
+    instance: str = Field(description="The instance that the scripts are for; sent back in `started`.")
     digest: str = Field(description="Of what `prepare` makes.")
     prepare: str = Field(description="A script to run first, and to tell of; empty: nothing (more).")
     secrets: dict[str, str] | None = Field(description="Variables for `prepare` that stand in no file.")
@@ -137,8 +150,9 @@ class Call(MachineDoor):
         body = body_of(request, CallBody)
         warned = Warned(body.warned.reason, body.warned.leaves_at) if body.warned else None
         node = services.call(
-            self.known(request.headers), at=timezone.now(), warned=warned, booted=_booted(body.booted)
-        )
+            self.known(request.headers), at=timezone.now(), warned=warned, booted=_booted(body.booted),
+            started=_started(body.started),
+        )  # fmt: skip
         if node is None:
             return Response(NOTHING_YET)
         told = instructions_of(wired().runtime_of(node.pool), node)
@@ -146,14 +160,15 @@ class Call(MachineDoor):
         waits = node.environment_id is not None and node.prepared_at is None
         return Response(
             CallAnswer(
-                node=node.name, ordinal=node.ordinal, start="" if waits else told.start, stop=told.stop,
+                node=node.name, ordinal=node.ordinal, instance=node.instance_id,
+                start="" if waits else told.start, stop=told.stop,
                 digest=first.digest, prepare=first.script, secrets=dict(first.secrets),
             )
         )  # fmt: skip
 
 
 NOTHING_YET = CallAnswer(
-    node=None, ordinal=None, start="", stop="", digest="", prepare="", secrets={}
+    node=None, ordinal=None, instance="", start="", stop="", digest="", prepare="", secrets={}
 )  # fmt: skip
 
 
@@ -162,6 +177,10 @@ def _booted(said: BootedBody | None) -> Booted | None:
         return None
     phases = tuple(Phase(each.phase, each.state, each.seconds, each.message) for each in said.phases)
     return Booted(said.digest, phases, said.exit_code, said.output)
+
+
+def _started(body: StartedBody | None) -> Started | None:
+    return None if body is None else Started(body.instance, body.exit_code, body.seconds, body.output)
 
 
 class Leave(MachineDoor):

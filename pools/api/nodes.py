@@ -25,6 +25,7 @@ from pools.models import Node
 
 BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))
 StateWord = Literal["requested", "booting", "ready", "cordoned", "draining", "lost"]
+LastWord = Literal[StateWord, "ended"]
 
 
 class NodesQuery(ListQuery):
@@ -36,14 +37,17 @@ class PhaseAnswer(Answer):
     phase: str
     state: Literal["running", "done", "failed"]
     seconds: int
-    message: str = Field(description="Of one that failed, its last output; empty for who does not run it.")
+    message: str = Field(
+        description="Last output of a failed phase or of `start`; empty for all but platform admins."
+    )
+    exit_code: int | None = Field(None, description="Exit code of the start script (phase `start`).")
 
 
 class NodeAnswer(Answer):
     name: str
     pool: str
     ordinal: int
-    state: StateWord
+    state: LastWord
     since: datetime
     gpus: int
     gpu_model: str
@@ -103,10 +107,13 @@ class Nodes(NodeDoor):
 
 
 class OneNode(NodeDoor):
-    @described("One node", answer=NodeAnswer)
+    @described("One node, or the last one of that name if it has ended", answer=NodeAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
-        return self.answered(name)
+        node = selectors.node_named(name, with_held(Node.objects.all()))
+        if node is None:
+            raise NotFound(f"There is no node named {shown(name)}.")
+        return Response(_answers([node], running_it=self.allowed("administer"))[0])
 
 
 class CordonNode(NodeDoor):

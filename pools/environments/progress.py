@@ -14,6 +14,7 @@ UNREACHABLE = re.compile(
     "|Network is unreachable|Connection refused|ConnectTimeout|Read timed out|ProxyError|SSLError"
 )
 READY = "ready"  # the last line's phase
+START = "start"  # the phase of the start script, which follows the environment's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,14 @@ class Phase:
     state: str
     seconds: int = 0
     message: str = ""
+    exit_code: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Without an exit code where none is known, as phases of an environment have none."""
+        told = asdict(self)
+        if self.exit_code is None:
+            del told["exit_code"]
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Progress:
             return ""
         lines = [line.strip() for line in failed.message.splitlines() if line.strip()]
         last = lines[-1] if lines else "no output"
+        if failed.phase == START:
+            return f"its start script failed with exit code {failed.exit_code}: {last}"
         if UNREACHABLE.search(failed.message):  # of which pip's own last line says nothing
             last += " (the network was not there: see the output)"
         return f"its environment could not be made: {failed.phase}: {last}"

@@ -4,7 +4,10 @@
 
 It measures the machine, joins, and calls every few seconds: to say that it is there, that its provider takes
 it back (on EC2), and to hear which node it is. What makes it that node is a shell script in the answer, run
-as the user this runs as; another script when it is that node no longer.
+as the user this runs as; another script when it is that node no longer. The exit code and the last output of
+the first travel to the server with every call.
+
+It runs on the Python that the machine has: 3.9 or newer.
 
 Certificates are checked, against BERTH_CA where that names a file. Plain HTTP is for this machine alone,
 unless BERTH_PLAIN_HTTP=1 says that the network is trusted: who can change an answer can run anything here.
@@ -46,17 +49,16 @@ def main():
         return 2
     on_ec2 = metadata("instance-id")
     secret = remembered() or joined(on_ec2)
-    told = {}  # type: dict[str, object]
-    boot = Boot()
+    boot, start = Boot(), Start()
     while True:
         try:
-            body = {"warned": warned() if on_ec2 else None, "booted": boot.told()}  # type: dict[str, object]
+            body = {"warned": warned() if on_ec2 else None}  # type: dict[str, object]
+            body.update(booted=boot.told(), started=start.report())
             answer = send("machines/call", body, secret)
             boot.follow(answer)
-            follow(told, answer)
-            told = answer
+            start.follow(answer)
         except Refused as refusal:
-            follow(told, {})
+            start.follow({})
             print("refused: %s" % refusal, file=sys.stderr)
             return 1
         except OSError as error:
@@ -109,9 +111,81 @@ class Boot:
         code = self.process.poll()  # before the phases: those of a script that has ended are all there
         with open(os.path.join(self.place, "phases"), "rb") as file:
             phases = phases_in(file.read().decode("utf-8", "replace"))
-        with open(os.path.join(self.place, "output"), "rb") as file:
-            output = printable(file.read().decode("utf-8", "replace"))
+        output = last_output(os.path.join(self.place, "output"))
         return {"digest": self.digest, "phases": phases, "exit_code": code, "output": output}
+
+
+class Start:
+    """The script that makes the machine its node. It runs beside our calls, for it may install much, and a
+    machine that does not call for three minutes counts as gone."""
+
+    def __init__(self):
+        # type: () -> None
+        self.answer = {}  # type: dict[str, object]
+        self.process = None  # type: subprocess.Popen[bytes] | None
+        self.began = 0.0
+        self.seconds = 0
+        self.output = os.path.join(STATE, "start.output")
+
+    def follow(self, answer):
+        # type: (dict[str, object]) -> None
+        """Stop being the former node and begin to be the present one, where either has changed."""
+        if all(self.answer.get(name) == answer.get(name) for name in ("instance", "node", "start")):
+            self.answer = answer
+            return
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, 9)
+            self.process.wait()
+        if self.answer.get("stop"):
+            stop = subprocess.run(command(self.answer, "stop"), env=env_of(self.answer), check=False)
+            print("%s: stop ended with %d" % (self.answer["node"], stop.returncode), file=sys.stderr)
+        self.answer, self.process = answer, None
+        if answer.get("start"):
+            self.begin()
+
+    def begin(self):
+        # type: () -> None
+        self.began = time.monotonic()
+        os.makedirs(STATE, mode=0o700, exist_ok=True)
+        with open(self.output, "wb") as output:
+            self.process = subprocess.Popen(
+                command(self.answer, "start"), env=env_of(self.answer), stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+
+    def report(self):
+        # type: () -> dict[str, object] | None
+        """None where there is no script, or the server does not say for which instance it is."""
+        if self.process is None or not self.answer.get("instance"):
+            return None
+        running = self.process.returncode is None
+        code = self.process.poll()
+        if running:
+            self.seconds = int(time.monotonic() - self.began)
+            if code is not None:
+                print("%s: start ended with %d" % (self.answer["node"], code), file=sys.stderr)
+        return {
+            "instance": self.answer["instance"], "exit_code": code, "seconds": self.seconds,
+            "output": last_output(self.output),
+        }  # fmt: skip
+
+
+def command(answer, name):
+    # type: (dict[str, object], str) -> list[str]
+    """From a file for our eyes only: a script holds secrets, and every user can read command lines."""
+    return ["/bin/sh", write_private(name + ".sh", str(answer[name]))]
+
+
+def env_of(answer):
+    # type: (dict[str, object]) -> dict[str, str]
+    return dict(os.environ, BERTH_NODE=str(answer["node"]), BERTH_ORDINAL=str(answer["ordinal"]))
+
+
+def last_output(path):
+    # type: (str) -> str
+    with open(path, "rb") as file:
+        file.seek(max(file.seek(0, 2) - 16000, 0))
+        return printable(file.read().decode("utf-8", "replace"))
 
 
 def phases_in(lines):
@@ -210,21 +284,6 @@ def warned():
     return None
 
 
-def follow(before, now):
-    # type: (dict[str, object], dict[str, object]) -> None
-    if before.get("node") != now.get("node") or before.get("start") != now.get("start"):
-        run(before.get("stop"), before)
-        run(now.get("start"), now)
-
-
-def run(script, told):
-    # type: (object, dict[str, object]) -> None
-    if script:
-        env = dict(os.environ, BERTH_NODE=str(told["node"]), BERTH_ORDINAL=str(told["ordinal"]))
-        done = subprocess.run(["/bin/sh", "-c", str(script)], env=env, check=False)
-        print("%s: the script ended with %d" % (told["node"], done.returncode), file=sys.stderr)
-
-
 def send(path, body, secret=""):
     # type: (str, dict[str, object], str) -> dict[str, object]
     headers = {"Content-Type": "application/json"}
@@ -267,11 +326,18 @@ def remembered():
 
 def remember(secret):
     # type: (str) -> str
-    os.makedirs(STATE, mode=0o700, exist_ok=True)
-    path = os.path.join(STATE, "secret")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as kept:
-        kept.write(secret)
+    write_private("secret", secret)
     return secret
+
+
+def write_private(name, text):
+    # type: (str, str) -> str
+    """The path of the file, which only its owner can read."""
+    os.makedirs(STATE, mode=0o700, exist_ok=True)
+    path = os.path.join(STATE, name)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    return path
 
 
 if __name__ == "__main__":

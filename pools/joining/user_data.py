@@ -1,4 +1,6 @@
 """Here we write what a machine of an order runs when it first boots: it joins, and does as it is told."""
+import base64
+import gzip
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +20,7 @@ BERTH_URL={url}
 BERTH_POOL={pool}
 BERTH_JOIN_TOKEN={token}
 {more}BERTH_ENVIRONMENT
-{ca}cat > {place}/program.py <<'BERTH_PROGRAM'
+{ca}base64 -d <<'BERTH_PROGRAM' | gunzip > {place}/program.py
 {program}BERTH_PROGRAM
 cat > /etc/systemd/system/berth-machine.service <<'BERTH_UNIT'
 [Unit]
@@ -59,7 +61,7 @@ def user_data(order: ProvisionOrder) -> str:
     return SCRIPT.format(
         place=PLACE, url=shlex.quote(url), pool=order.pool, more=more,
         ca=CA.format(place=PLACE, ca=ca) if ca else "",
-        token=secrets.for_order(order.pool, order.client_token), program=program(),
+        token=secrets.for_order(order.pool, order.client_token), program=_packed(program()),
     )  # fmt: skip
 
 
@@ -72,6 +74,11 @@ def _authority() -> str:
     except (OSError, UnicodeDecodeError) as error:
         message = f"the file that BERTH_PUBLIC_CA names cannot be read: {error}"
         raise ProviderError(ProviderErrorKind.SETTINGS, message) from error
+
+
+def _packed(text: str) -> str:
+    """Compressed, because EC2 takes 16 KiB of user data; the same for the same text."""
+    return base64.encodebytes(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def program() -> str:

@@ -53,7 +53,8 @@ class Instance:
 
     `ordinal` is UNNUMBERED where the provider was stopped before it could write it on the instance.
     `prepared`: what is to be installed there is; no where the machine itself says when. `phases` is how far
-    that is, None where the provider cannot know. `message` is why an instance is gone, if it is known.
+    that is, None where the provider cannot know. `message` is why an instance is gone or still boots, if
+    it is known.
     """
 
     instance_id: str

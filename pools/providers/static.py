@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import QuerySet
 
-from pools.models import Machine, MachineUse, NodePool
+from pools.environments.progress import START, Progress
+from pools.models import Machine, MachineUse, Node, NodePool
+from pools.models.node import NodeState
 from pools.providers.base import (
     Instance,
     InstanceState,
@@ -21,10 +23,12 @@ from pools.providers.base import (
 )
 
 SILENT_AFTER = timedelta(seconds=180)
+AGAIN_AFTER = timedelta(minutes=2)  # a machine whose start script failed
 
 
 class StaticProvider:
-    """A machine that has not called for three minutes is gone, until it calls again."""
+    """A machine that has not called for three minutes is gone, until it calls again. One whose start script
+    failed is not used again for two minutes, so that others get their turn."""
 
     machines_join = False  # they have, before they can be ordered
 
@@ -74,12 +78,29 @@ class StaticProvider:
             pool__name=pool, left_at=None, leaving_at=None, seen_at__gt=self._now() - SILENT_AFTER
         )
         used = MachineUse.objects.filter(ended_at=None).values("machine_id")
-        return list(heard.exclude(pk__in=used).order_by("name", "pk"))
+        failed = [machine.pk for machine, _ in self._failed(pool)]
+        return list(heard.exclude(pk__in=used).exclude(pk__in=failed).order_by("name", "pk"))
+
+    def _failed(self, pool: str) -> list[tuple[Machine, str]]:
+        """Machines whose start script failed a moment ago, each with the reason."""
+        now = self._now()
+        nodes = Node.objects.filter(
+            pool__name=pool, state__in=(NodeState.LOST, NodeState.ENDED), since__gt=now - AGAIN_AFTER,
+            since__lte=now, phases__contains=[{"phase": START, "state": "failed"}],
+        )  # fmt: skip
+        why = {use_of(node.instance_id): Progress.of_rows(node.phases).why for node in nodes.order_by("pk")}
+        uses = _uses(pool).filter(pk__in=[key for key in why if key is not None])
+        return list({use.machine_id: (use.machine, why[use.pk]) for use in uses}.values())
 
     def _shortage(self, order: ProvisionOrder) -> str:
         free = self._free(order.pool)
         fitting = sum(_fits(machine, order.shape) for machine in free)
-        return f"{len(free)} machines have joined the pool and are free, {fitting} of them large enough"
+        failed = (
+            f"; {machine.name} failed a moment ago and is tried again: {why}"
+            for machine, why in self._failed(order.pool)
+        )
+        counts = f"{len(free)} machines have joined the pool and are free, {fitting} of them large enough"
+        return counts + "".join(failed)
 
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine

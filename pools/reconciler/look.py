@@ -82,7 +82,8 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
     if _is_ready(node, instance, this):
         return _join(node, instance, this)
     if _too_late(node, pool, this):
-        return _lose(node, f"not ready within {pool.boot_timeout} s", this)
+        obstacle = f": {instance.message}" if instance.message else ""
+        return _lose(node, f"not ready within {pool.boot_timeout} s{obstacle}", this)
     return noted | move(
         node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=this.now
     )

@@ -1,12 +1,14 @@
 """Here we say what it takes to run a pod, wherever it runs."""
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum
 from typing import Protocol
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PodOrder:
     """One attempt at one replica. `pod_id` names it for ever; a second attempt has another id.
 
@@ -29,15 +31,19 @@ class PodOrder:
     environment: str = ""
 
 
-class PodState(StrEnum):
+class PodState(str, Enum):
+    __str__ = str.__str__
+
     UNKNOWN = "unknown"
     STARTING = "starting"
     RUNNING = "running"
     EXITED = "exited"
 
 
-class PodCause(StrEnum):
+class PodCause(str, Enum):
     """Why a pod ended, where it was not the command's own doing."""
+
+    __str__ = str.__str__
 
     NONE = ""
     STOPPED = "stopped"  # somebody asked for it
@@ -46,7 +52,7 @@ class PodCause(StrEnum):
     START_FAILED = "start_failed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PodReport:
     """`exit_code` and `signal` are the command's own; at most one of them is set, and only when exited."""
 
@@ -59,7 +65,7 @@ class PodReport:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogChunk:
     """Bytes `offset` .. `next_offset` of a log that is `size` bytes long by now.
 
@@ -73,7 +79,7 @@ class LogChunk:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PodUse:
     """`cpu_seconds` is what all its processes used since it started, those that have ended too;
     `memory_mib` what those there are hold now."""
@@ -82,7 +88,7 @@ class PodUse:
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeviceUse:
     """Of one GPU, whoever uses it: in how many thousandths of the last moments something ran on it, and how
     much of its memory is taken. None is what it does not tell (a part of a device, say)."""
@@ -93,7 +99,7 @@ class DeviceUse:
     memory_mib: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measured:
     """By pod and by instance. Who is missing was not measured, which is not the same as nothing used."""
 

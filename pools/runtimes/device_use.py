@@ -2,6 +2,8 @@
 
 Works with Python's standard library, since it runs on nodes.
 """
+from __future__ import annotations
+
 import os
 import shlex
 import subprocess

@@ -1,4 +1,6 @@
 """Here we run pods on this machine: processes with a keeper each, and directories that tell their story."""
+from __future__ import annotations
+
 import os
 import re
 import shutil
@@ -7,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from pools.runtimes import local_log
@@ -221,7 +223,8 @@ class LocalRuntime:
             saved = (self._workspaces / checked_name(workspace) / CHECKPOINT).stat().st_mtime
         except FileNotFoundError:
             return None
-        return datetime.fromtimestamp(min(max(saved, 0.0), time.time()), UTC)  # pods may claim any time
+        saved = min(max(saved, 0.0), time.time())  # pods may claim any time
+        return datetime.fromtimestamp(saved, timezone.utc)
 
     # --- measuring
 

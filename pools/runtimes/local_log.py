@@ -1,4 +1,6 @@
 """Here we read a pod's log while it is being written: by byte, whatever the bytes are."""
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

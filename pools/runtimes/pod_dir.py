@@ -1,4 +1,6 @@
 """Here we keep what is known of one local pod: a directory with its order, its keeper's lock and its end."""
+from __future__ import annotations
+
 import fcntl
 import os
 import shutil
@@ -7,7 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodOrder, PodReport, PodState
@@ -157,4 +159,4 @@ def report_of_end(end: dict[str, str]) -> PodReport:
 
 
 def moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromtimestamp(float(text), UTC)
+    return None if text is None else datetime.fromtimestamp(float(text), timezone.utc)

@@ -1,4 +1,6 @@
 """Here we say what a local pod finds in its environment before its own order is laid over it."""
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
 """Here we add up what pods' processes use, from /proc; with the standard library, since it runs on nodes."""
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ _MIB = 1024 * 1024
 _PARENT, _OWN, _BURIED = 1, (11, 12), (13, 14)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Process:
     parent: int
     own: int

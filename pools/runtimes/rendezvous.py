@@ -1,4 +1,6 @@
 """Here we find a port for the ranks of one gang to meet at, on this machine."""
+from __future__ import annotations
+
 import random
 import socket
 import time

@@ -1,15 +1,15 @@
-"""Here a machine tells how far the environment of its node is."""
-from dataclasses import dataclass
+"""Progress of a node that boots, as its machine reports it: the environment, then the start script."""
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db import transaction
 
 from berth.db.moves import move
 from pools import history
-from pools.environments.progress import Phase, Progress, ended_outside
+from pools.environments.progress import START, Phase, Progress, ended_outside
 from pools.joining.sealed import Unopened
 from pools.models import Node, NodePool
-from pools.models.node import PENDING, NodeState
+from pools.models.node import HOSTING, PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.services.environments import secrets_for
 from pools.services.failed_boots import note_failed_boot
@@ -32,6 +32,36 @@ class ToPrepare:
     digest: str = ""
     script: str = ""
     secrets: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Progress of the start script on one instance. `exit_code` is None while the script runs."""
+
+    instance: str
+    exit_code: int | None = None
+    seconds: int = 0
+    output: str = ""
+
+
+def note_start(node: Node, started: Started, *, at: datetime) -> None:
+    """Keep the progress as the node's last phase; a node whose script failed is lost with the reason.
+
+    A report for another instance is ignored: a machine may still report its former node. A node that works
+    already is lost too, because the script begins by stopping what the node ran before.
+    """
+    if started.instance != node.instance_id or node.state not in (*PENDING, *HOSTING):
+        return
+    state = "running" if started.exit_code is None else "failed" if started.exit_code else "done"
+    phase = Phase(START, state, started.seconds, started.output, started.exit_code)
+    if state == "running":
+        phase = replace(phase, seconds=0)  # or the row would change with every call
+    phases = [each for each in node.phases if each["phase"] != START] + [phase.to_dict()]
+    if phases != node.phases:
+        Node.objects.filter(pk=node.pk).update(phases=phases)
+    if started.exit_code:
+        _lose(node, Progress((phase,)).why, at)
+    node.refresh_from_db()
 
 
 def note_boot(node: Node, booted: Booted, *, at: datetime) -> None:
@@ -65,6 +95,6 @@ def to_prepare(node: Node) -> ToPrepare:
 def _lose(node: Node, why: str, at: datetime) -> None:
     with transaction.atomic():
         node.pool = NodePool.objects.select_for_update(no_key=True).get(pk=node.pool_id)
-        if move(node, "state", expected=PENDING, to=NodeState.LOST, since=at):
+        if move(node, "state", expected=(*PENDING, *HOSTING), to=NodeState.LOST, since=at):
             history.write(node.pool, ScalingKind.LOST, why, at=at, node=node)
             note_failed_boot(node, why, at=at)

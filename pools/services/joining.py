@@ -11,7 +11,7 @@ from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
 from pools.models.node import PENDING, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.static import SILENT_AFTER, instance_id
-from pools.services.boots import Booted, note_boot
+from pools.services.boots import Booted, Started, note_boot, note_start
 from pools.services.nodes import warn_node
 
 REFUSED = "This token lets nobody join this pool: it is unknown, used, revoked or too old."
@@ -59,12 +59,15 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
 
 
 def call(
-    secret: str, *, at: datetime, warned: Warned | None = None, booted: Booted | None = None
-) -> Node | None:
+    secret: str, *, at: datetime, warned: Warned | None = None, booted: Booted | None = None,
+    started: Started | None = None,
+) -> Node | None:  # fmt: skip
     """The machine is there. The node that it is to be now, or None for nothing yet."""
     node = _called(secret, at)
     if node is not None and booted is not None:
         note_boot(node, booted, at=at)
+    if node is not None and started is not None:
+        note_start(node, started, at=at)
     if node is not None and warned is not None:
         warn_node(node, reason=warned.reason, leaves_at=warned.leaves_at, at=at)
         node.refresh_from_db()

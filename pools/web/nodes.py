@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import Forbidden
 from berth.web.pages import Request, done, page, signed_in
 from pools import selectors, services
+from pools.environments.progress import START
 from pools.models import Node
 from pools.web.forms import ReasonForm
 
@@ -50,12 +51,18 @@ STEPS: Mapping[str, Step] = {
 @signed_in
 @require_GET
 def show(request: Request, name: str) -> HttpResponse:
-    """One node: what it has, what is installed on it, and how far that is while it boots."""
-    node = get_object_or_404(selectors.nodes().select_related("pool", "environment"), name=name)
+    """One node: what it has, what is installed on it, and its progress while it boots.
+
+    Of a node that has ended the last state, so that the reason for a failed start can be read.
+    """
+    node = selectors.node_named(name)
+    if node is None:
+        raise Http404(f"There is no node named {name}.")
     running_it = _runs_it(request)
     context = {
         "node": node,
         "phases": _phases(node, running_it=running_it),
+        "started": _start(node, running_it=running_it),
         "running_it": running_it,
         "work": selectors.work_on([node.pk])[node.pk] if running_it else (),
         "took": (node.prepared_at - node.created_at).total_seconds() if node.prepared_at else None,
@@ -75,13 +82,19 @@ def _phases(node: Node, *, running_it: bool) -> list[dict[str, Any]]:
     """All that there will be, each with how it is; what failed says why to those who run it."""
     if node.environment is None:
         return []
-    told = {each["phase"]: each for each in node.phases}
+    told = {each["phase"]: each for each in node.phases if each["phase"] != START}
     names = [*dict.fromkeys([*node.environment.phases, *told])]
     if node.prepared_at is not None and told:
         names = list(told)  # another node of this machine had made the rest already
     waiting = {"state": "waiting", "seconds": 0, "message": ""}
     found = [{**waiting, **told.get(name, {}), "phase": name} for name in names]
     return found if running_it else [{**each, "message": ""} for each in found]
+
+
+def _start(node: Node, *, running_it: bool) -> dict[str, Any] | None:
+    """Progress of the start script; None for a node that has none, or whose machine has not run it yet."""
+    started = next((each for each in node.phases if each["phase"] == START), None)
+    return started if started is None or running_it else {**started, "message": ""}
 
 
 @signed_in

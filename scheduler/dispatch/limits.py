@@ -9,6 +9,7 @@ A session is idle when its client asks for nothing any more, whatever its pods w
 
 import logging
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +27,7 @@ from scheduler.post import Post
 log = logging.getLogger(__name__)
 
 START_TIMEOUT = timedelta(minutes=5)
+NO_REASON = "; the node took the order and has reported nothing since."
 WAITING = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 
 
@@ -57,9 +59,19 @@ class Overdue:
 
 def _never_started(now: datetime) -> list[Overdue]:
     starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
-    seconds = START_TIMEOUT.total_seconds()
-    text = f"Its pods did not start within {seconds:.0f} s; the scheduler's log says why."
-    return [Overdue(pk, "StartTimeout", text) for pk in starting.order_by("pk").values_list("pk", flat=True)]
+    pks = list(starting.order_by("pk").values_list("pk", flat=True))
+    reasons = _start_failures(pks)
+    said = f"Its pods did not start within {START_TIMEOUT.total_seconds():.0f} s"
+    return [Overdue(pk, "StartTimeout", f"{said}{reasons.get(pk, NO_REASON)}") for pk in pks]
+
+
+def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """By workload: the first pod that could not be started, its node and the reason."""
+    pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
+    rows = pods.order_by("workload_id", "-rank").values_list(
+        "workload_id", "role", "index", "node__name", "message"
+    )
+    return {pk: f": {role} {index} on {node} {message}" for pk, role, index, node, message in rows}
 
 
 def _too_long(now: datetime) -> list[Overdue]:

@@ -2,9 +2,10 @@
 
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from berth.db.lease import fenced
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState
 from scheduler.dispatch.endpoints import give_endpoints, serves
@@ -26,6 +27,7 @@ def start_pods(now: datetime, post: Post) -> list[str]:
     if not waiting:
         return []
     notes: list[str] = []
+    failures: dict[uuid.UUID, str] = {}
     agree_where_to_meet(waiting, post)
     give_endpoints(waiting, post)
     give_ports(waiting, post)
@@ -33,15 +35,29 @@ def start_pods(now: datetime, post: Post) -> list[str]:
     for pod in waiting:
         if not post.leads():
             return [*notes, "The lead was lost while pods were being started."]
+        failures[pod.pk] = ""
         try:
             _start(pod, worlds[pod.workload_id], post)
         except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
             log.warning("pod %s could not be started: %s", pod.pk, error)
             notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
+            failures[pod.pk] = f"could not be started yet: {error}"
             continue
         post.handed.started[pod.pk] = now
         point("dispatch.started")
+    _keep_reasons([pod for pod in waiting if failures[pod.pk] != pod.message], failures, post)
     return notes
+
+
+def _keep_reasons(pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], post: Post) -> None:
+    """Store with each pod why it could not be started, for its page and for the end of its workload."""
+    if not pods:
+        return
+    with fenced(post.held):
+        for pod in Pod.objects.select_for_update().filter(pk__in=[pod.pk for pod in pods]).order_by("pk"):
+            if pod.state == PodState.STARTING:
+                Pod.objects.filter(pk=pod.pk).update(message=failures[pod.pk])
+    point("dispatch.reasons")
 
 
 def stop_pods(now: datetime, post: Post) -> list[str]:

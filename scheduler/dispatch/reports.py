@@ -99,7 +99,7 @@ def changed(pod: PodRow, node: NodeAt, report: PodReport | None, now: datetime) 
     if report.state is Reported.RUNNING:
         started = {"started_at": report.started_at or now}
         if pod.state == PodState.STARTING:
-            return Change(pod, PodState.RUNNING, started)
+            return Change(pod, PodState.RUNNING, {**started, "message": ""})
         return Change(pod, pod.state, started) if pod.started_at is None else None
     return Change(pod, _end_state(pod, report), _end_columns(pod, report, now))
 

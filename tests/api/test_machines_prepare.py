@@ -59,13 +59,13 @@ def test_a_machine_is_told_what_to_install_before_what_to_run(
     assert TOKEN not in told["prepare"]
     tell(secret, told["digest"], PIP)
     seen = alice.get("nodes/metal-0").json()
-    assert (seen["environment_digest"], seen["phases"]) == (told["digest"], [PIP])
+    assert (seen["environment_digest"], seen["phases"]) == (told["digest"], [{**PIP, "exit_code": None}])
     done = {**PIP, "state": "done", "seconds": 7}
     answer = tell(secret, told["digest"], done, exit_code=0).json()
     assert (answer["prepare"], answer["digest"], answer["secrets"]) == ("", "", {})
     look(metal)
     assert (node().state, node().phases) == ("ready", [done])
-    assert bob.get("nodes/metal-0").json()["phases"] == [done]
+    assert bob.get("nodes/metal-0").json()["phases"] == [{**done, "exit_code": None}]
 
 
 def test_a_machine_that_cannot_install_it_loses_its_node_with_the_reason(

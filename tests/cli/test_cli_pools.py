@@ -222,6 +222,7 @@ def test_a_node_is_described_with_how_far_it_is(terminal: Terminal) -> None:
     phases = [
         {"phase": "python", "state": "done", "seconds": 4, "message": ""},
         {"phase": "pip", "state": "failed", "seconds": 9, "message": "No matching\ndistribution \x1b[31m"},
+        {"phase": "start", "state": "failed", "seconds": 2, "message": "not found", "exit_code": 127},
     ]
     seen = {
         "name": "train-1", "pool": "train", "state": "booting", "free": HAS, "capacity": HAS,
@@ -232,6 +233,7 @@ def test_a_node_is_described_with_how_far_it_is(terminal: Terminal) -> None:
     assert "Environment: abababababab\n" in told.stdout
     assert "  done    python                   4 s\n  failed  pip " in told.stdout
     assert "          No matching\n          distribution " in told.stdout
+    assert "  failed  start                    2 s   exit code 127\n          not found\n" in told.stdout
     assert "\x1b" not in told.stdout
 
 

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import httpx
 import pytest
 
-from pools.runtimes.base import PodCause, PodState
+from pools.runtimes.base import PodCause, PodState, RuntimeFailure
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
@@ -79,6 +80,33 @@ def test_ray_lets_nobody_have_a_device_that_somebody_has(stage: RayStage) -> Non
     (waits,) = (pod_id for pod_id, state in states.items() if state is PodState.STARTING)
     stage.let_end(next(pod_id for pod_id in states if pod_id != waits), 0)
     running(stage.runtime, waits)
+
+
+def test_node_is_free_of_obstacles_once_its_agent_answers_and_its_raylet_is_registered(
+    stage: RayStage, tmp_path: Path
+) -> None:
+    at = stage.cluster.at
+    silent = replace(at["i-0"], instance_id="i-8", address=at["i-0"].address.rpartition(".")[0] + ".250")
+    unregistered = replace(at["i-1"], instance_id="i-9")
+    runtime = RayRuntime(tmp_path / "other", lambda: [*at.values(), silent, unregistered])
+    obstacles = runtime.obstacles(["i-head", "i-0", "i-1", "i-8", "i-9", "i-10"])
+    assert list(obstacles) == ["i-8", "i-9", "i-10"]
+    assert f"the node at http://{silent.address}:{AGENT_PORT} does not answer" in obstacles["i-8"]
+    assert obstacles["i-9"] == "its raylet is not registered at the head"
+    assert obstacles["i-10"] == "the address of its machine is not known yet"
+
+
+def test_stop_of_a_pod_that_its_node_may_have_is_repeated(stage: RayStage, tmp_path: Path) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    at = stage.cluster.at
+    away = replace(at["i-0"], address=at["i-0"].address.rpartition(".")[0] + ".250")
+    cut_off = RayRuntime(stage.berth, lambda: [at["i-head"], away])
+    with pytest.raises(RuntimeFailure, match="does not answer"):
+        cut_off.stop("p-1", 0)
+    assert stage.runtime.look(["p-1"])["p-1"].state is PodState.RUNNING
+    stage.runtime.stop("p-1", 0)
+    assert ended(stage.runtime, "p-1").cause is PodCause.STOPPED
 
 
 def test_nobody_is_answered_without_the_secret_of_the_cluster(cluster: RayCluster) -> None:

@@ -139,3 +139,10 @@ def play(story: Story, *, quiet: float, busy: float) -> None:
     story.until(lambda moment: moment.engines == 1, 180)
     story.watch_for(quiet)
     story.load.end()
+
+
+def play_briefly(story: Story) -> None:
+    """One client, whose requests the first engine answers: nothing has to grow."""
+    story.load.set(1)
+    story.watch_for(2)
+    story.load.end()

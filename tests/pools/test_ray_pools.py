@@ -1,14 +1,26 @@
 """Here pools say that they run Ray, where that can be."""
+from datetime import timedelta
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
+from berth.core.clock import FixedClock
 from berth.core.errors import Invalid
-from pools.models import Node
+from berth.wiring import Wiring
+from pools import services
+from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
+from pools.providers.static import StaticProvider
+from pools.reconciler import reconcile
 from pools.runtimes import choice
+from pools.runtimes.base import PodCause, PodState, RuntimeFailure
+from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import ray_nodes
-from tests.pools.stage import START, pool
+from pools.services.joining import Measured
+from tests.contracts.pods import order
+from tests.pools.stage import START, SYSTEM, pool
 
 
 @pytest.mark.django_db
@@ -46,6 +58,40 @@ def test_pods_do_not_start_beside_the_scheduler_when_their_nodes_are_elsewhere()
         (problem,) = refused.value.problems
         assert problem.path == "runtime"
         assert "elsewhere" in problem.message
+
+
+AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # nothing listens there
+
+
+def test_stop_of_a_pod_that_its_node_never_received_ends_it_at_once(tmp_path: Path) -> None:
+    runtime = RayRuntime(tmp_path, lambda: [AWAY])
+    with pytest.raises(RuntimeFailure, match="does not answer"):
+        runtime.start(order("p-1"))
+    assert runtime.look(["p-1"])["p-1"].state is PodState.STARTING
+    runtime.stop("p-1", 60)
+    report = runtime.look(["p-1"])["p-1"]
+    assert (report.state, report.cause) == (PodState.EXITED, PodCause.STOPPED)
+    runtime.start(order("p-1"))
+    assert RayRuntime(tmp_path, lambda: [AWAY]).look(["p-1"])["p-1"] == report, "it never starts"
+
+
+@pytest.mark.django_db
+def test_static_node_that_runs_no_ray_is_never_ready_and_says_why(tmp_path: Path) -> None:
+    metal = pool((0, 1), provider="static", runtime="ray", gpus_per_node=0, boot_timeout=60)
+    _, token = services.issue_join_token(acting=SYSTEM, pool=metal, lasts=timedelta(hours=1), at=START)
+    has = Measured("box-1", AWAY.address, 8000, 65536)
+    services.join(pool_name=metal.name, token=token, measured=has, at=START)
+    clock = FixedClock(START)
+    runtime = RayRuntime(tmp_path, ray_nodes)
+    wiring = Wiring(clock, {"static": lambda pool: StaticProvider(clock.now)}, {"ray": runtime})
+    NodePool.objects.update(wanted=1)
+    for _ in range(4):
+        reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
+        clock.advance(15)
+        assert Node.objects.get().state in (NodeState.REQUESTED, NodeState.BOOTING), "it takes no work"
+    reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
+    [lost] = ScalingEvent.objects.filter(kind="lost")
+    assert lost.reason.startswith(f"not ready within 60 s: the node at http://{AWAY.address}:8365 does not")
 
 
 @pytest.mark.django_db

@@ -1,10 +1,13 @@
 """Here we show how runs end: failures, restarts, limits of time, lost machines."""
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from pools.models import Node
 from pools.runtimes.base import PodCause, RuntimeFailure
+from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, terminate_node, warn_node
 from projects.models import Phase, Workload
 from projects.services import workloads
@@ -123,6 +126,48 @@ def test_a_gang_that_cannot_be_started_gives_its_devices_back(stage: Stage) -> N
     assert stage.phase(workload) == Phase.FAILED
     assert workload.reason == "StartTimeout"
     assert not DeviceClaim.objects.exists()
+
+
+def test_gang_whose_node_never_received_it_fails_with_the_reason_and_ends_at_once(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """A real Ray runtime, and a node where nothing listens."""
+    node = Node.objects.get(name="local-0")
+    away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
+    stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
+    Node.objects.exclude(pk=node.pk).delete()
+    workload = stage.submit(roles=ONE)
+    stage.tick()
+    reason = "could not be started yet: the node at http://127.98.1.2:8365 does not answer"
+    assert reason in stage.pods(workload)[0].message
+    assert stage.phase(workload) == Phase.STARTING
+    stage.clock.advance(301)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.FAILED
+    assert workload.message.startswith(f"Its pods did not start within 300 s: worker 0 on local-0 {reason}")
+    assert not DeviceClaim.objects.exists()
+
+
+def test_gang_whose_node_never_received_it_can_be_cancelled(stage: Stage, tmp_path: Path) -> None:
+    node = Node.objects.get(name="local-0")
+    away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
+    stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
+    Node.objects.exclude(pk=node.pk).delete()
+    workload = stage.submit(roles=ONE)
+    stage.tick()
+    workloads.cancel(acting=stage.cast.alice, workload=workload, now=stage.clock.now())
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.CANCELLED
+
+
+def test_reason_of_a_failed_start_goes_once_the_pod_runs(stage: Stage) -> None:
+    stage.runtime.next("start", RuntimeFailure("no space left on device"))
+    workload = stage.submit(roles=ONE)
+    stage.tick()
+    assert "no space left on device" in stage.pods(workload)[0].message
+    stage.tick(2, seconds=15)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert stage.pods(workload)[0].message == ""
 
 
 def test_a_deadline_ends_what_waits_and_what_runs(stage: Stage) -> None:

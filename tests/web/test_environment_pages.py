@@ -4,6 +4,7 @@ import re
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from pools.models import Environment, Node, NodePool, PoolSecret
 from pools.services import edit_pool
@@ -131,3 +132,26 @@ def test_a_nodes_page_shows_how_far_it_is(cast: Cast, alice: Client, sign_in, bo
 def test_a_node_without_an_environment_says_so(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
     assert "The pool declares none" in alice.get(f"/nodes/{node.name}").content.decode()
+
+
+def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
+    cast: Cast, alice: Client, sign_in
+) -> None:
+    """Also after the node has ended, which follows at once."""
+    phase = {"phase": "start", "state": "failed", "seconds": 3, "message": "pip: <no> space", "exit_code": 7}
+    node = make.node(cast.pool, state="ended", ended_at=timezone.now(), phases=[phase])
+    page = alice.get(f"/nodes/{node.name}").content.decode()
+    assert "<dt>Exit code</dt><dd>7</dd>" in page
+    assert "pip: &lt;no&gt; space" in page
+    assert "The pool declares none" in page, "the start script is no phase of an environment"
+    theirs = sign_in("dave").get(f"/nodes/{node.name}").content.decode()
+    assert "<dt>Exit code</dt><dd>7</dd>" in theirs
+    assert "space" not in theirs, "output of machines is for platform admins"
+
+
+def test_page_of_a_node_name_shows_the_living_node(cast: Cast, alice: Client) -> None:
+    ended = make.node(cast.pool, state="ended", ended_at=timezone.now(), instance_id="i-former")
+    make.node(cast.pool, 0, state="booting", instance_id="i-present")
+    page = alice.get(f"/nodes/{ended.name}").content.decode()
+    assert "i-present" in page
+    assert "i-former" not in page

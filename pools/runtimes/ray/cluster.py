@@ -1,4 +1,6 @@
 """Here we say where the nodes of Ray clusters are, and how they are named and reached."""
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ NODE_LABEL = "berth-node"
 _LABEL_LENGTH = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeAt:
     """A node of a pool that runs Ray. `secret` is its cluster's: Ray and the agents ask for it.
 

@@ -16,10 +16,10 @@ from typing import Any
 from pools.providers.base import Instance, InstanceState, ProvisionOrder, ProvisionResult
 from pools.providers.local import LocalProvider
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, label_of
+from pools.runtimes.ray.node.raylet import STARTED
 from pools.runtimes.shim.processes import send, start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-STARTED = "Ray runtime started"
 MOST_SECONDS_TO_END = 30.0
 _SOURCE = str(Path(__file__).resolve().parents[3])
 
@@ -49,7 +49,7 @@ class RayNodesHere:
             self.cut.terminate(pool, gone)
         for instance_id in gone:
             shutil.rmtree(self._home(pool, instance_id), ignore_errors=True)
-        return tuple(instance for instance in listed if instance.state is not InstanceState.GONE)
+        return listed  # those that are gone for the last time, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Each is asked to end; its devices are free once it has."""
@@ -75,9 +75,9 @@ class RayNodesHere:
             return replace(instance, state=InstanceState.BOOTING, address="")
         address = record["address"]
         if not _lives(record):
-            return replace(instance, state=InstanceState.GONE, address=address)
-        log = home / "node" / "ray.log"
-        ready = log.exists() and STARTED in log.read_text(errors="replace")
+            said = f"its Ray node ended: {_last_line(home)}"
+            return replace(instance, state=InstanceState.GONE, address=address, message=said)
+        ready = STARTED in _text(home / "node" / "ray.log")
         state = InstanceState.READY if ready else InstanceState.BOOTING
         return replace(instance, state=state, address=address)
 
@@ -148,6 +148,22 @@ class RayNodesHere:
 
     def _bury(self) -> None:
         self._children = [child for child in self._children if child.poll() is None]
+
+
+def _last_line(home: Path) -> str:
+    """Of what the node's own process wrote, or else of what Ray wrote."""
+    for path in (home / "node.log", home / "node" / "ray.log"):
+        lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
+        if lines:
+            return lines[-1][:300]
+    return "it wrote nothing"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _begin_to_end(home: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Here we speak with Ray's jobs API on a cluster's head."""
+"""Client of the HTTP API of a Ray cluster's head: its jobs and its nodes."""
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -6,7 +6,9 @@ from urllib.parse import quote
 import httpx
 
 from pools.runtimes.base import RuntimeFailure
+from pools.runtimes.ray.cluster import NODE_LABEL
 
+MOST_NODES = 10_000  # Ray allows no more, and lists 100 unless asked for more
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _EXISTS = "already exists"
 
@@ -45,6 +47,16 @@ class Jobs:
         told: dict[str, Any] = _json(answer)
         return Job(str(told["status"]), str(told.get("message") or ""))
 
+    def node_state(self, label: str) -> str:
+        """Ray's state of the node with this label, such as ALIVE; empty where no such node has registered.
+
+        A node that came back is listed twice, as DEAD and as ALIVE.
+        """
+        answer = self._request("GET", "/api/v0/nodes", params={"limit": MOST_NODES})
+        nodes = _json(answer)["data"]["result"]["result"]
+        states = [str(node["state"]) for node in nodes if (node["labels"] or {}).get(NODE_LABEL) == label]
+        return "ALIVE" if "ALIVE" in states else "".join(states[-1:])
+
     def stop(self, name: str) -> None:
         self._ask("POST", f"{quote(name, safe='')}/stop")
 
@@ -53,16 +65,18 @@ class Jobs:
         self._ask("DELETE", quote(name, safe=""))
 
     def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
+        return self._request(method, f"/api/jobs/{path}", **body)
+
+    def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
         try:
-            url = f"{self._base}/api/jobs/{path}"
-            return self._client.request(method, url, headers=self._headers, **body)
+            return self._client.request(method, f"{self._base}{path}", headers=self._headers, **sent)
         except httpx.HTTPError as error:
             raise RuntimeFailure(f"the head at {self._base} does not answer: {error!r}") from error
 
 
 def _json(answer: httpx.Response) -> Any:
     if answer.status_code != httpx.codes.OK:
-        raise RuntimeFailure(f"Ray's jobs API says {answer.status_code}: {_said(answer)}")
+        raise RuntimeFailure(f"Ray says {answer.status_code}: {_said(answer)}")
     return answer.json()
 
 

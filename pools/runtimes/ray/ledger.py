@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,11 +19,13 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`instance_id` is empty for a pod that was stopped before anybody heard of it."""
+    """`instance_id` is empty for a pod that was stopped before anybody heard of it. `received`: its node
+    may have it; without that, no job was ever submitted for the pod, and it cannot run."""
 
     instance_id: str
     workspace: str
     ended: PodReport | None = None
+    received: bool = True
 
 
 class Ledger:
@@ -38,26 +40,37 @@ class Ledger:
         if told is None:
             return None
         ended = report_in(json.loads(told["ended"])) if "ended" in told else None
-        return Entry(told["instance"], told["workspace"], ended)
+        return Entry(told["instance"], told["workspace"], ended, told.get("received") != "no")
 
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not _is_draft(entry.name)))
 
-    def place(self, pod_id: str, instance_id: str, workspace: str) -> None:
+    def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
         """Before its node hears of it: whatever happens then, we know where to ask."""
         with self._lock:
             if self.find(pod_id) is None:
-                self._write(pod_id, [("instance", instance_id), ("workspace", checked_name(workspace))])
+                self._write(pod_id, _placed(Entry(instance_id, checked_name(workspace), received=received)))
+
+    def receive(self, pod_id: str) -> bool:
+        """Note that the node has the pod, before its job is submitted. False for a pod that has ended."""
+        with self._lock:
+            entry = self.find(pod_id)
+            if entry is None or entry.ended is not None:
+                return False
+            if not entry.received:
+                self._write(pod_id, _placed(replace(entry, received=True)))
+            return True
 
     def stop_before_start(self, pod_id: str) -> None:
-        message = "stopped before it was started"
+        """End a pod that no node has received; one that a node may have is left alone."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
-            message=message,
+            message="stopped before it was started",
         )  # fmt: skip
         with self._lock:
-            if self.find(pod_id) is None:
-                self._write(pod_id, [("instance", ""), ("workspace", ""), _ended(report)])
+            entry = self.find(pod_id) or Entry("", "", received=False)
+            if entry.ended is None and not entry.received:
+                self._write(pod_id, [*_placed(entry), _ended(report)])
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
         """The first end that was seen is the one that holds."""
@@ -65,8 +78,7 @@ class Ledger:
             entry = self.find(pod_id)
             if entry is None or entry.ended is not None:
                 return report if entry is None or entry.ended is None else entry.ended
-            placed = [("instance", entry.instance_id), ("workspace", entry.workspace)]
-            self._write(pod_id, [*placed, _ended(report)])
+            self._write(pod_id, [*_placed(entry), _ended(report)])
             return report
 
     def forget(self, pod_id: str) -> None:
@@ -103,6 +115,11 @@ class Ledger:
 
     def _write(self, pod_id: str, record: Record) -> None:
         write_record(str(self._pods / checked_name(pod_id)), record)
+
+
+def _placed(entry: Entry) -> Record:
+    placed = [("instance", entry.instance_id), ("workspace", entry.workspace)]
+    return placed if entry.received else [*placed, ("received", "no")]
 
 
 def _ended(report: PodReport) -> tuple[str, str]:

@@ -30,6 +30,7 @@ from pools.runtimes.ray.watch import Watch
 from pools.runtimes.rendezvous import FIRST, LAST
 
 TIMEOUT = httpx.Timeout(20.0, connect=2.0)
+TIMEOUT_OF_CHECKS = httpx.Timeout(5.0, connect=2.0)  # another check follows
 PIECE = 4 * 1024 * 1024
 NOTHING_YET = PodReport(PodState.STARTING)
 WHERE_RANK_0_STANDS = ""
@@ -48,6 +49,7 @@ class RayRuntime:
         self._asked: set[str] = set()
         self._last: dict[str, PodReport] = {}
         self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501 (plain HTTP)
+        self._checks = httpx.Client(timeout=TIMEOUT_OF_CHECKS, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = Watch(self.glance, self.bring_home)
 
@@ -61,9 +63,9 @@ class RayRuntime:
         node = self._look_up().get(order.instance_id)
         if node is None:
             raise RuntimeFailure(f"the pod {order.name} could not be started: its node is not known")
-        self.ledger.place(order.pod_id, order.instance_id, order.workspace)
+        self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
         entrypoint = self._agent(node).order(order)
-        if entrypoint:
+        if self.ledger.receive(order.pod_id) and entrypoint:
             labels = {NODE_LABEL: label_of(node.instance_id)}
             self._jobs(node).submit(
                 self._prefix + order.pod_id, entrypoint, labels=labels, devices=_devices(order, node)
@@ -80,7 +82,12 @@ class RayRuntime:
             return
         node = nodes.get(entry.instance_id)
         if entry.ended is None and node is not None:
-            self._agent(node).stop(pod_id, max(grace_seconds, 0))
+            try:
+                self._agent(node).stop(pod_id, max(grace_seconds, 0))
+            except AgentAway:
+                if entry.received:
+                    raise
+                self.ledger.stop_before_start(pod_id)
             self._watch.look_soon()
 
     # --- looking
@@ -257,6 +264,25 @@ class RayRuntime:
             return Instructions()
         return Instructions(start_script(here, head), STOP)
 
+    def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
+        """Why pods cannot run on these nodes yet; nodes that can run pods are left out."""
+        if not instance_ids:
+            return {}
+        nodes = self._look_up()
+        reasons = self._threads.map(lambda each: self._obstacle(nodes.get(each)), instance_ids)
+        return {each: why for each, why in zip(instance_ids, reasons, strict=True) if why}
+
+    def _obstacle(self, node: NodeAt | None) -> str:
+        """Its agent has to answer, and the head has to know its raylet."""
+        if node is None:
+            return "the address of its machine is not known yet"
+        try:
+            self._agent(node, self._checks).known()
+            state = self._jobs(node, self._checks).node_state(label_of(node.instance_id))
+        except (RuntimeFailure, LookupError, ValueError) as failure:
+            return str(failure)
+        return "" if state == "ALIVE" else f"its raylet is {state.lower() or 'not registered'} at the head"
+
     # --- who is there
 
     def _look_up(self) -> dict[str, NodeAt]:
@@ -280,7 +306,7 @@ class RayRuntime:
         for node, theirs in zip(asked, self._threads.map(self._known_to, asked), strict=True):
             for pod_id in theirs:
                 if pod_id not in ours and not self.ledger.home(pod_id).exists():
-                    self.ledger.place(pod_id, node.instance_id, "adopted")
+                    self.ledger.place(pod_id, node.instance_id, "adopted", received=True)
 
     def _known_to(self, node: NodeAt) -> tuple[str, ...]:
         try:
@@ -290,14 +316,14 @@ class RayRuntime:
         self._asked.add(node.instance_id)
         return known
 
-    def _agent(self, node: NodeAt) -> NodeAgent:
-        return NodeAgent(self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
+    def _agent(self, node: NodeAt, client: httpx.Client | None = None) -> NodeAgent:
+        return NodeAgent(client or self._http, f"http://{node.address}:{AGENT_PORT}", node.secret)
 
-    def _jobs(self, node: NodeAt) -> Jobs:
+    def _jobs(self, node: NodeAt, client: httpx.Client | None = None) -> Jobs:
         head = self._head(node.pool)
         if head is None:
             raise RuntimeFailure(f"the pool {node.pool} has no head now")
-        return Jobs(self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
+        return Jobs(client or self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
 
     def _head(self, pool: str) -> NodeAt | None:
         return next((node for node in self._nodes.values() if node.is_head and node.pool == pool), None)

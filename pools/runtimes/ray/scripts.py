@@ -1,4 +1,4 @@
-"""Here we write what makes a machine a node of its pool's Ray cluster, and what ends that again."""
+"""Shell scripts that make a machine a node of its pool's Ray cluster, and undo that."""
 import io
 import json
 import tarfile
@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pools.runtimes.ray.cluster import AGENT_PORT, GCS_PORT, JOBS_PORT, NodeAt, label_of
 
-RAY = "2.60.0"  # the same on all nodes of a cluster, or they do not understand each other
+RAY = "2.60.0"  # Ray refuses nodes of another version, and of another Python than the head's
+PYTHON = "3.11"
 _SOURCE = Path(__file__).resolve().parents[3]
 _PARTS = (
     "pools/__init__.py", "pools/runtimes/__init__.py", "pools/runtimes/base.py", "pools/runtimes/local.py",
@@ -28,16 +29,49 @@ fi
 _START = """set -eu
 umask 077
 {place}
+ray={ray} version={python}
+wait_seconds=${{BERTH_NODE_START_SECONDS:-300}}
+
+# Print a Python of the cluster's version that can make virtual environments: all nodes of a Ray cluster need
+# the same one. Where the machine has none, uv brings one (from GitHub, or from UV_PYTHON_INSTALL_MIRROR).
+find_python() {{
+  if "python$version" -c 'import ensurepip, venv' 2> /dev/null; then
+    command -v "python$version"
+    return
+  fi
+  export UV_PYTHON_INSTALL_DIR="${{UV_PYTHON_INSTALL_DIR:-$place/python}}" UV_CACHE_DIR="$place/uv/cache"
+  uv=$(command -v uv || echo "$place/uv/bin/uv")
+  {{ [ -x "$uv" ] || install_uv; }} && "$uv" python install --no-progress --no-bin "$version" >&2 &&
+    "$uv" python find --managed-python "$version"
+}}
+
+install_uv() {{
+  if python3 -m pip --version > /dev/null 2>&1; then
+    python3 -m pip install -q --disable-pip-version-check --target "$place/uv" uv >&2
+  else
+    python3 -m venv "$place/uv" >&2 && "$place/uv/bin/pip" install -q --disable-pip-version-check uv >&2
+  fi
+}}
+
+install_ray() {{
+  if ! base=$(find_python) || [ -z "$base" ]; then
+    echo "Python $version is not on this machine ($(python3 --version 2>&1)) and could not be downloaded." \\
+      "Install python$version with venv, set UV_PYTHON_INSTALL_MIRROR to a mirror of its downloads," \\
+      "or set BERTH_NODE_PYTHON to a Python that has Ray $ray." >&2
+    exit 1
+  fi
+  rm -rf "$place/venv"
+  "$base" -m venv "$place/venv"
+  "$place/venv/bin/pip" install -q --disable-pip-version-check "ray[default]==$ray"
+  echo "$ray on $version" > "$place/venv/.ready"
+}}
+
 mkdir -p "$place/code"
 curl -fsS ${{BERTH_CA:+--cacert "$BERTH_CA"}} -o "$place/node.tar.gz" "$BERTH_URL/api/v1/machines/node.tar.gz"
 tar -xzf "$place/node.tar.gz" -C "$place/code"
 python="${{BERTH_NODE_PYTHON:-$place/venv/bin/python}}"
-if [ ! -x "$python" ]; then
-  for found in python3.13 python3.12 python3.11 python3; do
-    command -v "$found" >/dev/null && "$found" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && break
-  done
-  "$found" -m venv "$place/venv"
-  "$place/venv/bin/pip" install -q 'ray[default]=={ray}'
+if [ -z "${{BERTH_NODE_PYTHON:-}}" ]; then
+  [ "$(cat "$place/venv/.ready" 2> /dev/null)" = "$ray on $version" ] || install_ray
 fi
 cat > "$place/node.json" <<'BERTH_NODE_SETTINGS'
 {settings}
@@ -45,10 +79,22 @@ BERTH_NODE_SETTINGS
 sed -i "s|@PLACE@|$place|; s|@WORKSPACES@|${{BERTH_NODE_WORKSPACES:-}}|" "$place/node.json"
 sed -i "s|@ENVIRONMENTS@|${{BERTH_ENVIRONMENTS:-${{place%/ray}}/environments}}|" "$place/node.json"
 export PYTHONPATH="$place/code"
+: > "$place/node.log"
 nohup setsid sh -c 'trap "kill \\$node; wait \\$node; exit" TERM
 while :; do "$0" -m pools.runtimes.ray.node.main "$1" & node=$!; wait $node || :; sleep 5; done' \\
   "$python" "$place/node.json" >> "$place/node.log" 2>&1 < /dev/null &
 echo $! > "$place/pid"
+
+# The node may have to wait for its head, which may still install Ray.
+until "$python" -m pools.runtimes.ray.node.check "$place/node.json"; do
+  wait_seconds=$((wait_seconds - 3))
+  if [ "$wait_seconds" -le 0 ]; then
+    tail -n 20 "$place/node/ray.log" "$place/node.log" >&2
+    exit 1
+  fi
+  sleep 3
+done
+echo "Ray and the agent of this node are up."
 """
 
 
@@ -60,7 +106,7 @@ def start_script(node: NodeAt, head: NodeAt) -> str:
         "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "workspaces": "@WORKSPACES@",
         "environments": "@ENVIRONMENTS@",
     }  # fmt: skip
-    return STOP + _START.format(place=_PLACE, ray=RAY, settings=json.dumps(settings))
+    return STOP + _START.format(place=_PLACE, ray=RAY, python=PYTHON, settings=json.dumps(settings))
 
 
 @cache

@@ -1,4 +1,6 @@
 """Here orders, reports and pieces of logs become JSON between Berth and the nodes, and back."""
+from __future__ import annotations
+
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any

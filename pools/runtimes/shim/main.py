@@ -1,4 +1,6 @@
 """Here we watch over one pod, from the order on disk to the record of its end."""
+from __future__ import annotations
+
 import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import os

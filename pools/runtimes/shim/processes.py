@@ -1,4 +1,6 @@
 """Here we tell processes apart and end them; an id alone names nothing, it comes back."""
+from __future__ import annotations
+
 import os
 
 

@@ -17,7 +17,7 @@ from pools.models import NodePool
 from scheduler.lead import Scheduler
 from scheduler.use.watch import UseWatch
 
-FAR_AWAY = (NodePool.Provider.AWS,)
+FAR_AWAY = (NodePool.Provider.AWS, NodePool.Provider.STATIC)  # a pass waits for other machines
 
 
 class Command(BaseCommand):

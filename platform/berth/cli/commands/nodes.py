@@ -47,7 +47,9 @@ def list_nodes(
 
 @app.command("describe")
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """One node: what it has, what is installed on it, and how far that is while it boots.
+    """Show one node: its resources, its environment and its progress while it boots.
+
+    A node that has ended is shown in its last state, with the output of a start script that failed.
 
     \b
     berth node describe train-3
@@ -73,7 +75,9 @@ def _describe(node: Any) -> None:
         if text:
             print(f"{title + ':':<13}{safe(text)}")
     for phase in node.phases:
-        print(f"  {phase['state']:<8}{safe(phase['phase']):<20}{phase['seconds']:>6} s")
+        code = phase.get("exit_code")
+        ended = "" if code is None else f"   exit code {code}"
+        print(f"  {phase['state']:<8}{safe(phase['phase']):<20}{phase['seconds']:>6} s{ended}")
         for line in phase["message"].splitlines():
             print(f"          {safe(line)}")
 

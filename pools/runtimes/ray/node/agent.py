@@ -1,7 +1,10 @@
 """Here a node answers for its pods: HTTP on the cluster's own network, for whoever has its secret."""
+from __future__ import annotations
+
 import hmac
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,9 +21,12 @@ class Agent(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], pods: NodePods, secret: str) -> None:
+    def __init__(
+        self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
+    ) -> None:
+        """`obstacle()` returns why Ray cannot run pods on this node yet, or an empty string."""
         super().__init__(address, Handler)
-        self.pods, self.one_at_a_time = pods, threading.Lock()
+        self.pods, self.one_at_a_time, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False
         self.expected = f"Bearer {secret}".encode()
 
@@ -61,39 +67,14 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(200, json.dumps(answer).encode())
 
     def _ask(self, what: str, asked: dict[str, Any]) -> Any:
-        pods = self.server.pods
-        match what:
-            case "log":
-                limit = min(int(asked["limit"]), CHUNK_MAX)
-                return pods.read_log(asked["pod_id"], int(asked["offset"]), limit)
-            case "tail":
-                return pods.tail_log(asked["pod_id"], int(asked["lines"]))
-            case "drop_workspace":
-                return pods.drop_workspace(asked["workspace"])
-            case "measure":
-                return measured_out(pods.measure(asked["pod_ids"], [HERE]))
+        if what == "obstacle":
+            return self.server.obstacle()
+        if what in AT_ANY_TIME:
+            return AT_ANY_TIME[what](self.server.pods, asked)
+        if what not in ONE_AT_A_TIME:
+            raise ValueError(f"no such question: {what}")
         with self.server.one_at_a_time:
-            return self._ask_alone(what, asked)
-
-    def _ask_alone(self, what: str, asked: dict[str, Any]) -> Any:
-        pods = self.server.pods
-        match what:
-            case "order":
-                return {"entrypoint": pods.entrypoint(order_in(asked))}
-            case "stop":
-                return pods.stop(asked["pod_id"], int(asked["grace_seconds"]))
-            case "look":
-                found = pods.look(asked["pod_ids"])
-                return {pod_id: report_out(report) for pod_id, report in found.items()}
-            case "known":
-                return list(pods.known())
-            case "clear":
-                pods.forget(asked["pod_id"])
-                return pods.drop_log(asked["pod_id"])
-            case "checkpointed_at":
-                saved = pods.checkpointed_at(asked["workspace"])
-                return saved and saved.isoformat()
-        raise ValueError(f"no such question: {what}")
+            return ONE_AT_A_TIME[what](self.server.pods, asked)
 
     def _answer(self, status: int, body: bytes, log: str = "") -> None:
         self.send_response(status)
@@ -105,3 +86,37 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: Berth asks every second."""
+
+
+def _look(pods: NodePods, asked: dict[str, Any]) -> Any:
+    return {pod_id: report_out(report) for pod_id, report in pods.look(asked["pod_ids"]).items()}
+
+
+def _clear(pods: NodePods, asked: dict[str, Any]) -> None:
+    pods.forget(asked["pod_id"])
+    pods.drop_log(asked["pod_id"])
+
+
+def _checkpointed_at(pods: NodePods, asked: dict[str, Any]) -> str | None:
+    saved = pods.checkpointed_at(asked["workspace"])
+    return saved.isoformat() if saved else None
+
+
+def _log(pods: NodePods, asked: dict[str, Any]) -> LogChunk:
+    return pods.read_log(asked["pod_id"], int(asked["offset"]), min(int(asked["limit"]), CHUNK_MAX))
+
+
+AT_ANY_TIME: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
+    "log": _log,
+    "tail": lambda pods, asked: pods.tail_log(asked["pod_id"], int(asked["lines"])),
+    "drop_workspace": lambda pods, asked: pods.drop_workspace(asked["workspace"]),
+    "measure": lambda pods, asked: measured_out(pods.measure(asked["pod_ids"], [HERE])),
+}
+ONE_AT_A_TIME: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
+    "order": lambda pods, asked: {"entrypoint": pods.entrypoint(order_in(asked))},
+    "stop": lambda pods, asked: pods.stop(asked["pod_id"], int(asked["grace_seconds"])),
+    "look": _look,
+    "known": lambda pods, asked: list(pods.known()),
+    "clear": _clear,
+    "checkpointed_at": _checkpointed_at,
+}

@@ -2,6 +2,8 @@
 
     python -m pools.runtimes.ray.node.main SETTINGS
 """
+from __future__ import annotations
+
 import os
 import select
 import shutil
@@ -31,7 +33,7 @@ def main(path: str) -> int:
         signal.signal(number, lambda *_: told.set())
     here = os.getpid()
     pods = NodePods(node.root, f"{here}:{start_time(here)}", node.workspaces, node.environments)
-    agent = Agent((node.address, node.agent_port), pods, node.secret)
+    agent = Agent((node.address, node.agent_port), pods, node.secret, lambda: raylet.obstacle(node, process))
     process = raylet.start(node)
     threading.Thread(target=agent.serve_forever, daemon=True).start()
     try:
@@ -46,7 +48,7 @@ def main(path: str) -> int:
     return 0 if told.is_set() else 1
 
 
-def _until_over(process: "subprocess.Popen[bytes]", told: threading.Event) -> None:
+def _until_over(process: subprocess.Popen[bytes], told: threading.Event) -> None:
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
     while process.poll() is None and not told.wait(LOOK_SECONDS):

@@ -1,4 +1,6 @@
 """Here a node keeps its pods as the local runtime does; only the keepers are started by Ray."""
+from __future__ import annotations
+
 import shlex
 import sys
 from pathlib import Path

@@ -1,4 +1,6 @@
 """Here a node starts Ray, and ends what it started by process id (`ray stop` ends every Ray of a machine)."""
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json
@@ -14,6 +16,7 @@ from pools.runtimes.ray.node.settings import NodeSettings
 from pools.runtimes.shim.processes import descendants, send
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+STARTED = "Ray runtime started"  # in the output of `ray start`
 GRACE_SECONDS = 8.0
 # On the head: a node that died is noticed after some five seconds, one that hangs after thirty; Ray's own
 # patience is fifteen and a minute. With much less a machine that is merely busy loses all its pods.
@@ -35,16 +38,28 @@ _SILENCE = {
 }
 
 
-def start(node: NodeSettings) -> "subprocess.Popen[bytes]":
+def start(node: NodeSettings) -> subprocess.Popen[bytes]:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # whatever Ray leaves behind comes to us
     token = node.root / "secret"
     token.write_text(node.secret)
-    log = (node.root / "ray.log").open("ab")
+    written = node.root / "ray.log"
+    if written.exists():
+        written.rename(node.root / "ray.log.1")
+    log = written.open("wb")
     return subprocess.Popen(
         _command(node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
         env=_environment(token), start_new_session=True,
         preexec_fn=_end_with_parent,  # noqa: PLW1509 (no thread was started yet)
     )  # fmt: skip
+
+
+def obstacle(node: NodeSettings, process: subprocess.Popen[bytes]) -> str:
+    """Why Ray cannot run pods on this node yet; empty once it can. `ray start` has waited for the raylet to
+    register with the head when it says that the runtime started."""
+    if process.poll() is not None:
+        return f"ray start ended with exit code {process.returncode}"
+    log = (node.root / "ray.log").read_text(errors="replace")
+    return "" if STARTED in log else "ray start has not finished yet"
 
 
 def _command(node: NodeSettings) -> list[str]:
@@ -72,11 +87,12 @@ def _environment(token: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_JOB_START_TIMEOUT_SECONDS": "600",
+        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",  # 3.11.4 and 3.11.9 understand each other
         "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the keeper knows the pod's own grace
     }  # fmt: skip
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """With all that Ray started; the agent ends pods before."""
     if process.poll() is None:
         process.terminate()

@@ -1,11 +1,13 @@
 """Here we read what a node is told: a file of its own, since a secret is in it."""
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeSettings:
     """`head` is the cluster's `address:port` for raylets; a head is told its own. `temp` is Ray's directory
     for this node alone, removed at its end; empty for Ray's own choice. `workspaces` is

@@ -1,0 +1,49 @@
+"""Readiness of nodes whose runtime needs something of its own on them, such as a raylet and an agent."""
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pools.providers.base import Instance, InstanceState, Provider, ProvisionOrder, ProvisionResult
+
+Obstacles = Callable[[Collection[str]], Mapping[str, str]]
+
+
+class ReachableNodes:
+    """A provider whose instances stay `booting` until the runtime can run pods on them.
+
+    `obstacles(instance_ids)` returns, for each instance that cannot run pods yet, the reason.
+    `pending(pool)` returns the instances of nodes that are not ready yet: only these are checked, because a
+    node that works is the runtime's concern.
+    """
+
+    def __init__(
+        self, provider: Provider, obstacles: Obstacles, pending: Callable[[str], Collection[str]]
+    ) -> None:
+        self.provider, self._obstacles, self._pending = provider, obstacles, pending
+
+    @property
+    def machines_join(self) -> bool:
+        return self.provider.machines_join
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        """None of the new instances is ready at once."""
+        result = self.provider.provision(order)
+        return replace(result, instances=tuple(_booting(made, "") for made in result.instances))
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        listed = self.provider.list_instances(pool)
+        pending = self._pending(pool)
+        ready = {each.instance_id for each in listed if each.state is InstanceState.READY}
+        obstacles = self._obstacles(sorted(ready.intersection(pending)))
+        return tuple(
+            _booting(each, obstacles[each.instance_id]) if each.instance_id in obstacles else each
+            for each in listed
+        )
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        self.provider.terminate(pool, instance_ids)
+
+
+def _booting(instance: Instance, reason: str) -> Instance:
+    if instance.state is not InstanceState.READY:
+        return instance
+    return replace(instance, state=InstanceState.BOOTING, message=reason)

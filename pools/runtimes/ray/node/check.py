@@ -1,0 +1,38 @@
+"""Exit with 0 once the agent of this machine answers and Ray has started; otherwise say what is missing.
+
+    python -m pools.runtimes.ray.node.check SETTINGS
+"""
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from pools.runtimes.ray.node.settings import NodeSettings, node_settings
+
+
+def main(path: str) -> int:
+    obstacle = obstacle_of(node_settings(Path(path)))
+    if obstacle:
+        print(obstacle)
+    return 1 if obstacle else 0
+
+
+def obstacle_of(node: NodeSettings) -> str:
+    """Why the node cannot run pods yet; empty once it can."""
+    request = urllib.request.Request(
+        f"http://{node.address}:{node.agent_port}/obstacle", data=b"{}", method="POST",
+        headers={"Authorization": f"Bearer {node.secret}"},
+    )  # fmt: skip
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=10) as answer:
+            return str(json.load(answer))
+    except urllib.error.URLError as error:
+        return f"the agent does not answer: {error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

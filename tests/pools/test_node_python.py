@@ -1,0 +1,215 @@
+"""Nodes need only the Python of common GPU hosts: 3.9 for Berth's own code, and what that can install."""
+import ast
+import io
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+from pools.joining.user_data import program
+from pools.runtimes.base import PodState
+from pools.runtimes.ray.agents import NodeAgent
+from pools.runtimes.ray.cluster import NodeAt
+from pools.runtimes.ray.scripts import PYTHON, node_code, start_script
+from tests.contracts.pods import eventually, order
+from tests.contracts.ray_cluster import free_port
+
+OLDEST = (3, 9)
+HEAD = NodeAt("machine/7", "metal", 0, "127.97.1.1", (), "5ec2e7" * 10)
+# Names that the standard library has had since 3.10, 3.11, 3.12 and 3.13.
+NEWER = {
+    "eventfd", "eventfd_read", "eventfd_write", "splice", "pairwise", "aclosing", "get_annotations",
+    "UnionType", "NoneType", "TypeAlias", "ParamSpec", "Concatenate", "TypeGuard", "bit_count", "orig_argv",
+    "stdlib_module_names", "anext", "aiter",
+    "StrEnum", "ReprEnum", "UTC", "tomllib", "TaskGroup", "ExceptionGroup", "BaseExceptionGroup",
+    "file_digest", "Self", "LiteralString", "assert_never", "login_tty", "add_note",
+    "batched", "override", "unshare", "setns",
+    "process_cpu_count",
+}  # fmt: skip
+NEWER_KEYWORDS = {"slots", "kw_only", "weakref_slot", "strict", "process_group", "delete_on_close"}
+
+
+def older_python() -> str | None:
+    """A real Python 3.9 of this machine, if there is one that runs."""
+    places = [shutil.which("python3.9"), *map(str, Path("/root/.pyenv/versions").glob("3.9.*/bin/python3.9"))]
+    for place in filter(None, places):
+        done = subprocess.run([place, "-c", "import ssl"], capture_output=True, check=False)
+        if done.returncode == 0:
+            return place
+    return None
+
+
+PYTHON_3_9 = older_python()
+needs_3_9 = pytest.mark.skipif(PYTHON_3_9 is None, reason="no Python 3.9 on this machine")
+
+
+def node_files(place: Path) -> list[Path]:
+    """The very files that machines unpack, and the program that they run."""
+    with tarfile.open(fileobj=io.BytesIO(node_code())) as tar:
+        tar.extractall(place, filter="data")
+    (place / "program.py").write_text(program(), encoding="utf-8")
+    return sorted(place.rglob("*.py"))
+
+
+def newer_parts(source: str) -> list[str]:
+    """Syntax and names that Python 3.9 does not have."""
+    tree = ast.parse(source, feature_version=OLDEST)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            found += [alias.name for alias in node.names if alias.name in NEWER]
+        elif isinstance(node, ast.Attribute) and node.attr in NEWER:
+            found.append(node.attr)
+        elif isinstance(node, ast.Name) and node.id in NEWER:
+            found.append(node.id)
+        elif isinstance(node, ast.Call):
+            found += [keyword.arg for keyword in node.keywords if keyword.arg in NEWER_KEYWORDS]
+    return found
+
+
+def unevaluated(source: str) -> bool:
+    """Whether annotations such as `int | None` are only text, as Python 3.9 needs them."""
+    nodes = list(ast.walk(ast.parse(source)))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    local = {id(node) for each in functions for node in ast.walk(each) if isinstance(node, ast.AnnAssign)}
+    evaluated = [node for node in nodes if id(node) not in local]
+    written = [getattr(node, name, None) for node in evaluated for name in ("annotation", "returns")]
+    parts = (part for each in written if each is not None for part in ast.walk(each))
+    unions = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr) for part in parts)
+    return not unions or "from __future__ import annotations" in source
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["from enum import StrEnum\n", "import datetime\ndatetime.UTC\n", "list(zip(a, b, strict=True))\n"],
+)
+def test_check_finds_what_python_3_9_does_not_have(source: str) -> None:
+    assert newer_parts(source)
+
+
+def test_check_finds_syntax_and_annotations_that_python_3_9_cannot_read() -> None:
+    with pytest.raises(SyntaxError):
+        newer_parts("match x:\n    case 1:\n        pass\n")
+    assert not unevaluated("def f(x: int | None) -> None: ...\n")
+    assert not unevaluated("def f() -> int | None: ...\n")
+
+
+def test_code_of_nodes_keeps_to_python_3_9(tmp_path: Path) -> None:
+    files = node_files(tmp_path)
+    assert len(files) > 20
+    for path in files:
+        source = path.read_text(encoding="utf-8")
+        assert (path.name, newer_parts(source)) == (path.name, [])
+        assert unevaluated(source), f"{path.name} evaluates an annotation that Python 3.9 cannot"
+
+
+@needs_3_9
+def test_every_module_of_a_node_is_imported_by_python_3_9(tmp_path: Path) -> None:
+    modules = [
+        ".".join(path.relative_to(tmp_path).with_suffix("").parts)
+        for path in node_files(tmp_path)
+        if path.name not in ("__init__.py", "program.py")
+    ]
+    code = """import importlib, sys
+sys.path.insert(0, sys.argv[1])
+for module in sys.argv[2:]:
+    importlib.import_module(module)
+"""
+    assert PYTHON_3_9
+    subprocess.run([PYTHON_3_9, "-I", "-S", "-c", code, str(tmp_path), *modules], check=True)
+
+
+AGENT = """
+import json, sys, threading
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from pools.runtimes.ray.node.agent import Agent
+from pools.runtimes.ray.node.pods import NodePods
+pods = NodePods(Path(sys.argv[2]), "")
+agent = Agent(("127.0.0.1", int(sys.argv[3])), pods, "secret", lambda: "no Ray here")
+print("up", flush=True)
+agent.serve_forever()
+"""
+
+
+@needs_3_9
+def test_agent_on_python_3_9_keeps_a_pod(tmp_path: Path) -> None:
+    """The agent takes an order, the keeper runs the command, and the agent reports its end and its log."""
+    assert PYTHON_3_9
+    node_files(tmp_path / "code")
+    port = free_port()
+    agent = subprocess.Popen(
+        [PYTHON_3_9, "-I", "-S", "-c", AGENT, str(tmp_path / "code"), str(tmp_path / "node"), str(port)],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert agent.stdout
+        assert agent.stdout.readline() == b"up\n"
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            asked = NodeAgent(client, f"http://127.0.0.1:{port}", "secret")
+            entrypoint = asked.order(order("p-1", "sh", "-c", "echo hello; exit 3"))
+            assert PYTHON_3_9 in entrypoint, "the keeper runs on the same Python"
+            subprocess.run(["sh", "-c", entrypoint], check=True)
+            report = eventually(
+                lambda: asked.look(["p-1"])["p-1"], lambda report: report.state is PodState.EXITED
+            )
+            assert (report.exit_code, asked.read_log("p-1", 0, 100).data) == (3, b"hello\n")
+            assert asked.known() == ("p-1",)
+    finally:
+        agent.kill()
+        agent.wait()
+
+
+def test_machine_without_the_python_of_its_cluster_says_what_it_lacks(tmp_path: Path) -> None:
+    """The real script, on a machine with an older Python and without a network."""
+    served, tools = tmp_path / "served/api/v1/machines", tmp_path / "bin"
+    served.mkdir(parents=True)
+    (served / "node.tar.gz").write_bytes(node_code())
+    tools.mkdir()
+    for tool in ("sh", "cat", "sed", "tar", "gzip", "curl", "mkdir", "rm", "sleep", "kill", "tail"):
+        place = shutil.which(tool)
+        if place is not None:  # `kill` may be the shell's own
+            (tools / tool).symlink_to(place)
+    (tools / "python3").write_text(f'#!/bin/sh\nexec {shlex.quote(PYTHON_3_9 or sys.executable)} "$@"\n')
+    (tools / "python3").chmod(0o755)
+    env = {
+        "PATH": str(tools), "HOME": str(tmp_path), "BERTH_URL": f"file://{tmp_path}/served",
+        "BERTH_MACHINE_STATE": str(tmp_path / "state"), "PIP_NO_INDEX": "1",
+    }  # fmt: skip
+    script = start_script(HEAD, HEAD)
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"Python {PYTHON} is not on this machine (Python 3.")
+    assert "BERTH_NODE_PYTHON" in last
+
+
+def test_node_that_does_not_come_up_fails_with_the_last_output_of_its_agent(tmp_path: Path) -> None:
+    served = tmp_path / "api/v1/machines"
+    served.mkdir(parents=True)
+    (served / "node.tar.gz").write_bytes(node_code())
+    python = tmp_path / "python-without-ray"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    env = {
+        **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": str(python), "PYTHONPATH": "",
+        "BERTH_MACHINE_STATE": str(tmp_path / "state"), "BERTH_NODE_START_SECONDS": "6",
+    }  # fmt: skip
+    nowhere = NodeAt("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)  # no address of this machine
+    script = start_script(nowhere, nowhere)
+    try:
+        done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "the agent does not answer" in done.stdout
+        assert "Cannot assign requested address" in done.stderr, "the traceback of the agent"
+    finally:
+        pid = int((tmp_path / "state/ray/pid").read_text())
+        os.kill(pid, 15)
+    assert json.loads((tmp_path / "state/ray/node.json").read_text())["is_head"] is True
