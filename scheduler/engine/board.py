@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,6 +19,24 @@ from scheduler.engine.topology import Topology
 
 if TYPE_CHECKING:
     from scheduler.engine.fragmentation import Fragmentation
+
+
+MOST_OF_WORKLOAD = 50_000  # replicas that one cycle tries to place for one workload, all attempts together
+MOST_OF_PROJECT = 200_000
+ALWAYS_TRIED = 3  # attempts of a workload, however large
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a cycle has spent on placing one workload, or all of a project."""
+
+    trials: int = 0
+    replicas: int = 0
+    exhausted: bool = False
+
+    def count(self, replicas: int) -> None:
+        self.trials += 1
+        self.replicas += replicas
 
 
 class Trial:
@@ -88,8 +106,10 @@ class Board:
         self.settled: set[str] = set()  # gangs that others give way to, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
+        self.unschedulable: dict[Hashable, tuple[Reason, Numbers] | None] = {}  # by kind of gang
         self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
+        self.efforts: dict[str | Account, Effort] = {}  # in this cycle, by workload and by project
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.changes = 0  # kept trials of this cycle
         self.upheavals = 0  # kept trials after which all are looked at again: somebody was taken off, say
@@ -186,6 +206,23 @@ class Board:
         self.trials += 1
         return Trial(self, gang, otherwise)
 
+    def may_try(self, gang: Gang, replicas: int) -> bool:
+        """Count an attempt to place so many replicas. False: the workload or its project had its part.
+
+        Counted and not timed, so that every machine gives up at the same point.
+        """
+        own = self.efforts.setdefault(gang.name, Effort())
+        projects = self.efforts.setdefault(gang.account, Effort())
+        if own.trials >= ALWAYS_TRIED and own.replicas + replicas > MOST_OF_WORKLOAD:
+            own.exhausted = True
+        elif own.trials >= ALWAYS_TRIED and projects.replicas + replicas > MOST_OF_PROJECT:
+            own.exhausted = True
+        else:
+            own.count(replicas)
+            projects.count(replicas)
+            return True
+        return False
+
     def put(self, gang: Gang, part: Part, index: int, spot: Spot) -> None:
         self.givable.pop(gang.account, None)
         i, devices, milli = spot
@@ -223,6 +260,7 @@ class Board:
         touched = {move.gang.name for move in self._log}
         for part, index in self._emptied:
             part.used.discard(index)
+            part.vacate(index)
         self._emptied.clear()
         self.rewind(0)
         self._fresh.clear()
@@ -253,6 +291,7 @@ class Board:
         self.nodes.give(i, pod.devices, pod.milli, part.request)
         self._charge(gang, part, pod, -1)
         del part.live[pod.index]
+        part.vacate(pod.index)
         del self.on_node[i][id(pod)]
         gang.standing -= 1
         gang.all_of_it = None
@@ -373,8 +412,14 @@ class Board:
             return
         found = gang.peers.found
         if reason is Reason.NOTHING_TO_TAKE and reason in found:
-            numbers = max(found[reason], numbers, key=lambda n: n.get("takeable") or 0)
+            numbers = max(found[reason], numbers, key=nearest)
         found[reason] = numbers
 
     def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         self.refusals.setdefault(gang.name, {})[reason] = numbers
+
+
+def nearest(numbers: Numbers) -> tuple[float, float]:
+    """Of several policies' answers, which may be about different resources, the one that misses least."""
+    missing, requested, takeable = (float(numbers.get(key) or 0) for key in ("missing", "asked", "takeable"))
+    return -missing / max(1, requested), takeable

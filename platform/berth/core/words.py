@@ -2,20 +2,16 @@
 
 from berth.core.amounts import MILLI
 
-_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod",
+_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
 UNSAID = frozenset({"resource", "until"})  # of a blocker's numbers: for programs, people read it in words
+_WHOLE = ("pods", "replicas")
 _MIB = ("memory_mib", "gpu_memory_mib")
 
 
 def counted(number: float, one: str, many: str = "") -> str:
     """1 node, 2 nodes, 0 nodes, 2.5 GPUs."""
     return f"{figure(number)} {one if number == 1 else many or one + 's'}"
-
-
-def times(number: int) -> str:
-    """once, twice, 3 times."""
-    return {1: "once", 2: "twice"}.get(number) or counted(number, "time")
 
 
 def amount(resource: str, value: int | None) -> str:
@@ -27,7 +23,7 @@ def amount(resource: str, value: int | None) -> str:
         return f"no {unit}"
     if resource in _MIB:
         return f"{figure(value)} {unit}"
-    return counted(value if resource == "pods" else value / MILLI, unit)
+    return counted(value if resource in _WHOLE else value / MILLI, unit)
 
 
 def gpus(milli: int | None) -> str:
