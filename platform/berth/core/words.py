@@ -20,7 +20,7 @@ def amount(resource: str, value: int | None) -> str:
     if value is None:
         return f"any amount of{unit.partition(' of')[2]}" if resource in _MIB else f"any number of {unit}s"
     if not value:
-        return f"no {unit}"
+        return f"no {unit.partition(' of ')[2] or unit}"
     if resource in _MIB:
         return f"{figure(value)} {unit}"
     return counted(value if resource in _WHOLE else value / MILLI, unit)
