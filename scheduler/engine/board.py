@@ -2,11 +2,12 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from scheduler.engine.efforts import Efforts
 from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
@@ -14,29 +15,12 @@ from scheduler.engine.mix import Mix
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
 from scheduler.engine.nodes import Kept, Nodes, Spot
 from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason
+from scheduler.engine.reasons import nearest
 from scheduler.engine.steps import Move, key_of, rewritten, step_of
 from scheduler.engine.topology import Topology
 
 if TYPE_CHECKING:
     from scheduler.engine.fragmentation import Fragmentation
-
-
-MOST_OF_WORKLOAD = 50_000  # replicas that one cycle tries to place for one workload, all attempts together
-MOST_OF_PROJECT = 200_000
-ALWAYS_TRIED = 3  # attempts of a workload, however large
-
-
-@dataclass(slots=True)
-class Effort:
-    """What a cycle has spent on placing one workload, or all of a project."""
-
-    trials: int = 0
-    replicas: int = 0
-    exhausted: bool = False
-
-    def count(self, replicas: int) -> None:
-        self.trials += 1
-        self.replicas += replicas
 
 
 class Trial:
@@ -109,7 +93,7 @@ class Board:
         self.unschedulable: dict[Hashable, tuple[Reason, Numbers] | None] = {}  # by kind of gang
         self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
-        self.efforts: dict[str | Account, Effort] = {}  # in this cycle, by workload and by project
+        self.efforts = Efforts()
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.changes = 0  # kept trials of this cycle
         self.upheavals = 0  # kept trials after which all are looked at again: somebody was taken off, say
@@ -205,23 +189,6 @@ class Board:
     def trial(self, gang: Gang, otherwise: Reason) -> Trial:
         self.trials += 1
         return Trial(self, gang, otherwise)
-
-    def may_try(self, gang: Gang, replicas: int) -> bool:
-        """Count an attempt to place so many replicas. False: the workload or its project had its part.
-
-        Counted and not timed, so that every machine gives up at the same point.
-        """
-        own = self.efforts.setdefault(gang.name, Effort())
-        projects = self.efforts.setdefault(gang.account, Effort())
-        if own.trials >= ALWAYS_TRIED and own.replicas + replicas > MOST_OF_WORKLOAD:
-            own.exhausted = True
-        elif own.trials >= ALWAYS_TRIED and projects.replicas + replicas > MOST_OF_PROJECT:
-            own.exhausted = True
-        else:
-            own.count(replicas)
-            projects.count(replicas)
-            return True
-        return False
 
     def put(self, gang: Gang, part: Part, index: int, spot: Spot) -> None:
         self.givable.pop(gang.account, None)
@@ -417,9 +384,3 @@ class Board:
 
     def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         self.refusals.setdefault(gang.name, {})[reason] = numbers
-
-
-def nearest(numbers: Numbers) -> tuple[float, float]:
-    """Of several policies' answers, which may be about different resources, the one that misses least."""
-    missing, requested, takeable = (float(numbers.get(key) or 0) for key in ("missing", "asked", "takeable"))
-    return -missing / max(1, requested), takeable

@@ -20,7 +20,8 @@ class Part:
     """A role on the board: its replicas that stand, by index."""
 
     __slots__ = (
-        "_first", "amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft", "used",
+        "_first", "amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft",
+        "used",
     )  # fmt: skip
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:

@@ -24,7 +24,6 @@ from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.spots import Horizon
 
-
 MOST_GROWN = 500  # steps of one workload in a turn; the next cycle goes on
 
 

@@ -167,7 +167,7 @@ def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Ta
     if not any(want.scopes for want in way):
         one_may = one_may_do(Taker(board, law), way, free)
         replicas = sum(want.count for want in way)
-        while budget.spend() and board.may_try(law.gang, replicas):
+        while budget.spend() and board.efforts.may_try(law.gang, replicas):
             board.trials += 1
             taker = Taker(board, law)
             if not by_nodes(taker, way, banned, known):

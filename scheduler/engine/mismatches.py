@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from berth.core.words import counted
-from scheduler.engine.matching import HARD_EFFECTS, tolerates
+from scheduler.engine.matching import HARD, tolerates
 from scheduler.engine.model import Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers
 
@@ -37,7 +37,7 @@ def _obstacle(role: Role, node: Node) -> Obstacle | None:
         if node.labels.get(key) != value:
             return "label", f"label {key}={value}"
     for taint in node.taints:
-        if taint.effect in HARD_EFFECTS and not tolerates(role.tolerations, taint):
+        if taint.effect in HARD and not tolerates(role.tolerations, taint):
             return "taint", f"taint {_written(taint)}"
     if node.state in _STATES:
         return _STATES[node.state], ""

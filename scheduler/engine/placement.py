@@ -16,7 +16,7 @@ def find_room(
     board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> bool:
     """Put everything the way asks for on the board, or leave the board as it was."""
-    if gang.peers is not None and not board.may_try(gang, sum(want.count for want in way)):
+    if gang.peers is not None and not board.efforts.may_try(gang, sum(want.count for want in way)):
         return False
     within = open_to(board, gang, within)
     if any(want.scopes for want in way):

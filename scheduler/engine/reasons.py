@@ -61,6 +61,12 @@ def is_schedulable(blockers: Sequence[Blocker]) -> bool:
     return blockers[0].reason not in NEVER
 
 
+def nearest(numbers: Numbers) -> tuple[float, float]:
+    """Sort key for the answers of several policies: the greatest misses the smallest part of its resource."""
+    missing, requested, takeable = (float(numbers.get(key) or 0) for key in ("missing", "asked", "takeable"))
+    return -missing / max(1, requested), takeable
+
+
 class _Spoken(dict[str, object]):
     def __missing__(self, key: str) -> object:
         return "?"

@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import overload
 
 from berth.core.amounts import RESOURCES
-from scheduler.engine.board import Board, nearest
+from scheduler.engine.board import Board
 from scheduler.engine.eligible import beyond_due, pending, speaker
 from scheduler.engine.gang import Gang, Peers, ways
 from scheduler.engine.ledger import Account, Turn
 from scheduler.engine.order import Order
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
-from scheduler.engine.reasons import Speaker, dominance, is_schedulable
+from scheduler.engine.reasons import Speaker, dominance, is_schedulable, nearest
 from scheduler.engine.shortage import capacity_short_of, why_no_room
 
 Found = Mapping[Reason, Numbers]

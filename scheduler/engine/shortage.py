@@ -36,9 +36,8 @@ def why_no_room(board: Board, gang: Gang) -> Found:
         return Reason.WAITING_FOR_CAPACITY, _capacity(board, usable, way, short)
     if any(want.scopes for want in way) and _fits_anywhere(board, gang, way):
         return Reason.TOPOLOGY, _in_one_domain(board, usable, way)
-    effort = board.efforts.get(gang.name)
-    if effort is not None and effort.exhausted:
-        return Reason.OUT_OF_TRIALS, {"trials": effort.trials, **_fragmented(board, usable, way)}
+    if trials := board.efforts.exhausted(gang):
+        return Reason.OUT_OF_TRIALS, {"trials": trials, **_fragmented(board, usable, way)}
     seats = too_few_seats(board, gang, way)
     if seats is not None:
         return seats

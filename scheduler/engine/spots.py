@@ -11,7 +11,6 @@ from scheduler.engine.gang import Part
 from scheduler.engine.model import Strategy
 from scheduler.engine.nodes import Nodes, Spot
 
-
 MANY = 64  # replicas from which on nodes are ranked once for all of them
 
 
@@ -52,7 +51,10 @@ def equal_spots(
     while (spot := pick(board, part, horizon, within)) is not None:
         yield spot
         i = spot.node
-        while refill and takes(nodes, i, part, horizon) and (more := on_node(nodes, i, part, horizon, spread)):
+        while refill and takes(nodes, i, part, horizon):
+            more = on_node(nodes, i, part, horizon, spread)
+            if more is None:
+                break
             yield more
 
 

@@ -175,7 +175,7 @@ def test_a_reservation_on_nodes_that_boot_says_so(stage: Stage) -> None:
 
 
 def test_backoff_after_a_failed_run_does_not_speak_of_evictions(stage: Stage) -> None:
-    workload = stage.submit("fails", restart_policy={"policy": "on_failure", "max_restarts": 5})
+    workload = stage.submit("fails", restart_policy={"kind": "on_failure", "max_restarts": 5})
     stage.tick(2, seconds=5)
     stage.finish(workload, exit_code=1)
     stage.tick(2, seconds=1)

@@ -19,7 +19,8 @@ KINDS: Choices = (
 FLAGS: Choices = (("", "As its priority says"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "When it fails"), ("always", "Always"))
 NEWS: Choices = tuple((each, each.capitalize()) for each in
-                      ("started", "completed", "failed", "preempted", "cancelled", "unschedulable"))  # fmt: skip
+                      ("started", "completed", "failed", "preempted", "cancelled",
+                       "unschedulable"))  # fmt: skip
 LEAST, MOST = "at_least", "at_most"  # of pods: replicas, or min and max
 PRIORITY_HINT = f"0 to 1000, or a name; from {PREEMPTIBLE_BELOW} on it must fit within quota"
 SPAN_HINT = "90s, 30m, 2h or 7d"
