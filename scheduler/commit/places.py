@@ -50,28 +50,26 @@ def _promise(name: str, places: Sequence[Place], expires: datetime, scene: Scene
         for step in places
     )
     if workload.phase == Phase.PENDING:
+        reason, message = _waits_for(places, scene)
         shift(
             workload,
             scene,
             expected=[Phase.PENDING],
             to=Phase.RESERVED,
-            **_waits_for(places, scene),
+            reason=reason,
+            message=message,
         )
 
 
-def _waits_for(places: Sequence[Place], scene: Scene) -> dict[str, str]:
-    """What the reservation waits for: nodes that boot, or pods that stop."""
+def _waits_for(places: Sequence[Place], scene: Scene) -> tuple[Reason, str]:
+    """The reason and message of a reservation: nodes are booting, or pods are stopping."""
     booting = {step.node for step in places if _is_booting(scene.ground.nodes[step.node])}
     if not booting:
-        return {
-            "reason": str(Reason.WAITING_FOR_VICTIMS),
-            "message": f"Reserved: {said(places)} It starts as soon as the pods there have stopped.",
-        }
-    return {
-        "reason": str(Reason.WAITING_FOR_SCALE_UP),
-        "message": f"Reserved: {said(places)} It starts as soon as {counted(len(booting), 'node')} "
-        f"{'has' if len(booting) == 1 else 'have'} booted.",
-    }
+        message = f"Reserved: {said(places)} It starts as soon as the pods there have stopped."
+        return Reason.WAITING_FOR_VICTIMS, message
+    nodes, have = counted(len(booting), "node"), "has" if len(booting) == 1 else "have"
+    message = f"Reserved: {said(places)} It starts as soon as {nodes} {have} booted."
+    return Reason.WAITING_FOR_SCALE_UP, message
 
 
 def _is_booting(node: Node) -> bool:

@@ -4,7 +4,7 @@ Every check is a necessary condition: a gang that fails one cannot start until t
 change. A gang that passes all of them may still find no arrangement.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.board import Board
@@ -107,19 +107,24 @@ def _nodes_for(board: Board, role: Role) -> Counted:
     key = "nodes for", picks(role)
     lasting = board.nodes.lasting
     if key not in lasting:
-        staying = ((node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING)
-        lasting[key] = _by_size(
-            (node, count) for node, count in (*staying, *_fresh(board)) if answers(role, node)
-        )
+        lasting[key] = _by_size(entry for entry in _all_nodes(board) if answers(role, entry[0]))
     found: Counted = lasting[key]
     return found
+
+
+def _all_nodes(board: Board) -> Iterator[tuple[Node, int]]:
+    for node in board.nodes.nodes:
+        if node.state is not NodeState.DRAINING:
+            yield node, 1
+    yield from _fresh(board)
 
 
 def _by_size(nodes: Iterable[tuple[Node, int]]) -> Counted:
     sizes: dict[Hashable, tuple[Node, int]] = {}
     for node, count in nodes:
         size = node.gpus, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods
-        sizes[size] = sizes.get(size, (node, 0))[0], sizes.get(size, (node, 0))[1] + count
+        first, before = sizes.get(size, (node, 0))
+        sizes[size] = first, before + count
     return tuple(sizes.values())
 
 
@@ -140,7 +145,7 @@ def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float
     return {"resource": resource, "asked": requested, "most": most, "missing": requested - most}
 
 
-def _requested(way: Way) -> Sums:
+def _requested(way: Sequence[Want]) -> Sums:
     """By limits, or by requests for work without GPUs, which may start by them.
 
     A request by GPU memory counts for no devices: how many it takes depends on the device.
@@ -158,11 +163,12 @@ def _requested(way: Way) -> Sums:
 
 def _most(board: Board, roles: Sequence[Role]) -> Sums:
     """All that nodes for any of these roles offer, empty, at the pool's maximum size."""
-    key = "most", tuple(dict.fromkeys(map(picks, roles)))
+    kinds = dict.fromkeys(map(picks, roles))
+    key = "most", tuple(kinds)
     lasting = board.nodes.lasting
     if key not in lasting:
-        staying = ((node, 1) for node in board.nodes.nodes if node.state is not NodeState.DRAINING)
-        lasting[key] = _sum_of(board.pool, roles, (*staying, *_fresh(board)))
+        nodes = _nodes_for(board, roles[0]) if len(kinds) == 1 else _all_nodes(board)
+        lasting[key] = _sum_of(board.pool, roles, nodes)
     found: Sums = lasting[key]
     return found
 
