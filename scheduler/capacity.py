@@ -92,6 +92,7 @@ def pool_of(row: NodePool) -> model.Pool:
         reservation_after=row.reservation_after,
         cpu_load_limit=row.cpu_load_limit,
         nodes_max=None if row.paused or row.ordering_stopped else row.nodes_max,
+        nodes_ever=row.nodes_min if row.nodes_max is None else row.nodes_max,
         node_shape=model.NodeShape(
             gpus=row.gpus_per_node,
             gpu_model=row.gpu_model,

@@ -1,4 +1,4 @@
-"""Here each pending workload gets its reasons written down; rows that say the same already are left alone."""
+"""Store why each pending workload is pending; rows that say the same already are left alone."""
 
 import json
 import uuid
@@ -11,11 +11,14 @@ from django.db import connection
 
 from projects.models import Phase, Workload
 from projects.services import announce
+from projects.services.unschedulable import REASON, report_unschedulable
 from scheduler.discretion import discreet
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal
+from scheduler.engine.reasons import is_schedulable
 from scheduler.observe import Seen
 
+ACTOR = "scheduler"
 MOST_REASONS = 16  # for which a workload waited, one after another, that are remembered of it
 MOST_POSITIONS = 2000  # mere changes of position that are written in one cycle, the first in line first
 
@@ -65,7 +68,7 @@ class Explanations:
                 continue
             expected = foreseen.get(refusal.workload, Forecast(refusal.expected_start, ""))
             told = _told(workload.pk, refusal, expected)
-            said = (_digest(refusal), (refusal.position, expected.at or 0, expected.because))
+            said = (_digest(refusal), (refusal.position or 0, expected.at or 0, expected.because))
             before = self._said.get(workload.pk)
             if before == said:
                 current[workload.pk] = said
@@ -77,6 +80,8 @@ class Explanations:
         moved_up.sort(key=lambda entry: entry[1][1])
         chosen = [*news, *moved_up[:MOST_POSITIONS]]
         _write([told for told, _ in chosen], seen.at, cycle)
+        unschedulable = {pk: message for (pk, reason, message, _), _ in news if reason == REASON}
+        report_unschedulable(unschedulable, actor=ACTOR, now=seen.at)
         current.update({told[0]: said for told, said in chosen})
         self._said = current
         _announce([told[0] for told, _ in news])
@@ -86,10 +91,11 @@ class Explanations:
 def _told(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> Told:
     reasons = [discreet(found, refusal.workload) for found in refusal.blockers]
     first = reasons[0]
+    reason = str(first.reason) if is_schedulable(refusal.blockers) else REASON
     starts = expected.at
     return (
         pk,
-        str(first.reason),
+        reason,
         first.message,
         {
             "pool": refusal.pool,

@@ -1,4 +1,4 @@
-"""Here we read a pool's line: who waits there, in the order and by the keys of the last cycle."""
+"""The queue of a pool, in the order and by the keys of the last cycle."""
 
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Phase, Workload
 from projects.selectors import workloads
+from projects.services.unschedulable import REASON as UNSCHEDULABLE
 
 WAITING = (Phase.PENDING, Phase.RESERVED)
 NOT_LOOKED_AT = 2**31 - 1
@@ -39,6 +40,9 @@ def length_of(pool: NodePool) -> Length:
 
 
 def _in_line(pool: NodePool) -> Q:
-    """Of work that names several pools, the line is that of which it was told last."""
+    """Of a workload that names several pools, the pool that it was last explained for.
+
+    An unschedulable workload is in no queue.
+    """
     told = Q(explanation__pool=pool.name) | Q(explanation__pool__isnull=True, pools__0=pool.name)
-    return Q(phase__in=WAITING) & told
+    return Q(phase__in=WAITING) & told & ~Q(reason=UNSCHEDULABLE)

@@ -100,4 +100,5 @@ def _waits(found: list[Any] | None) -> str:
     if found is None:
         return "does not wait"
     position, *reasons = found
-    return f"waits at place {position} ({', '.join(reasons)})"
+    where = "is unschedulable" if position is None else f"has queue position {position}"
+    return f"{where} ({', '.join(reasons)})"

@@ -17,6 +17,7 @@ from scheduler.audit_rows import foreseen
 from scheduler.audit_told import Told, told
 from scheduler.deciding import decide_what_can_be
 from scheduler.discretion import discreet, reader
+from scheduler.dry_run_slots import dry_run_slot
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.intake import seconds_of, workload_from_spec
 from scheduler.engine.model import Workload as Asked
@@ -46,11 +47,11 @@ class Foreseen:
 def dry_run(*, acting: Acting, document: Mapping[str, Any], now: datetime | None = None) -> Foreseen:
     """What the next cycle would do with this document, if nothing else changed until then.
 
-    Raises what `submit` would raise.
+    Raises what `submit` would raise, and RateLimited while the project has too many of them in progress.
     """
     at = now or timezone.now()
     workload, spec = prepared(acting=acting, document=document, now=at)
-    with asked_before() as learnt:
+    with dry_run_slot(workload.project), asked_before() as learnt:
         answer = _looked_at(acting, workload, spec, at, learnt)
     return replace(answer, warnings=warnings_of(workload, spec))
 

@@ -37,6 +37,7 @@ class WorkloadRow(NamedTuple):
     backoff_until: datetime | None
     max_runtime: int | None
     preemptions: int
+    restarts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ def _described(
         started=seconds_of(row.started_at) if runs and row.started_at else None,
         last_checkpoint=seconds_of(row.last_checkpoint_at) if row.last_checkpoint_at else None,
         preemptions=row.preemptions,
+        restarts=row.restarts,
         backoff_until=seconds_of(row.backoff_until) if row.backoff_until else None,
         preemption_delay=spec.preemption_delay if spec else None,
         stale_gang_grace=spec.stale_gang_grace if spec else None,

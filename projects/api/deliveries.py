@@ -22,7 +22,8 @@ class DeliveryAnswer(Answer):
     id: int
     at: datetime
     kind: Literal[
-        "started", "completed", "failed", "preempted", "cancelled", "waiting", "idle", "budget", "pool"
+        "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle",
+        "budget", "pool",
     ]  # fmt: skip
     to: str
     channel: Literal["mail", "webhook", "chat"]

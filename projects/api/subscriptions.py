@@ -27,8 +27,9 @@ from projects.services import subscriptions
 from projects.services.subscriptions import Place
 
 NewsWord = Literal[
-    "started", "completed", "failed", "preempted", "cancelled", "waiting", "idle", "budget", "pool"
-]
+    "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle",
+    "budget", "pool",
+]  # fmt: skip
 OLDEST = Order("oldest", ("id",))
 
 

@@ -30,9 +30,13 @@ def text(content: dict[str, Any]) -> str:
 
 
 def said(event: str) -> str:
-    return {"preempted": "had to give way", "started": "runs", "cancelled": "was cancelled"}.get(
-        event, f"has {event}"
-    )
+    verbs = {
+        "preempted": "had to give way",
+        "started": "runs",
+        "cancelled": "was cancelled",
+        "unschedulable": "can never start as specified",
+    }
+    return verbs.get(event, f"has {event}")
 
 
 def body(content: dict[str, Any]) -> bytes:

@@ -21,8 +21,9 @@ class Delivery(models.Model):
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     kind = models.CharField(
-        max_length=10,
-        help_text="started, completed, failed, preempted, cancelled, waiting, idle, budget or pool",
+        max_length=20,
+        help_text="started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget or "
+        "pool",
     )
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from berth.core.spec.addresses import Channel
 from projects.models.tenants import Department, Project
 
-OF_WORK = ("started", "completed", "failed", "preempted", "cancelled", "waiting", "idle")
+OF_WORK = ("started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle")
 NEWS = (*OF_WORK, "budget", "pool")
 MINUTES_MOST = 60 * 24 * 30
 
@@ -23,7 +23,7 @@ class Subscription(models.Model):
     )  # fmt: skip
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="+")
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
-    news = ArrayField(models.CharField(max_length=10))
+    news = ArrayField(models.CharField(max_length=20))
     waiting_minutes = models.PositiveIntegerField(default=60, help_text="Longer than this is news.")
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])

@@ -4,13 +4,15 @@ What is to be told is written in the transaction of the move it tells of. The ta
 delivery whose carrier died is due again a little later, so it may arrive twice but is never lost.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import F
 from django_q.tasks import async_task
 
-from berth.core.spec.addresses import channel_of
+from berth.core.spec.addresses import Channel, channel_of
 from projects.delivering.http import NotTaken
 from projects.delivering.send import send
 from projects.models import Delivery, Phase, Workload
@@ -27,6 +29,7 @@ NEWS = {
     Phase.FAILED: "failed",
     Phase.CANCELLED: "cancelled",
 }
+UNSCHEDULABLE = "unschedulable"
 GAVE_WAY = ("Reclaimed", "Preempted")
 
 
@@ -42,18 +45,46 @@ def remember(workload: Workload, *, to: str, reason: str, message: str, now: dat
     told = news_of(to, reason)
     if told is None:
         return 0
+    return _write(told, _addresses(workload, [told]), workload, reason, message, now)
+
+
+def remember_unschedulable(workload: Workload, message: str, now: datetime) -> int:
+    """In the transaction that marks the workload. Return how many addresses are notified.
+
+    It goes to every address that wants to hear of failures, too: the workload will neither fail nor complete.
+    Where there is none, it goes to the mail address of the person who submitted the workload.
+    """
+    addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
+    owner = workload.submitted_by
+    if not addresses and settings.BERTH_SENDS_MAIL and owner is not None and owner.is_active and owner.email:
+        addresses = {owner.email: (owner.email, Channel.MAIL, None)}
+    return _write(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
+
+
+def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, news.Addressed]:
+    """Every address once: those of the document, and those of subscriptions."""
     wanted = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
-    named = [entry["to"] for entry in wanted if told in entry.get("on", ("completed", "failed"))]
-    found: dict[str, news.Addressed] = {}
+    named = [
+        entry["to"] for entry in wanted if not set(kinds).isdisjoint(entry.get("on", ("completed", "failed")))
+    ]
+    addresses: dict[str, news.Addressed] = {}
     for address in named:
         if channel := channel_of(address):  # a document from before addresses were checked may have none
-            found[address] = (address, channel, None)
-    for each in news.subscribers(workload, told):
-        found.setdefault(each[0], each)
-    content = _content(workload, told, reason, message, now) if found else {}
-    for each in found.values():
-        news.write(told, each, content, now, workload)
-    return len(found)
+            addresses[address] = (address, channel, None)
+    for kind in kinds:
+        for each in news.subscribers(workload, kind):
+            addresses.setdefault(each[0], each)
+    return addresses
+
+
+def _write(
+    kind: str, addresses: Mapping[str, news.Addressed], workload: Workload, reason: str, message: str,
+    now: datetime,
+) -> int:  # fmt: skip
+    content = _content(workload, kind, reason, message, now) if addresses else {}
+    for each in addresses.values():
+        news.write(kind, each, content, now, workload)
+    return len(addresses)
 
 
 def deliver(delivery: int, now: datetime) -> bool:

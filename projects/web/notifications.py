@@ -29,6 +29,7 @@ TITLES = {
     "completed": "It completed",
     "failed": "It failed",
     "cancelled": "It was cancelled",
+    "unschedulable": "It can never start as specified",
     "waiting": "It waits for long",
     "idle": "Its GPUs are idle for long",
     "budget": "A budget's warning is due",

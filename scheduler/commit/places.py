@@ -1,14 +1,16 @@
-"""Here replicas get their places: pods where the room is free, a promise where it is not yet."""
+"""Give replicas their places: pods where they fit now, reservations where they will fit."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from berth.core.words import counted
+from pools.models import Node
 from pools.selectors import is_operational
 from projects.models import Phase
 from scheduler.commit.bind import Start, said, start
 from scheduler.commit.scene import Scene, shift
-from scheduler.engine.plan import Bundle, Evict, Place
+from scheduler.engine.plan import Bundle, Evict, Place, Reason
 from scheduler.models import Reservation
 
 PROMISE = timedelta(seconds=120)  # beyond the longest grace of who must go first
@@ -48,14 +50,30 @@ def _promise(name: str, places: Sequence[Place], expires: datetime, scene: Scene
         for step in places
     )
     if workload.phase == Phase.PENDING:
+        reason, message = _waits_for(places, scene)
         shift(
             workload,
             scene,
             expected=[Phase.PENDING],
             to=Phase.RESERVED,
-            reason="WaitingForVictims",
-            message=f"Promised: {said(places)} It starts as soon as that room is free.",
+            reason=reason,
+            message=message,
         )
+
+
+def _waits_for(places: Sequence[Place], scene: Scene) -> tuple[Reason, str]:
+    """The reason and message of a reservation: nodes are booting, or pods are stopping."""
+    booting = {step.node for step in places if _is_booting(scene.ground.nodes[step.node])}
+    if not booting:
+        message = f"Reserved: {said(places)} It starts as soon as the pods there have stopped."
+        return Reason.WAITING_FOR_VICTIMS, message
+    nodes, have = counted(len(booting), "node"), "has" if len(booting) == 1 else "have"
+    message = f"Reserved: {said(places)} It starts as soon as {nodes} {have} booted."
+    return Reason.WAITING_FOR_SCALE_UP, message
+
+
+def _is_booting(node: Node) -> bool:
+    return node.state != Node.State.READY or not is_operational(node.pool)
 
 
 def _promised_until(bundle: Bundle, scene: Scene) -> datetime:
@@ -66,6 +84,6 @@ def _promised_until(bundle: Bundle, scene: Scene) -> datetime:
         if isinstance(step, Evict) and (spec := scene.seen.workloads[step.workload].meaning.spec) is not None
     ]
     nodes = [scene.ground.nodes[step.node] for step in bundle.steps if isinstance(step, Place)]
-    booting = any(node.state != "ready" or not is_operational(node.pool) for node in nodes)
+    booting = any(map(_is_booting, nodes))
     grace = timedelta(seconds=max(graces, default=0))
     return scene.now + grace + (PROMISE_WHILE_BOOTING if booting else PROMISE)

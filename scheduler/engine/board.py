@@ -7,6 +7,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from scheduler.engine.efforts import Efforts
 from scheduler.engine.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
 from scheduler.engine.ledger import Account, Ledger
 from scheduler.engine.matching import Matcher
@@ -14,6 +15,7 @@ from scheduler.engine.mix import Mix
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
 from scheduler.engine.nodes import Kept, Nodes, Spot
 from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason
+from scheduler.engine.reasons import nearest
 from scheduler.engine.steps import Move, key_of, rewritten, step_of
 from scheduler.engine.topology import Topology
 
@@ -88,8 +90,10 @@ class Board:
         self.settled: set[str] = set()  # gangs that others give way to, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
+        self.unschedulable: dict[Hashable, tuple[Reason, Numbers] | None] = {}  # by kind of gang
         self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
+        self.efforts = Efforts()
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
         self.changes = 0  # kept trials of this cycle
         self.upheavals = 0  # kept trials after which all are looked at again: somebody was taken off, say
@@ -223,6 +227,7 @@ class Board:
         touched = {move.gang.name for move in self._log}
         for part, index in self._emptied:
             part.used.discard(index)
+            part.vacate(index)
         self._emptied.clear()
         self.rewind(0)
         self._fresh.clear()
@@ -253,6 +258,7 @@ class Board:
         self.nodes.give(i, pod.devices, pod.milli, part.request)
         self._charge(gang, part, pod, -1)
         del part.live[pod.index]
+        part.vacate(pod.index)
         del self.on_node[i][id(pod)]
         gang.standing -= 1
         gang.all_of_it = None
@@ -373,7 +379,7 @@ class Board:
             return
         found = gang.peers.found
         if reason is Reason.NOTHING_TO_TAKE and reason in found:
-            numbers = max(found[reason], numbers, key=lambda n: n.get("takeable") or 0)
+            numbers = max(found[reason], numbers, key=nearest)
         found[reason] = numbers
 
     def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:

@@ -46,9 +46,10 @@ def _short(sums: "_Sums", asked: Asked) -> tuple[Reason, Numbers] | None:
     return None
 
 
-def in_sum(taker: Taker) -> Numbers:
-    """The numbers where it would do in sum, of the resource that matters most."""
-    kind = next(iter(taker.law.kinds), 0)
+def in_sum(taker: Taker, resource: object) -> Numbers:
+    """The numbers where it would do in sum: of this resource where the policy takes it, or of its first."""
+    kinds = taker.law.kinds
+    kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
     return {**_sums(taker).numbers(taker.law.asked, kind), "missing": 0}
 
 

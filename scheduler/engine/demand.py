@@ -12,7 +12,7 @@ from scheduler.engine.fresh import could_add, fresh_nodes
 from scheduler.engine.gang import Gang, Peers, Want, ways
 from scheduler.engine.ledger import KINDS, NO_BOUND, Account
 from scheduler.engine.order import Line, in_project
-from scheduler.engine.placement import place
+from scheduler.engine.placement import place, place_most
 from scheduler.engine.plan import Demand, Reason, UnmetShape
 from scheduler.engine.spots import Horizon
 
@@ -134,12 +134,11 @@ def _fill(board: Board, fresh: Board, gang: Gang, full: Full) -> bool:
     twin = fresh.add(gang.workload, 0, ())
     asks = None if gang.peers is None else gang.peers.asks
     for want in next(ways(gang)):
-        name = want.part.role.name
-        for _ in range(want.count):
-            if (asks, name) not in full:
-                if place(board, gang, Want(want.part, 1), Horizon.BOOTING, None):
-                    continue
+        name, left = want.part.role.name, want.count
+        if (asks, name) not in full:
+            left -= place_most(board, gang, Want(want.part, left), Horizon.BOOTING, None)
+            if left:
                 full.add((asks, name))
-            if not place(fresh, twin, Want(twin.part(name), 1), Horizon.NOW, None):
-                return False
+        if left and not place(fresh, twin, Want(twin.part(name), left), Horizon.NOW, None):
+            return False
     return True

@@ -23,6 +23,7 @@ UNKNOWN: Mapping[Reason, str] = {
     Reason.NO_MATCHING_NODE: "it can never start as it is",
     Reason.EXCEEDS_NODE_SHAPE: "it can never start as it is",
     Reason.EXCEEDS_POOL_MAX: "it can never start as it is",
+    Reason.EXCEEDS_DOMAIN: "it can never start as it is",
     Reason.SUSPENDED: "a person has to resume it",
     Reason.DEPENDENCY_NOT_MET: "what it waits for has to complete first",
     Reason.PROJECT_LIMIT: "other work of its project has to end, or the limit has to be raised",
@@ -54,7 +55,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     found: dict[str, Forecast] = {}
     for pool, refusals in by_pool.items():
         future = _Future(snapshot, plan, pool, known)
-        for refusal in sorted(refusals, key=lambda refusal: refusal.position):
+        for refusal in sorted(refusals, key=lambda refusal: refusal.position or 0):
             found[refusal.workload] = _of(refusal, known[refusal.workload], future, snapshot.now)
     return found
 
@@ -77,7 +78,7 @@ def _of(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Fo
         return Forecast(None, UNKNOWN[reason])
     if workload.pods:
         return Forecast(None, PARTLY)
-    if refusal.position > MOST_ESTIMATED:
+    if refusal.position is not None and refusal.position > MOST_ESTIMATED:
         return Forecast(None, FAR_BACK)
     return future.start(workload, max(now, workload.backoff_until or now))
 

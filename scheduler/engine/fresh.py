@@ -1,19 +1,24 @@
 """Here we ask what one more node would be like, and how many more there could be."""
 
-from collections.abc import Sequence
-
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
-from scheduler.engine.matching import matches, picks
-from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request, Role
+from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 
 
 def could_add(board: Board) -> int:
     """How many nodes the pool may still grow by."""
     if board.pool.nodes_max is None or _shape(board) is None:
         return 0
-    staying = sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
-    return max(0, board.pool.nodes_max - staying)
+    return max(0, board.pool.nodes_max - _staying(board))
+
+
+def could_ever_add(board: Board) -> int:
+    """How many nodes the pool could grow by, were it neither paused nor short of nodes that failed."""
+    pool = board.pool
+    ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
+    if ceiling is None or _shape(board) is None:
+        return 0
+    return max(0, ceiling - _staying(board))
 
 
 def fresh_nodes(board: Board, count: int) -> list[Node]:
@@ -28,6 +33,10 @@ def fresh_nodes(board: Board, count: int) -> list[Node]:
         )
         for number in range(count)
     ]  # fmt: skip
+
+
+def _staying(board: Board) -> int:
+    return sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
 
 
 def _shape(board: Board) -> NodeShape | None:
@@ -52,24 +61,3 @@ def room_for_one(pool: Pool, request: Request, node: Node) -> list[tuple[str, in
         ("memory_mib", request.limit_memory_mib if by_limits else request.memory_mib, node.memory_mib),
         ("pods", 1, node.max_pods),
     ]  # fmt: skip
-
-
-def most_capacity(board: Board, roles: Sequence[Role]) -> tuple[int, int, int]:
-    """All the pool has for such roles, and could have if it grew to its maximum."""
-    key = "capacity", tuple(map(picks, roles))
-    if key not in board.nodes.lasting:
-        board.nodes.lasting[key] = _most_capacity(board, roles)
-    found: tuple[int, int, int] = board.nodes.lasting[key]
-    return found
-
-
-def _most_capacity(board: Board, roles: Sequence[Role]) -> tuple[int, int, int]:
-    gpu = cpu = memory = 0
-    more = could_add(board)
-    counted = [node for node in board.nodes.nodes if node.state is not NodeState.DRAINING]
-    for node, count in [(node, 1) for node in counted] + [(node, more) for node in fresh_nodes(board, 1)]:
-        if any(matches(role, node) for role in roles):
-            gpu += node.gpus * MILLI * count
-            cpu += node.cpu * board.pool.cpu_load_limit // MILLI * count
-            memory += node.memory_mib * count
-    return gpu, cpu, memory

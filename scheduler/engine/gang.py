@@ -19,7 +19,10 @@ ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 class Part:
     """A role on the board: its replicas that stand, by index."""
 
-    __slots__ = ("amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft", "used")
+    __slots__ = (
+        "_first", "amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft",
+        "used",
+    )  # fmt: skip
 
     def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
         self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
@@ -30,6 +33,7 @@ class Part:
         self.live: dict[int, Pod] = {}
         self.done = 0  # completed replicas: they hold nothing and are not missed
         self.used: set[int] = set()  # indices not to be given out: completed, stopping or stuck
+        self._first = 0  # no index below it is free
         self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
 
     @property
@@ -41,7 +45,14 @@ class Part:
         return len(self.live) + self.done >= self.role.min
 
     def free_indices(self) -> Iterator[int]:
-        return (i for i in range(self.role.max) if i not in self.live and i not in self.used)
+        """Indices that no replica has, the lowest first. Valid while indices are only taken."""
+        while self._first in self.live or self._first in self.used:
+            self._first += 1
+        return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
+
+    def vacate(self, index: int) -> None:
+        """Note that an index may be free again."""
+        self._first = min(self._first, index)
 
     def fulfilment(self) -> float:
         room = self.role.max - self.role.min

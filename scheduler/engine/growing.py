@@ -1,5 +1,6 @@
 """Here we let elastic gangs grow, one replica at a time, the least fulfilled first."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from scheduler.engine.placement import find_room, may_use_kept
 from scheduler.engine.plan import Kind, Reason
 from scheduler.engine.spots import Horizon
 
+MOST_GROWN = 500  # steps of one workload in a turn; the next cycle goes on
+
 
 class Step(NamedTuple):
     """The next step of one gang, ordered: the least fulfilled, then the smallest, the earliest, the name."""
@@ -42,15 +45,17 @@ class Step(NamedTuple):
 
 def grow(board: Board, choice: int) -> None:
     """First as far as queues are entitled, then into what nobody else wants."""
+    grown = Counter[str]()
     for entitled_only in (True, False):
         line = _Line(elastic(board, choice))
         hopeless: set[object] = set()
         while (step := line.next()) is not None:
             part = step.way[0].part
             kind = part.request, part.mask, may_use_kept(board, step.gang)
-            if kind in hopeless or not may_grow(step, entitled_only):
+            if kind in hopeless or grown[step.name] >= MOST_GROWN or not may_grow(step, entitled_only):
                 continue
             if _grown(board, step):
+                grown[step.name] += 1
                 line.look_again(step.gang)
             elif len(step.way) == 1 and not step.way[0].scopes and part.on is None:
                 hopeless.add(kind)

@@ -1,4 +1,4 @@
-"""Here we lay a snapshot out as boards, one per pool, and set aside who cannot be considered."""
+"""Lay a snapshot out as boards, one per pool, and set aside the workloads that cannot start."""
 
 from bisect import insort
 from collections import Counter, defaultdict
@@ -8,7 +8,7 @@ from scheduler.engine.board import Board
 from scheduler.engine.eligible import delay_left
 from scheduler.engine.gang import Gang, roles_of
 from scheduler.engine.ledger import KINDS, within
-from scheduler.engine.lineup import begin, by_name, line_down, line_up
+from scheduler.engine.lineup import begin, by_name, line_down, line_up, unschedulable
 from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import shape
@@ -140,10 +140,13 @@ class Layout:
         ]
 
     def _judge(self, board: Board, gang: Gang) -> None:
-        """Count what it asks for, and line it up unless something of its own keeps it back."""
-        reason = self._kept_back(gang)
+        """Count its request and queue it, unless it cannot start: for now, or ever in this pool."""
+        reason, kind = self._kept_back(gang), None
         if reason is not None and "seconds" in reason[1]:
             self.restless.add(gang.name)
+        if not gang.standing and (reason is None or reason[0] is Reason.BACKOFF):
+            kind = _kind(board, gang)
+            reason = unschedulable(board, kind, gang) or reason
         if reason is None or reason[0] is Reason.BACKOFF:
             self._count_request(gang)
         if gang.standing:
@@ -157,7 +160,7 @@ class Layout:
         if reason is not None:
             board.kept_back[gang.name] = reason
             return
-        line_up(board, _kind(board, gang), gang)
+        line_up(board, _kind(board, gang) if kind is None else kind, gang)
         if delay_left(board, gang.workload):
             self.restless.add(gang.name)
 
@@ -178,6 +181,7 @@ class Layout:
                 "until": workload.backoff_until,
                 "seconds": workload.backoff_until - self.now,
                 "preemptions": workload.preemptions,
+                "restarts": workload.restarts,
             }
         return None
 

@@ -5,10 +5,12 @@ from collections.abc import Hashable
 from operator import attrgetter
 
 from scheduler.engine.board import Board
+from scheduler.engine.feasible import never_fits
 from scheduler.engine.gang import Gang, Peers
 from scheduler.engine.ledger import KINDS
 from scheduler.engine.order import in_project
 from scheduler.engine.past import settle_past
+from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.shapes import asks
 from scheduler.engine.shares import settle_shares
 from scheduler.engine.strategy import settled
@@ -29,6 +31,15 @@ def line_up(board: Board, kind: Hashable, gang: Gang) -> None:
     else:
         gangs.append(gang)
     gang.peers = peers
+
+
+def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Numbers] | None:
+    """Return why the pool can never hold a gang of which nothing stands, or None if it might."""
+    if kind in board.waiting:
+        return None  # one that requests the same passed
+    if kind not in board.unschedulable:
+        board.unschedulable[kind] = never_fits(board, gang, asks(board, gang))
+    return board.unschedulable[kind]
 
 
 def line_down(board: Board, gang: Gang) -> None:
@@ -67,6 +78,7 @@ def begin(board: Board, now: int) -> None:
     board.refusals = {name: {reason: numbers} for name, (reason, numbers) in board.kept_back.items()}
     board.trials = board.changes = board.upheavals = 0
     board.givable.clear()
+    board.efforts.clear()
     for peers in board.waiting.values():
         peers.at, peers.found = 0, {}
     board.forget_fragmentation()

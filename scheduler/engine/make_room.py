@@ -126,7 +126,9 @@ def _try_ways(
 
 def _no_arrangement(board: Board, law: Law, budget: "_Budget") -> tuple[Reason, Numbers]:
     """In sum it would have done, but not in any arrangement that was tried."""
-    numbers = in_sum(Taker(board, law))
+    reasons = board.reasons(law.gang)
+    short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
+    numbers = in_sum(Taker(board, law), short.get("resource"))
     if budget.left <= 0:
         return Reason.OUT_OF_TRIALS, {"trials": budget.given, **numbers}
     return Reason.NOTHING_TO_TAKE, numbers
@@ -164,7 +166,8 @@ def _proposals(board: Board, law: Law, way: Way, budget: _Budget) -> Iterator[Ta
     start, banned, known, free = board.mark(), set[int](), Known(), board.nodes.free()
     if not any(want.scopes for want in way):
         one_may = one_may_do(Taker(board, law), way, free)
-        while budget.spend():
+        replicas = sum(want.count for want in way)
+        while budget.spend() and board.efforts.may_try(law.gang, replicas):
             board.trials += 1
             taker = Taker(board, law)
             if not by_nodes(taker, way, banned, known):

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from berth.core.amounts import MILLI
 from scheduler.engine.model import Node, Role, Taint, Toleration
 
-_HARD = ("NoSchedule", "NoExecute")
+HARD = ("NoSchedule", "NoExecute")
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
@@ -29,13 +29,13 @@ def answers(role: Role, node: Node) -> bool:
     return (
         all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
-        and not any(taint.effect in _HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
+        and not any(taint.effect in HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
     )
 
 
 def avoids(role: Role, node: Node) -> bool:
     """The node asks not to be chosen while another will do."""
-    return any(taint.effect not in _HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
+    return any(taint.effect not in HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
 
 
 def picks(role: Role) -> Hashable:

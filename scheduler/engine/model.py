@@ -84,7 +84,8 @@ class Pool:
     topology: tuple[str, ...] = ()  # node label keys, outermost first
     reservation_after: int | None = None
     cpu_load_limit: int = MILLI  # of each node's CPU, in thousandths, may be promised
-    nodes_max: int | None = None  # None: cannot grow
+    nodes_max: int | None = None  # None: cannot grow now
+    nodes_ever: int | None = None  # its size when no node is missing and it is not paused; None: nodes_max
     node_shape: NodeShape | None = None
 
 
@@ -251,6 +252,7 @@ class Workload:
     started: int | None = None  # of the present run
     last_checkpoint: int | None = None
     preemptions: int = 0
+    restarts: int = 0  # after failed runs
     backoff_until: int | None = None
     preemption_delay: int | None = None  # None: the pool's
     stale_gang_grace: int | None = None  # None: the pool's; negative: never

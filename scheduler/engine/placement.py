@@ -1,4 +1,4 @@
-"""Here we find room for a gang: all of the replicas it lacks, or none."""
+"""Find room for a gang: for all of the replicas it lacks, or for none."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -7,7 +7,7 @@ from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Scope, Want, Way
 from scheduler.engine.ledger import NO_BOUND
 from scheduler.engine.search import LEAST_STEPS, MOST_STEPS, search, worth_it
-from scheduler.engine.spots import Horizon, pick
+from scheduler.engine.spots import Horizon, equal_spots
 
 MOST_DOMAINS = 256  # tried for one gang before it is refused
 
@@ -16,6 +16,8 @@ def find_room(
     board: Board, gang: Gang, way: Way, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> bool:
     """Put everything the way asks for on the board, or leave the board as it was."""
+    if gang.peers is not None and not board.efforts.may_try(gang, sum(want.count for want in way)):
+        return False
     within = open_to(board, gang, within)
     if any(want.scopes for want in way):
         everywhere = board.topology.everywhere if within is None else frozenset(within)
@@ -121,13 +123,19 @@ def hardest_first(want: Want) -> tuple[int, int, int, int]:
 
 def place(board: Board, gang: Gang, want: Want, horizon: Horizon, within: AbstractSet[int] | None) -> bool:
     """One replica after the other, each where it fits best. May leave some behind when it fails."""
-    part = want.part
-    free = part.free_indices()
-    for _ in range(want.count):
+    return place_most(board, gang, want, horizon, within) == want.count
+
+
+def place_most(
+    board: Board, gang: Gang, want: Want, horizon: Horizon, within: AbstractSet[int] | None
+) -> int:
+    """Place as many of the replicas as fit, each where it fits best; return how many."""
+    part, free = want.part, want.part.free_indices()
+    spots = equal_spots(board, part, want.count, horizon, within)
+    for placed in range(want.count):
         index = next(free, None)
-        spot = pick(board, part, horizon, within) if index is not None else None
+        spot = next(spots, None) if index is not None else None
         if index is None or spot is None:
-            return False
+            return placed
         board.put(gang, part, index, spot)
-        free = part.free_indices() if want.count > 1 else free
-    return True
+    return want.count

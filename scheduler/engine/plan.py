@@ -29,6 +29,8 @@ class Reason(StrEnum):
     NO_MATCHING_NODE = "NoMatchingNode"
     EXCEEDS_NODE_SHAPE = "ExceedsNodeShape"
     EXCEEDS_POOL_MAX = "ExceedsPoolMax"
+    EXCEEDS_DOMAIN = "ExceedsDomain"
+    NODES_UNAVAILABLE = "NodesUnavailable"
     PROJECT_LIMIT = "ProjectLimit"
     DEPARTMENT_LIMIT = "DepartmentLimit"
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
@@ -133,7 +135,7 @@ class Bundle:
 class Refusal:
     workload: str
     blockers: tuple[Blocker, ...]  # dominant one first; never empty
-    position: int  # 1 is next in its pool
+    position: int | None  # 1 is next in its pool; None: it is not in the queue, for it can never start
     key: tuple[str, ...] = ()  # the sort key that put it there, as sentences
     expected_start: int | None = None  # from declared runtimes; None: unknown
     pool: str = ""

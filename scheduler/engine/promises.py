@@ -24,10 +24,13 @@ def keep_promises(board: Board, choice: int) -> None:
             board.settled.add(gang.name)
             continue
         nodes = {board.nodes.index[pod.node] for _, pod in late}
-        booting = any(board.nodes.booting[i] for i in nodes)
+        booting = sum(board.nodes.booting[i] for i in nodes)
+        if booting:
+            numbers = {"pods": len(late), "nodes": booting, "booting": booting}
+            board.refuse(gang, Reason.WAITING_FOR_SCALE_UP, numbers)
+            continue
         late = late or promised  # a limit leaves no room until the others have stopped
-        reason = Reason.WAITING_FOR_SCALE_UP if booting else Reason.WAITING_FOR_VICTIMS
-        board.refuse(gang, reason, {"pods": len(late), "nodes": len(nodes)})
+        board.refuse(gang, Reason.WAITING_FOR_VICTIMS, {"pods": len(late), "nodes": len(nodes)})
 
 
 def _within_caps(gang: Gang) -> bool:

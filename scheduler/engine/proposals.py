@@ -13,7 +13,7 @@ from scheduler.engine.ledger import KINDS, Account
 from scheduler.engine.lumps import Lump
 from scheduler.engine.placement import find_room, hardest_first, open_to
 from scheduler.engine.repack import place_as_packed, smallest_first
-from scheduler.engine.spots import Horizon, pick
+from scheduler.engine.spots import Horizon, equal_spots
 from scheduler.engine.taking import Taker
 
 MOST_DOMAINS = 8  # of which it is found out what clearing them costs
@@ -40,12 +40,16 @@ def by_nodes(
     untouched = True
     for want in sorted(way, key=hardest_first):
         costs: Costs | None = None
-        for _ in range(want.count):
-            spot = pick(board, want.part, Horizon.LEAVING, within)
+        indices = want.part.free_indices()
+        spots = equal_spots(board, want.part, want.count, Horizon.LEAVING, within)
+        for placed in range(want.count):
+            spot = next(spots, None)
             if spot is None:
                 costs = costs or Costs(taker, want.part, closed, known if untouched else None)
                 spot, untouched = costs.clear_cheapest(), False
-            index = next(want.part.free_indices(), None)
+                left = want.count - placed - 1
+                spots = equal_spots(board, want.part, left, Horizon.LEAVING, within)  # other nodes changed
+            index = next(indices, None)
             if spot is None or index is None:
                 return False
             board.put(gang, want.part, index, spot)

@@ -1,16 +1,18 @@
-"""Here we say why a workload waits, in tokens, numbers and sentences."""
+"""Why a workload is pending, in tokens, numbers and sentences."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from berth.core.amounts import MILLI
-from berth.core.words import amount, counted, times
+from berth.core.words import amount, counted
 from scheduler.engine.plan import Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
-# Nothing that could be freed would help these.
-NEVER = frozenset({Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX})
+# The workload is unschedulable: it cannot start until the pool's maximum size or its nodes change.
+NEVER = frozenset({
+    Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.EXCEEDS_DOMAIN,
+})  # fmt: skip
 
 
 def dominance(reason: Reason) -> int:
@@ -22,10 +24,14 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.MISCONFIGURED: "It can never run as it is: {why}.",
     Reason.SUSPENDED: "It was suspended by a person.",
     Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete{there}.",
-    Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: none of {nodes_counted}.",
-    Reason.EXCEEDS_NODE_SHAPE: "No node could hold one replica of {role}, even empty: "
-    "{asked_of} asked, the most is {most}.",
-    Reason.EXCEEDS_POOL_MAX: "It asks for {asked_of}; the pool can never hold more than {most}.",
+    Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: {obstacles}.",
+    Reason.EXCEEDS_NODE_SHAPE: "One replica of role {role} requests {asked_of}; "
+    "the largest node of the pool has {most_of}.",
+    Reason.EXCEEDS_POOL_MAX: "It requests {asked_of}; "
+    "the pool can hold at most {most_of}, at its maximum size and empty.",
+    Reason.EXCEEDS_DOMAIN: "It must run inside one {level} and requests {asked_of}; "
+    "the largest {level} can hold at most {most_of}, empty.",
+    Reason.NODES_UNAVAILABLE: "No node of the pool accepts role {role} now: {obstacles}.",
     Reason.PROJECT_LIMIT: "{queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
     Reason.DEPARTMENT_LIMIT: "Department {queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible work must fit within the quota of {queue}: "
@@ -34,20 +40,31 @@ SENTENCES: Mapping[Reason, str] = {
     "{bound_of}, {allocated} held, {asked} asked.",
     Reason.OVER_FAIR_SHARE: "{queue} would stand beyond quota and fair share ({share_of}): "
     "{allocated} held, {asked} asked; it may only use what is free.",
-    Reason.WAITING_FOR_CAPACITY: "{asked_of} asked, {free} free, {missing} missing.",
-    Reason.FRAGMENTED: "Enough is free, but {cut}: {asked_of} asked, {free} free, "
+    Reason.WAITING_FOR_CAPACITY: "{asked_of} requested, {free} free, {missing} missing{also}.",
+    Reason.FRAGMENTED: "Enough is free, but {cut}: {asked_of} requested, {free} free{there}, "
     "the biggest free block of a node is {biggest_block}.",
     Reason.TOPOLOGY: "It would fit, but not inside one {level}.",
     Reason.WAITING_FOR_GANG: "{missing} of its replicas {are} missing.",
-    Reason.WAITING_FOR_VICTIMS: "Its place is promised; what stands there has not stopped yet.",
-    Reason.WAITING_FOR_SCALE_UP: "{nodes_more} would serve it; the pool can grow.",
+    Reason.WAITING_FOR_VICTIMS: "It is reserved; the pods on its place have not stopped yet.",
+    Reason.WAITING_FOR_SCALE_UP: "{scale_up}.",
     Reason.IN_PREEMPTION_DELAY: "It may make others give way in {seconds} s.",
-    Reason.BACKOFF: "It was stopped {stopped_times} and may start again in {seconds} s.",
+    Reason.BACKOFF: "{backoff}.",
     Reason.BEHIND_RESERVATION: "The free nodes are kept for {behind}, which has waited longer.",
     Reason.NOTHING_TO_TAKE: "Fairness lets {takeable_of} be taken{short}.",
     Reason.VICTIMS_PROTECTED: "Fairness would let {protected_of} be taken, but {why}.",
     Reason.OUT_OF_TRIALS: "No arrangement was found in {trials_counted}.",
 }
+
+
+def is_schedulable(blockers: Sequence[Blocker]) -> bool:
+    """Whether waiting can help: of an unschedulable workload the first blocker says why not."""
+    return blockers[0].reason not in NEVER
+
+
+def nearest(numbers: Numbers) -> tuple[float, float]:
+    """Sort key for the answers of several policies: the greatest misses the smallest part of its resource."""
+    missing, requested, takeable = (float(numbers.get(key) or 0) for key in ("missing", "asked", "takeable"))
+    return -missing / max(1, requested), takeable
 
 
 class _Spoken(dict[str, object]):
@@ -101,16 +118,46 @@ def _in_words(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     if reason is Reason.DEPENDENCY_NOT_MET:
         yield "there", f"; there is no workload {nobody} yet" if (nobody := numbers.get("not_there")) else ""
     if reason is Reason.FRAGMENTED:
-        most = numbers.get("spread_per_node")
-        replicas = counted(most, "of its replicas", "of its replicas") if isinstance(most, int) else ""
-        yield "cut", f"no more than {replicas} may share a node" if replicas else "not in one piece"
+        yield "cut", _cut(numbers)
+        yield "there", " on those nodes" if numbers.get("beside") else ""
+    if reason is Reason.WAITING_FOR_CAPACITY:
+        yield "also", f"; {numbers['also']} missing too" if numbers.get("also") else ""
+    if reason is Reason.WAITING_FOR_SCALE_UP:
+        yield "scale_up", _scale_up(numbers)
+    if reason is Reason.BACKOFF:
+        yield "backoff", _backoff(numbers)
+
+
+def _cut(numbers: Numbers) -> str:
+    most = numbers.get("spread_per_node")
+    if isinstance(most, int):
+        return f"no more than {counted(most, 'of its replicas', 'of its replicas')} may share a node"
+    if numbers.get("beside"):
+        return f"not on nodes that also have its {numbers['beside']} free"
+    return "not in one piece"
+
+
+def _scale_up(numbers: Numbers) -> str:
+    nodes = numbers.get("nodes")
+    count = nodes if isinstance(nodes, int) else 0
+    if numbers.get("booting"):
+        return f"It is reserved on {counted(count, 'node')} that {'is' if count == 1 else 'are'} booting"
+    return f"{counted(count, 'more node')} would serve it; the pool can grow"
+
+
+def _backoff(numbers: Numbers) -> str:
+    if "seconds" not in numbers:
+        return f"It cannot start yet: {numbers.get('why')}"
+    counts = (("preemptions", "eviction"), ("restarts", "failed run"))
+    causes = [
+        counted(count, noun) for key, noun in counts if isinstance(count := numbers.get(key), int) and count
+    ]
+    after = f", after {' and '.join(causes)}" if causes else ""
+    return f"It may start again in {numbers['seconds']} s{after}"
 
 
 _PHRASES: Mapping[str, tuple[str, Callable[[int], str]]] = {
     "trials_counted": ("trials", lambda count: counted(count, "trial")),
-    "nodes_counted": ("nodes", lambda count: counted(count, "node")),
-    "nodes_more": ("nodes", lambda count: counted(count, "more node")),
-    "stopped_times": ("preemptions", times),
     "are": ("missing", lambda count: "is" if count == 1 else "are"),
 }
 

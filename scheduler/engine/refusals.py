@@ -10,16 +10,18 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import overload
 
+from berth.core.amounts import RESOURCES
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import beyond_due, pending, speaker
 from scheduler.engine.gang import Gang, Peers, ways
 from scheduler.engine.ledger import Account, Turn
 from scheduler.engine.order import Order
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
-from scheduler.engine.reasons import Speaker, dominance
-from scheduler.engine.shortage import why_no_room
+from scheduler.engine.reasons import Speaker, dominance, is_schedulable, nearest
+from scheduler.engine.shortage import capacity_short_of, why_no_room
 
 Found = Mapping[Reason, Numbers]
+_ABOUT_EVICTIONS = (Reason.NOTHING_TO_TAKE, Reason.VICTIMS_PROTECTED)
 
 
 class Told(Peers):
@@ -52,14 +54,16 @@ class PoolRefusals:
         for told, gang in _Roll(self.line, self.served):
             alone = self.alone.get(gang.name)
             if alone or told.found:
-                position += 1
                 said = speaker.blockers({**told.found, **alone}) if alone else blockers[told]
+                position += is_schedulable(said)
                 yield self._refusal(gang, said, position, keys[told])
         for gang in self.apart:
-            position += 1
-            yield self._refusal(gang, speaker.blockers(self.alone[gang.name]), position, ())
+            said = speaker.blockers(self.alone[gang.name])
+            position += is_schedulable(said)
+            yield self._refusal(gang, said, position, ())
 
-    def _refusal(self, gang: Gang, said: tuple[Blocker, ...], position: int, key: tuple[str, ...]) -> Refusal:
+    def _refusal(self, gang: Gang, said: tuple[Blocker, ...], last: int, key: tuple[str, ...]) -> Refusal:
+        position = last if is_schedulable(said) else None
         workload = gang.workload
         key += (f"priority {workload.priority}", f"submitted {_utc(workload.submitted)}", gang.name)
         start = self.kept[1] if self.kept is not None and self.kept[0] == gang.name else None
@@ -115,10 +119,25 @@ def _told(board: Board, peers: Peers) -> Told | None:
     if gang.stands and not gang.is_whole:
         missing = sum(want.count for want in next(ways(gang)))
         found.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
+    _name_what_binds(board, gang, found)
     beyond = beyond_due(gang, gang.asked) if found else None
     if beyond is not None:
         found.setdefault(*beyond)
     return Told(peers, gang.asked, found)
+
+
+def _name_what_binds(board: Board, gang: Gang, found: dict[Reason, Numbers]) -> None:
+    """Of several resources that are short, the one that no eviction could free is the one to report."""
+    capacity = found.get(Reason.WAITING_FOR_CAPACITY)
+    evictions = [found[reason] for reason in _ABOUT_EVICTIONS if found.get(reason)]
+    if capacity is None or not evictions:
+        return
+    taking = max(evictions, key=nearest)
+    if not taking.get("missing"):
+        return
+    resource = taking["resource"]
+    if resource != capacity["resource"] and capacity["resource"] in RESOURCES:
+        found[Reason.WAITING_FOR_CAPACITY] = capacity_short_of(board, gang, str(resource)) or capacity
 
 
 def _key(told: Told) -> tuple[str, ...]:

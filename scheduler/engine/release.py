@@ -22,7 +22,7 @@ MOST_ASKED = 4  # nodes for which the engine is asked in one go: counted, so tha
 ABOUT_OTHER_THINGS = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
     Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD,
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD, Reason.EXCEEDS_DOMAIN,
 })  # fmt: skip
 
 Key = tuple[str, str, int]  # workload, role, index

@@ -18,6 +18,7 @@ from scheduler.engine.spots import Horizon, on_node, takes
 
 MOST_STEPS = 3000  # on few nodes; on many each step costs more, and there are fewer
 LEAST_STEPS = 200
+MOST_REPLICAS = 500  # each one is a step, and a level of recursion
 MOST_LOOKS = 20_000  # at nodes, all steps together
 MOST_CHOICES = 16  # of devices on one node
 
@@ -39,6 +40,8 @@ def search(
     if any(asked[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
     if any(not _could_hold(board, want, horizon, usable) for want in way):
+        return False
+    if sum(want.count for want in way) > MOST_REPLICAS:
         return False
     replicas = [want for want in sorted(way, key=_hardest) for _ in range(want.count)]
     return _Search(board, gang, replicas, horizon, usable, most).place(0, 0, {})

@@ -1,11 +1,13 @@
-"""Here we ask whether a gang lacks only seats: pods a node may hold, replicas that may share one."""
+"""Whether a gang lacks only seats: pods that a node may hold, replicas that may share one."""
+
+from collections import Counter
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Want, Way
 from scheduler.engine.ledger import NO_BOUND
-from scheduler.engine.placement import find_room, hardest_first, open_to
+from scheduler.engine.placement import find_room, hardest_first, open_to, place_most
 from scheduler.engine.plan import Numbers, Reason
-from scheduler.engine.spots import Horizon, pick
+from scheduler.engine.spots import Horizon
 
 
 def too_few_seats(board: Board, gang: Gang, way: Way) -> tuple[Reason, Numbers] | None:
@@ -42,16 +44,12 @@ def _fits(board: Board, gang: Gang, way: Way) -> bool:
 def _seats(board: Board, gang: Gang, way: Way) -> Numbers:
     """How many of its replicas find a place as things are."""
     start, within = board.mark(), open_to(board, gang)
-    asked, on_one = sum(want.count for want in way), dict[int, int]()
+    asked = sum(want.count for want in way)
     for want in sorted(way, key=hardest_first):
-        for index, _ in zip(want.part.free_indices(), range(want.count), strict=False):
-            spot = pick(board, want.part, Horizon.LEAVING, within)
-            if spot is None:
-                break
-            board.put(gang, want.part, index, spot)
-            on_one[spot.node] = on_one.get(spot.node, 0) + 1
+        place_most(board, gang, want, Horizon.LEAVING, within)
+    on_one = Counter(move.node for move in board.moves(start))
     board.rewind(start)
-    found = sum(on_one.values())
+    found = on_one.total()
     return {
         "resource": "pods",
         "asked": asked,

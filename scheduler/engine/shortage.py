@@ -1,13 +1,16 @@
-"""Here we say what is short when a gang finds no room: nodes of its kind, capacity, or it in one piece."""
+"""What is short when a gang finds no room: nodes that accept it, capacity, or capacity in one piece."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from berth.core.amounts import MILLI, RESOURCES
+from berth.core.words import amount
 from scheduler.engine.board import Board
-from scheduler.engine.fresh import could_add, fresh_nodes, most_capacity, room_for_one
-from scheduler.engine.gang import Gang, Part, Want, Way, amounts_of, ways
+from scheduler.engine.feasible import never_fits
+from scheduler.engine.fresh import could_add, fresh_nodes
+from scheduler.engine.gang import Gang, Part, Want, Way, ways
 from scheduler.engine.ledger import GPU, KINDS
-from scheduler.engine.matching import answers, picks
+from scheduler.engine.matching import answers
+from scheduler.engine.mismatches import mismatch_numbers
 from scheduler.engine.placement import find_room
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.seats import too_few_seats
@@ -15,29 +18,105 @@ from scheduler.engine.spots import Horizon
 
 Found = tuple[Reason, Numbers]
 
+_NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
+
 
 def why_no_room(board: Board, gang: Gang) -> Found:
-    """As things stand, the first of these that applies."""
+    """Return the first obstacle as the board is now; of several resources, the one that binds."""
+    never = never_fits(board, gang, _alike(gang))
+    if never is not None:
+        return never
     way = next(ways(gang))
-    for want in way:
-        never = _never(board, want.part)
-        if never is not None:
-            return never
-    too_much = _beyond_the_pool(board, way)
-    if too_much is not None:
-        return too_much
+    closed = _closed(board, way)
+    if closed is not None:
+        return closed
     usable = _usable(board, way)
-    asked, free = _needed(way), _free(board, usable)
-    for kind in KINDS:
-        if asked[kind] > free[kind]:
-            missing = asked[kind] - free[kind]
-            return Reason.WAITING_FOR_CAPACITY, _numbers(board, usable, way, kind) | {"missing": missing}
+    short = _short(_needed(way), _free(board, usable))
+    if short:
+        return Reason.WAITING_FOR_CAPACITY, _capacity(board, usable, way, short)
     if any(want.scopes for want in way) and _fits_anywhere(board, gang, way):
         return Reason.TOPOLOGY, _in_one_domain(board, usable, way)
+    if trials := board.efforts.exhausted(gang):
+        return Reason.OUT_OF_TRIALS, {"trials": trials, **_fragmented(board, usable, way)}
     seats = too_few_seats(board, gang, way)
     if seats is not None:
         return seats
-    return Reason.FRAGMENTED, _numbers(board, usable, way, _cut_up(board, usable, way)) | {"missing": 0}
+    return Reason.FRAGMENTED, _fragmented(board, usable, way)
+
+
+def capacity_short_of(board: Board, gang: Gang, resource: str) -> Numbers | None:
+    """Return the numbers of a shortage of this resource, or None where enough of it is free."""
+    way, kind = next(ways(gang)), RESOURCES.index(resource)
+    usable = _usable(board, way)
+    short = _short(_needed(way), _free(board, usable))
+    if kind not in short:
+        return None
+    return _capacity(board, usable, way, [kind, *(each for each in short if each != kind)])
+
+
+def _alike(gang: Gang) -> Hashable:
+    """What the answer for the gang's peers is stored by; a gang with pods of its own has no equal."""
+    asks = None if gang.peers is None else gang.peers.asks
+    return None if asks == gang.name else asks
+
+
+def _closed(board: Board, way: Way) -> Found | None:
+    """Nodes for a role exist or could be added later, but none accepts it now."""
+    nodes = board.nodes
+    for want in way:
+        mask = want.part.mask
+        open_now = any(
+            (nodes.ready[i] or nodes.booting[i]) and (mask is None or mask[i])
+            for i in range(len(nodes.nodes))
+        )
+        if open_now or (could_add(board) and any(answers(want.part.role, n) for n in fresh_nodes(board, 1))):
+            continue
+        return Reason.NODES_UNAVAILABLE, mismatch_numbers(want.part.role, nodes.nodes)
+    return None
+
+
+def _short(needed: Sequence[int], free: Sequence[int]) -> list[int]:
+    """The resources of which too little is free, the largest missing part first."""
+    short = [kind for kind in KINDS if needed[kind] > free[kind]]
+    return sorted(short, key=lambda kind: (free[kind] - needed[kind]) / needed[kind])
+
+
+def _capacity(board: Board, usable: Sequence[int], way: Way, short: Sequence[int]) -> Numbers:
+    kind, needed, free = short[0], _needed(way), _free(board, usable)
+    also = ", ".join(amount(RESOURCES[each], needed[each] - free[each]) for each in short[1:])
+    numbers = {**_numbers(board, usable, way, kind), "missing": needed[kind] - free[kind]}
+    return {**numbers, "also": also} if also else numbers
+
+
+def _fragmented(board: Board, usable: Sequence[int], way: Way) -> Numbers:
+    """Of the resource that cuts the gang up: alone, or on the nodes that have the rest of a replica free."""
+    for want in way:
+        alone = {kind: [_times(board, i, want.part, kind) for i in usable] for kind in KINDS
+                 if _each(want.part)[kind]}  # fmt: skip
+        fewest, kind = min(((sum(alone[kind]), kind) for kind in alone), default=(want.count, GPU))
+        if fewest < want.count:
+            return {**_numbers(board, usable, way, kind), "missing": 0}
+        together = sum(min(times) for times in zip(*alone.values(), strict=True)) if alone else want.count
+        if together < want.count:
+            return _fragmented_beside(board, usable, way, want.count, alone)
+    kind = next((kind for kind in KINDS if _needed(way)[kind]), GPU)
+    return {**_numbers(board, usable, way, kind), "missing": 0}
+
+
+def _fragmented_beside(
+    board: Board, usable: Sequence[int], way: Way, count: int, alone: Mapping[int, Sequence[int]]
+) -> Numbers:
+    """Each resource alone would do; name the one without which most of the replicas fit, GPUs last."""
+
+    def others(kind: int) -> list[int]:
+        rest = [alone[other] for other in alone if other != kind]
+        return [min(times) for times in zip(*rest, strict=True)]
+
+    kind = max(alone, key=lambda kind: (min(count, sum(others(kind))), kind))
+    beside = [i for i, times in zip(usable, others(kind), strict=True) if times]
+    numbers = _numbers(board, beside, way, kind)
+    rest = " and ".join(_NOUNS[other] for other in alone if other != kind)
+    return {**numbers, "missing": max(0, _needed(way)[kind] - _free(board, beside)[kind]), "beside": rest}
 
 
 def _numbers(board: Board, usable: Sequence[int], way: Way, kind: int) -> dict[str, int | float | str | None]:
@@ -69,20 +148,6 @@ def _block(board: Board, i: int, way: Way, kind: int) -> int:
     return max(whole, *nodes.devices[i]) if shared and nodes.devices[i] else whole
 
 
-def _cut_up(board: Board, usable: Sequence[int], way: Way) -> int:
-    """The resource of which the nodes, each for itself, hold the fewest of the replicas."""
-    for want in way:
-        counts = [
-            (sum(_times(board, i, want.part, kind) for i in usable), kind)
-            for kind in KINDS
-            if _each(want.part)[kind]
-        ]
-        fewest, kind = min(counts, default=(want.count, 0))
-        if fewest < want.count:
-            return kind
-    return next((kind for kind in KINDS if _needed(way)[kind]), 0)
-
-
 def _times(board: Board, i: int, part: Part, kind: int) -> int:
     """How many replicas of the role this resource of the node would hold."""
     nodes, request = board.nodes, part.request
@@ -102,57 +167,6 @@ def _each(part: Part) -> tuple[int, int, int]:
 def _needed(way: Way) -> tuple[int, int, int]:
     gpu, cpu, memory = (sum(_each(want.part)[kind] * want.count for want in way) for kind in KINDS)
     return gpu, cpu, memory
-
-
-def _never(board: Board, part: Part) -> Found | None:
-    """Whether no node, not even an empty one, could ever hold a replica."""
-    key = "never", part.role.name, part.request, picks(part.role)
-    if key not in board.nodes.lasting:
-        board.nodes.lasting[key] = _too_demanding(board, part)
-    found: Found | None = board.nodes.lasting[key]
-    return found
-
-
-def _too_demanding(board: Board, part: Part) -> Found | None:
-    kinds = [node for node in board.nodes.nodes if answers(part.role, node)]
-    if could_add(board):
-        kinds += [node for node in fresh_nodes(board, 1) if answers(part.role, node)]
-    if not kinds:
-        return Reason.NO_MATCHING_NODE, {"role": part.role.name, "nodes": len(board.nodes.nodes)}
-    rooms = []
-    for node in kinds:
-        room = room_for_one(board.pool, part.request, node)
-        if all(asked <= has for _, asked, has in room):
-            return None
-        rooms.append(room)
-    # What no node has enough of; if each has enough of something, what the largest lacks.
-    for column in zip(*rooms, strict=True):
-        most = max(has for _, _, has in column)
-        if column[0][1] > most:
-            return _too_large(part, column[0][0], column[0][1], most)
-    short = next(line for line in max(rooms, key=lambda room: room[0][2]) if line[1] > line[2])
-    return _too_large(part, *short)
-
-
-def _too_large(part: Part, resource: str, asked: int, most: int) -> Found:
-    return Reason.EXCEEDS_NODE_SHAPE, {
-        "role": part.role.name, "resource": resource, "asked": asked, "most": most,
-    }  # fmt: skip
-
-
-def _beyond_the_pool(board: Board, way: Way) -> Found | None:
-    asked, most = _needed(way), most_capacity(board, [want.part.role for want in way])
-    if not asked[GPU]:  # work without GPUs may start by what it requests
-        asked = amounts_of(way)
-    for kind in KINDS:
-        if asked[kind] > most[kind]:
-            return Reason.EXCEEDS_POOL_MAX, {
-                "resource": RESOURCES[kind],
-                "asked": asked[kind],
-                "most": most[kind],
-                "missing": asked[kind] - most[kind],
-            }
-    return None
 
 
 def _usable(board: Board, way: Way) -> list[int]:

@@ -1,14 +1,17 @@
-"""Here we find the best place for one replica, by the pool's strategies; ties go to the first name."""
+"""Find the best place for one replica, by the pool's strategies; ties go to the first name."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from enum import IntEnum
+from heapq import heapify, heappop, heapreplace
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Part
 from scheduler.engine.model import Strategy
 from scheduler.engine.nodes import Nodes, Spot
+
+MANY = 64  # replicas from which on nodes are ranked once for all of them
 
 
 class Horizon(IntEnum):
@@ -27,6 +30,76 @@ def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | 
         if gentle is not None:
             return gentle
     return _pick(board, part, horizon, within, None)
+
+
+def equal_spots(
+    board: Board, part: Part, count: int, horizon: Horizon, within: AbstractSet[int] | None
+) -> Iterator[Spot]:
+    """The best place for each of so many equal replicas; take each place before asking for the next.
+
+    Only the node that was used has changed since. So a node that packing chose is the best again while it
+    takes more, and for spreading the other nodes keep their order.
+    """
+    nodes, strategy = board.nodes, board.pool.node_strategy
+    spread = board.pool.device_strategy is Strategy.SPREAD
+    whole = not part.request.devices or (part.milli == MILLI and not part.request.gpu_memory_mib)
+    # Of many, what each makes useless is not counted anew while its node takes more.
+    refill = count >= MANY if strategy is Strategy.FRAGMENTATION else strategy is Strategy.BINPACK and whole
+    if count >= MANY and not refill:
+        yield from _ranked(board, part, horizon, within)
+        return
+    while (spot := pick(board, part, horizon, within)) is not None:
+        yield spot
+        i = spot.node
+        while refill and takes(nodes, i, part, horizon):
+            more = on_node(nodes, i, part, horizon, spread)
+            if more is None:
+                break
+            yield more
+
+
+def _ranked(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None
+) -> Iterator[Spot]:
+    """The same places as by `pick`, from a heap of nodes."""
+    gentle = None if part.soft is None else [not soft for soft in part.soft]
+    for only in (None,) if gentle is None else (gentle, None):
+        yield from _from_heap(board, part, horizon, within, only)
+
+
+def _from_heap(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: Sequence[bool] | None
+) -> Iterator[Spot]:
+    nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
+    key = _key(board, part, horizon, within)
+    heap = [
+        (key(i), i)
+        for i in (range(len(nodes.nodes)) if within is None else within)
+        if (only is None or only[i]) and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
+    ]
+    heapify(heap)
+    while heap:
+        i = heap[0][1]
+        spot = on_node(nodes, i, part, horizon, spread) if takes(nodes, i, part, horizon) else None
+        if spot is None:
+            heappop(heap)
+            continue
+        yield spot
+        heapreplace(heap, (key(i), i))
+
+
+def _key(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None
+) -> Callable[[int], tuple[float, ...]]:
+    """The order of `_candidates`."""
+    nodes = board.nodes
+    if board.pool.node_strategy is not Strategy.BINPACK:
+        return _spread(nodes, part)
+    packed = _packed(nodes, part)
+    if within is not None or horizon >= Horizon.BOOTING or not part.request.devices:
+        return packed
+    shared = nodes.shared
+    return lambda i: (0, *packed(i)) if i in shared else (1, nodes.whole[i], i)
 
 
 def _pick(

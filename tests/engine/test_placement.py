@@ -58,7 +58,7 @@ def test_a_required_rack_holds_the_whole_gang_or_none_of_it() -> None:
     four = racks().queued("four", "a", replicas=4, topology=inside).decide()
     assert placed(four)["four"] == ["n1", "n1", "n2", "n2"]
     five = racks().queued("five", "a", replicas=5, topology=inside).decide()
-    assert not five.bundles and reasons(five, "five")[0] is Reason.TOPOLOGY
+    assert not five.bundles and reasons(five, "five")[0] is Reason.EXCEEDS_DOMAIN
 
 
 def test_a_preferred_rack_is_left_when_it_is_too_small() -> None:

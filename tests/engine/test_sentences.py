@@ -1,10 +1,11 @@
 """Here we show that what is said of none, of one and of two is said as people say it."""
 
 import re
+from typing import Any
 
 import pytest
 
-from berth.core.words import amount, counted, figure, times
+from berth.core.words import amount, counted, figure
 from scheduler.engine.plan import Reason
 from scheduler.engine.reasons import SENTENCES, blocker
 
@@ -23,7 +24,7 @@ def test_every_reason_counts_as_people_do(reason: Reason, count: int, resource: 
         ("asked", "allocated", "bound", "free", "share", "quota", "most", "takeable", "protected"), milli
     )
     counts = {"nodes": count, "trials": count, "preemptions": count, "seconds": count}
-    words = dict.fromkeys(("role", "queue", "level", "behind", "waits_for", "why"), "somebody")
+    words = dict.fromkeys(("role", "queue", "level", "behind", "waits_for", "why", "obstacles"), "somebody")
     missing = count if reason is Reason.WAITING_FOR_GANG else milli
     said = blocker(reason, {"resource": resource, "biggest_block": milli, "missing": missing,
                             **amounts, **counts, **words}).message  # fmt: skip
@@ -59,10 +60,20 @@ def test_one_more_node_is_one(count: int, said: str) -> None:
     assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == sentence
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "once"), (2, "twice"), (3, "3 times")])
-def test_how_often_is_a_word(count: int, said: str) -> None:
-    assert times(count) == said
-    assert f"stopped {said} and" in blocker(Reason.BACKOFF, {"preemptions": count, "seconds": 9}).message
+@pytest.mark.parametrize(("numbers", "said"), [
+    ({"preemptions": 0, "restarts": 0, "seconds": 9}, "It may start again in 9 s."),
+    ({"preemptions": 2, "restarts": 0, "seconds": 9}, "It may start again in 9 s, after 2 evictions."),
+    ({"preemptions": 0, "restarts": 1, "seconds": 9}, "It may start again in 9 s, after 1 failed run."),
+    ({"why": "its own pods have not stopped yet", "until": None},
+     "It cannot start yet: its own pods have not stopped yet."),
+])  # fmt: skip
+def test_backoff_names_its_cause(numbers: dict[str, Any], said: str) -> None:
+    assert blocker(Reason.BACKOFF, numbers).message == said
+
+
+def test_a_reservation_on_booting_nodes_does_not_wait_for_victims() -> None:
+    said = blocker(Reason.WAITING_FOR_SCALE_UP, {"pods": 4, "nodes": 2, "booting": 2}).message
+    assert said == "It is reserved on 2 nodes that are booting."
 
 
 def test_amounts_carry_their_units() -> None:

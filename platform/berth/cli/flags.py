@@ -144,7 +144,11 @@ class SubmitFlags:
     ] = None
     notify_on: Annotated[
         Texts,
-        _option("started, completed, failed, preempted, cancelled; repeat.", "--notify-on", metavar="EVENT"),
+        _option(
+            "started, completed, failed, preempted, cancelled, unschedulable; repeat.",
+            "--notify-on",
+            metavar="EVENT",
+        ),
     ] = None
     dry_run: Annotated[bool, _option("Say what would happen; store nothing.", "--dry-run")] = False
     show: Annotated[bool, _option("Print the document instead of sending it.", "--print")] = False

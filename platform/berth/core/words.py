@@ -2,9 +2,10 @@
 
 from berth.core.amounts import MILLI
 
-_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod",
+_UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica",
           "memory_mib": "MiB of memory", "gpu_memory_mib": "MiB of GPU memory"}  # fmt: skip
 UNSAID = frozenset({"resource", "until"})  # of a blocker's numbers: for programs, people read it in words
+_WHOLE = ("pods", "replicas")
 _MIB = ("memory_mib", "gpu_memory_mib")
 
 
@@ -13,21 +14,16 @@ def counted(number: float, one: str, many: str = "") -> str:
     return f"{figure(number)} {one if number == 1 else many or one + 's'}"
 
 
-def times(number: int) -> str:
-    """once, twice, 3 times."""
-    return {1: "once", 2: "twice"}.get(number) or counted(number, "time")
-
-
 def amount(resource: str, value: int | None) -> str:
     """Of the engine's units: 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory; None is any number."""
     unit = _UNITS.get(resource, resource)
     if value is None:
         return f"any amount of{unit.partition(' of')[2]}" if resource in _MIB else f"any number of {unit}s"
     if not value:
-        return f"no {unit}"
+        return f"no {unit.partition(' of ')[2] or unit}"
     if resource in _MIB:
         return f"{figure(value)} {unit}"
-    return counted(value if resource == "pods" else value / MILLI, unit)
+    return counted(value if resource in _WHOLE else value / MILLI, unit)
 
 
 def gpus(milli: int | None) -> str:

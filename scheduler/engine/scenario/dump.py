@@ -110,6 +110,7 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
         runtime_seconds=workload.runtime_seconds,
         last_checkpoint=_when(workload.last_checkpoint),
         preemptions=workload.preemptions or None,
+        restarts=workload.restarts or None,
         backoff_until=_when(workload.backoff_until),
         preemption_delay=workload.preemption_delay,
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),

@@ -187,6 +187,7 @@ class ScenarioWorkload(WorkloadSpec):
     started: Moment | None = None
     last_checkpoint: Moment | None = None
     preemptions: Count = 0
+    restarts: Count = 0
     backoff_until: Moment | None = None
     stale_since: Moment | None = None
     suspended: bool = False

@@ -68,6 +68,7 @@ def _workload(given: ScenarioWorkload, every: tuple[str, ...], now: int) -> Work
         started=_when(given.started),
         last_checkpoint=_when(given.last_checkpoint),
         preemptions=given.preemptions,
+        restarts=given.restarts,
         backoff_until=_when(given.backoff_until),
         stale_since=_when(given.stale_since),
         suspended=given.suspended,

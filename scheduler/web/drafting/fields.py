@@ -19,7 +19,8 @@ KINDS: Choices = (
 FLAGS: Choices = (("", "As its priority says"), ("true", "Yes"), ("false", "No"))
 RESTARTS: Choices = (("", "Never"), ("on_failure", "When it fails"), ("always", "Always"))
 NEWS: Choices = tuple((each, each.capitalize()) for each in
-                      ("started", "completed", "failed", "preempted", "cancelled"))  # fmt: skip
+                      ("started", "completed", "failed", "preempted", "cancelled",
+                       "unschedulable"))  # fmt: skip
 LEAST, MOST = "at_least", "at_most"  # of pods: replicas, or min and max
 PRIORITY_HINT = (
     f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "

@@ -11,6 +11,7 @@ from scheduler.engine.model import (
     Snapshot,
 )
 from scheduler.engine.plan import Plan
+from scheduler.engine.reasons import NEVER
 from tests.engine.reference.replay import (
     after_all,
     placed,
@@ -39,6 +40,10 @@ def refusals_are_in_order(snapshot: Snapshot, plan: Plan) -> Broken:
         yield f"refused twice: {names}"
     by_pool: dict[str, list[int]] = defaultdict(list)
     for refusal in plan.refusals:
+        if refusal.position is None:
+            if refusal.blockers[0].reason not in NEVER:
+                yield f"{refusal.workload} has no position"
+            continue
         by_pool[refusal.pool].append(refusal.position)
     for pool, positions in by_pool.items():
         if len(set(positions)) != len(positions) or min(positions) < 1:

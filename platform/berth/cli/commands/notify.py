@@ -32,7 +32,8 @@ def add(
         str,
         typer.Option(
             metavar="LIST",
-            help="started, completed, failed, preempted, cancelled, waiting, idle, budget, pool; by commas.",
+            help="started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget, "
+            "pool; by commas.",
         ),
     ] = "preempted,failed,waiting",
     project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project's work.")] = None,

@@ -42,8 +42,8 @@ class Notification(Document):
 
     to: Annotated[Text, Field(min_length=1)]
     on: Annotated[
-        tuple[Literal["started", "completed", "failed", "preempted", "cancelled"], ...],
-        Field(min_length=1, max_length=5, strict=False),
+        tuple[Literal["started", "completed", "failed", "preempted", "cancelled", "unschedulable"], ...],
+        Field(min_length=1, max_length=6, strict=False),
     ] = ("completed", "failed")
 
 

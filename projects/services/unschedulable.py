@@ -1,0 +1,27 @@
+"""Report workloads that can never start as specified, once for each time they are pending."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+from projects.models import Event, Phase, Workload
+from projects.services import deliveries, events
+
+EVENT, REASON = "unschedulable", "Unschedulable"
+
+
+def report_unschedulable(messages: Mapping[UUID, str], *, actor: str, now: datetime) -> int:
+    """In the transaction that stores the reason. Return how many were reported for the first time."""
+    if not messages:
+        return 0
+    before = Event.objects.filter(kind=EVENT, workload_id__in=messages.keys())
+    known = set(before.values_list("workload_id", "data__since"))
+    rows = Workload.objects.filter(pk__in=messages.keys(), phase=Phase.PENDING)
+    rows = rows.select_related("project", "submitted_by").order_by("pk")
+    reported = [row for row in rows if (row.pk, row.since.isoformat()) not in known]
+    for workload in reported:
+        message = messages[workload.pk]
+        data = {"reason": REASON, "since": workload.since.isoformat()}
+        events.record(EVENT, workload, message, actor=actor, data=data)
+        deliveries.remember_unschedulable(workload, message, now)
+    return len(reported)
