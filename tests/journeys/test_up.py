@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_the_first_start_says_where_it_is_and_lets_the_admin_in(berth: Installat
     assert status == 200
     assert "/admin/logout/" in page
     assert ("Berth runs as root" in berth.output) == (os.geteuid() == 0)
+
+
+def test_metrics_open_with_the_token_in_its_home(berth: Installation) -> None:
+    address = berth.running()
+    token = (berth.home / "metrics_token").read_text().strip()
+    assert oct((berth.home / "metrics_token").stat().st_mode & 0o777) == "0o600"
+    assert Visitor(address).get("/metrics")[0] == 401
+    asked = urllib.request.Request(f"{address}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked) as answer:
+        assert b"berth_build_info" in answer.read()
 
 
 def test_none_of_its_processes_is_superuser_of_the_database(berth: Installation) -> None:
