@@ -34,7 +34,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
 LATEST = 100  # cycles that the durations are taken from
 MILLISECONDS = 1000.0
-NO_TOKEN = (
+NO_TOKEN = (  # noqa: S105 - a message
     "Send the metrics token, which the server keeps in BERTH_METRICS_TOKEN or BERTH_HOME/metrics_token, "
     "or a platform admin's token: Authorization: Bearer TOKEN."
 )
