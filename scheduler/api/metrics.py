@@ -34,7 +34,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
 LATEST = 100  # cycles that the durations are taken from
 MILLISECONDS = 1000.0
-NO_TOKEN = (  # noqa: S105 - a message
+HOW_TO_READ = (
     "Send the metrics token, which the server keeps in BERTH_METRICS_TOKEN or BERTH_HOME/metrics_token, "
     "or a platform admin's token: Authorization: Bearer TOKEN."
 )
@@ -50,7 +50,7 @@ class Metrics(Door):
         self, request: Request, message: str | None = None, code: str | None = None
     ) -> None:
         if not request.user.is_authenticated:
-            raise Unauthenticated(NO_TOKEN)
+            raise Unauthenticated(HOW_TO_READ)
         super().permission_denied(request, message, code)
 
 

@@ -12,7 +12,7 @@ class Description(SpectacularAPIView):
 
 
 class DocsPage(SpectacularSwaggerSplitView):
-    """Swagger UI without any script or style in the page itself, which its content security policy forbids."""
+    """Swagger UI without scripts and styles in the page itself: its content security policy forbids them."""
 
     template_name = "api/docs.html"
     permission_classes = [AllowAny]
