@@ -69,8 +69,13 @@ class NodeAnswer(Answer):
 class NodeDoor(Door):
     change_scope = "admin"
 
+    def visible(self) -> QuerySet[Node]:
+        """No node for an account without a role."""
+        rows: QuerySet[Node] = with_held(selectors.nodes())
+        return rows if self.allowed("view_capacity") else rows.none()
+
     def found(self, name: str) -> Node:
-        node = with_held(selectors.nodes()).filter(name=name).first()
+        node = self.visible().filter(name=name).first()
         if node is None:
             raise NotFound(f"There is no node named {shown(name)}.")
         return node
@@ -89,7 +94,7 @@ class Nodes(NodeDoor):
     @described("Nodes that have not ended", query=NodesQuery, page=NodeAnswer)
     def get(self, request: Request) -> Response:
         query = query_of(request, NodesQuery)
-        rows: QuerySet[Node] = with_held(selectors.nodes())
+        rows = self.visible()
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
         if query.state:

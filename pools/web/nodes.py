@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -51,8 +52,8 @@ STEPS: Mapping[str, Step] = {
 @require_GET
 def show(request: Request, name: str) -> HttpResponse:
     """One node: what it has, what is installed on it, and how far that is while it boots."""
-    node = get_object_or_404(selectors.nodes().select_related("pool", "environment"), name=name)
-    running_it = _runs_it(request)
+    node = get_object_or_404(_visible(request).select_related("pool", "environment"), name=name)
+    running_it = _may(request, "administer")
     context = {
         "node": node,
         "phases": _phases(node, running_it=running_it),
@@ -63,9 +64,14 @@ def show(request: Request, name: str) -> HttpResponse:
     return page(request, "pools/node.html", context, inner="pools/node_body.html")
 
 
-def _runs_it(request: Request) -> bool:
+def _visible(request: Request) -> QuerySet[Node]:
+    """No node for an account without a role."""
+    return selectors.nodes() if _may(request, "view_capacity") else Node.objects.none()
+
+
+def _may(request: Request, action: str) -> bool:
     try:
-        request.require("administer")
+        request.require(action)
     except Forbidden:
         return False
     return True
@@ -88,7 +94,7 @@ def _phases(node: Node, *, running_it: bool) -> list[dict[str, Any]]:
 @require_http_methods(["GET", "POST"])
 def act(request: Request, name: str, step: str) -> HttpResponse:
     """Asks first (GET), then does it (POST)."""
-    node = get_object_or_404(selectors.nodes(), name=name)
+    node = get_object_or_404(_visible(request), name=name)
     request.require("edit", node)
     asked, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
     form = ReasonForm(request.POST or None, auto_id="node_%s") if asked.asks_why else None

@@ -21,8 +21,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The admin site's interface (Alpine.js) evaluates expressions in its own templates, which also set colours and
-# widths. Inline scripts are refused there as well.
+# The admin site's interface (Alpine.js) evaluates expressions in its own templates, which also set colours,
+# widths and heights. Inline scripts are refused there as well.
 ADMIN_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
