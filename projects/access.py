@@ -25,6 +25,7 @@ class Action(StrEnum):
     SET_QUOTA = "set_quota"  # on the owner: a department or a project
     GRANT = "grant"  # members of a department or project
     ADMINISTER = "administer"  # the platform: departments, pools, people
+    VIEW_CAPACITY = "view_capacity"  # node pools and nodes: what there is, and how much of it is free
 
 
 SCOPE_NEEDED = {
@@ -35,6 +36,7 @@ SCOPE_NEEDED = {
     Action.SET_QUOTA: "admin",
     Action.GRANT: "admin",
     Action.ADMINISTER: "admin",
+    Action.VIEW_CAPACITY: "read",
 }
 SUBMITTERS = (Role.MEMBER, Role.PROJECT_ADMIN)
 
@@ -49,6 +51,25 @@ def is_platform_admin(acting: Acting) -> bool:
         held = Membership.objects.filter(user=user, role=Role.PLATFORM_ADMIN)
         acting.known["platform_admin"] = user.is_superuser or held.exists()
     return acting.known["platform_admin"]
+
+
+def has_role(acting: Acting) -> bool:
+    """Whether the user has any role, in a project, a department or the platform."""
+    if is_platform_admin(acting):
+        return True
+    if "role" not in acting.known:
+        acting.known["role"] = Membership.objects.filter(user=_active(acting)).exists()
+    return acting.known["role"]
+
+
+def visible_pools(acting: Acting) -> QuerySet[NodePool]:
+    """Every node pool for a user with a role, none for an account without one."""
+    return NodePool.objects.all() if has_role(acting) else NodePool.objects.none()
+
+
+def visible_nodes(acting: Acting) -> QuerySet[Node]:
+    """Nodes of visible pools, ended ones among them."""
+    return Node.objects.all() if has_role(acting) else Node.objects.none()
 
 
 def visible_departments(acting: Acting) -> QuerySet[Department]:
@@ -95,6 +116,14 @@ def administered_projects(acting: Acting) -> QuerySet[Project]:
     )
 
 
+def administers_any(acting: Acting) -> bool:
+    """Whether the user administers a project, a department or the platform."""
+    if is_platform_admin(acting):
+        return True
+    held = Membership.objects.filter(user=_active(acting))
+    return held.filter(role__in=(Role.PROJECT_ADMIN, Role.DEPARTMENT_ADMIN)).exists()
+
+
 def may(acting: Acting, action: Action, obj: Any = None) -> bool:
     if SCOPE_NEEDED[action] not in acting.scopes:
         return False
@@ -123,6 +152,8 @@ def _active(acting: Acting) -> User | None:
 def _allowed(acting: Acting, action: Action, obj: Any) -> bool:
     if action is Action.VIEW:
         return obj is None or _sees(acting, obj)
+    if action is Action.VIEW_CAPACITY:
+        return has_role(acting)
     if action is Action.ADMINISTER or isinstance(obj, NodePool | Node):
         return False
     if isinstance(obj, ApiToken):
@@ -183,7 +214,7 @@ def _sees(acting: Acting, obj: Any) -> bool:
         return _sees_owned(acting, obj)
     if isinstance(obj, ApiToken):
         return acting.user is not None and obj.user_id == acting.user.pk
-    return isinstance(obj, NodePool | Node)  # everybody signed in sees what machines there are
+    return isinstance(obj, NodePool | Node) and has_role(acting)
 
 
 def _sees_owned(acting: Acting, obj: Quota | Membership) -> bool:
@@ -205,4 +236,5 @@ def _said(action: Action) -> str:
         Action.SET_QUOTA: "set this quota",
         Action.GRANT: "change members here",
         Action.ADMINISTER: "administer the platform",
+        Action.VIEW_CAPACITY: "see node pools and nodes",
     }[action]

@@ -155,11 +155,19 @@ def tokens(acting: Acting) -> QuerySet[ApiToken]:
 
 
 def users(acting: Acting) -> QuerySet[User]:
-    """People whom an admin may grant a role; nobody else can list people."""
-    admins = Membership.objects.filter(user=acting.user, role__in=["department_admin", "project_admin"])
-    if is_platform_admin(acting) or admins.exists():
-        return User.objects.order_by("username")
-    return User.objects.none()
+    """Users with a role in what the acting user administers; for a platform admin, every user."""
+    rows = User.objects.order_by("username")
+    if is_platform_admin(acting):
+        return rows
+    administered = Membership.objects.filter(
+        Q(project__in=administered_projects(acting)) | Q(department__in=administered_departments(acting))
+    )
+    return rows.filter(pk__in=administered.values("user"))
+
+
+def find_grantee(username: str) -> User | None:
+    """The user with exactly this name. Admins name the person they grant a role to; they cannot search."""
+    return User.objects.filter(username=username).first()
 
 
 def find_department(acting: Acting, name: str) -> Department:

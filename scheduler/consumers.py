@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 
 from berth.web.live.listener import LISTENER, Ear, Note
-from projects.access import is_platform_admin, visible_projects, whole_departments
+from projects.access import has_role, is_platform_admin, visible_projects, whole_departments
 from projects.acting import Acting
 from projects.connections.sockets import SignedInConsumer
 
@@ -22,10 +22,11 @@ class Sight:
     everything: bool
     departments: frozenset[int]
     projects: frozenset[int]
+    capacity: bool  # whether the reader may see node pools
 
     def covers(self, note: Note) -> bool:
         if note["project"] is None and note["department"] is None:
-            return True
+            return self.capacity or note["kind"] != "pools"
         return self.everything or note["department"] in self.departments or note["project"] in self.projects
 
 
@@ -65,9 +66,10 @@ class LiveConsumer(SignedInConsumer):
 
 def sight_of(acting: Acting) -> Sight:
     if is_platform_admin(acting):
-        return Sight(True, frozenset(), frozenset())
+        return Sight(True, frozenset(), frozenset(), capacity=True)
     return Sight(
         False,
         frozenset(whole_departments(acting).values_list("pk", flat=True)),
         frozenset(visible_projects(acting).values_list("pk", flat=True)),
+        capacity=has_role(acting),
     )

@@ -45,7 +45,7 @@ def postgres() -> Iterator[str]:
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="berth-tests-") as place:
-        cluster = Embedded(Path(place) / "postgres", IN_A_HURRY)
+        cluster = Embedded(Path(place) / "postgres", IN_A_HURRY, creates_databases=True)
         with serving(cluster, log=Path(place) / "postgres.log"):
             yield cluster.url()
 
@@ -70,8 +70,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+                "WHERE datname = current_database() AND pid <> pg_backend_pid() AND usesysid IS NOT NULL"
+            )  # not autovacuum: only a superuser may end it
 
 
 @pytest.fixture

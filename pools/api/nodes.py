@@ -73,8 +73,13 @@ class NodeAnswer(Answer):
 class NodeDoor(Door):
     change_scope = "admin"
 
+    def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
+        """These nodes, by default those that have not ended; none for an account without a role."""
+        rows: QuerySet[Node] = with_held(selectors.nodes() if nodes is None else nodes)
+        return rows if self.allowed("view_capacity") else rows.none()
+
     def found(self, name: str) -> Node:
-        node = with_held(selectors.nodes()).filter(name=name).first()
+        node = self.visible().filter(name=name).first()
         if node is None:
             raise NotFound(f"There is no node named {shown(name)}.")
         return node
@@ -93,7 +98,7 @@ class Nodes(NodeDoor):
     @described("Nodes that have not ended", query=NodesQuery, page=NodeAnswer)
     def get(self, request: Request) -> Response:
         query = query_of(request, NodesQuery)
-        rows: QuerySet[Node] = with_held(selectors.nodes())
+        rows = self.visible()
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
         if query.state:
@@ -110,7 +115,7 @@ class OneNode(NodeDoor):
     @described("One node, or the last one of that name if it has ended", answer=NodeAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
-        node = selectors.node_named(name, with_held(Node.objects.all()))
+        node = selectors.node_named(name, self.visible(Node.objects.all()))
         if node is None:
             raise NotFound(f"There is no node named {shown(name)}.")
         return Response(_answers([node], running_it=self.allowed("administer"))[0])

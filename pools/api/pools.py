@@ -59,8 +59,13 @@ class Because(Body):
 class PoolDoor(Door):
     change_scope = "admin"
 
+    def visible(self) -> QuerySet[NodePool]:
+        """No pool for an account without a role."""
+        rows = selectors.pools()
+        return rows if self.allowed("view_capacity") else rows.none()
+
     def found(self, name: str) -> NodePool:
-        pool = selectors.pools().filter(name=name).first()
+        pool = self.visible().filter(name=name).first()
         if pool is None:
             raise NotFound(f"There is no node pool named {shown(name)}.")
         return pool
@@ -82,8 +87,7 @@ class Pools(PoolDoor):
             room = room_of([row.pk for row in rows])
             return [answer(row, room, running_it=running_it) for row in rows]
 
-        rows: QuerySet[NodePool] = selectors.pools()
-        return Response(page(rows, query_of(request, ListQuery), BY_NAME, presented))
+        return Response(page(self.visible(), query_of(request, ListQuery), BY_NAME, presented))
 
     @described("Make a node pool", body=NewPool, answer=PoolAnswer, status=201)
     @once

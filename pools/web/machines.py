@@ -155,7 +155,7 @@ def remove(request: Request, name: str, machine: str) -> HttpResponse:
 
 def _pool(request: Request, name: str) -> NodePool:
     pool = get_object_or_404(NodePool, name=name, provider=NodePool.Provider.STATIC)
-    request.require("administer")
+    request.require("edit", pool)
     return pool
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -55,10 +56,10 @@ def show(request: Request, name: str) -> HttpResponse:
 
     Of a node that has ended the last state, so that the reason for a failed start can be read.
     """
-    node = selectors.node_named(name)
+    node = selectors.node_named(name, _visible(request, Node.objects.all()))
     if node is None:
         raise Http404(f"There is no node named {name}.")
-    running_it = _runs_it(request)
+    running_it = _may(request, "administer")
     context = {
         "node": node,
         "phases": _phases(node, running_it=running_it),
@@ -70,9 +71,14 @@ def show(request: Request, name: str) -> HttpResponse:
     return page(request, "pools/node.html", context, inner="pools/node_body.html")
 
 
-def _runs_it(request: Request) -> bool:
+def _visible(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
+    """These nodes, or none for an account without a role."""
+    return nodes if _may(request, "view_capacity") else nodes.none()
+
+
+def _may(request: Request, action: str) -> bool:
     try:
-        request.require("administer")
+        request.require(action)
     except Forbidden:
         return False
     return True
@@ -101,7 +107,7 @@ def _start(node: Node, *, running_it: bool) -> dict[str, Any] | None:
 @require_http_methods(["GET", "POST"])
 def act(request: Request, name: str, step: str) -> HttpResponse:
     """Asks first (GET), then does it (POST)."""
-    node = get_object_or_404(selectors.nodes(), name=name)
+    node = get_object_or_404(_visible(request, selectors.nodes()), name=name)
     request.require("edit", node)
     asked, back = STEPS[step], reverse("node-pool", args=[node.pool.name])
     form = ReasonForm(request.POST or None, auto_id="node_%s") if asked.asks_why else None

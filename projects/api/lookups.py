@@ -13,7 +13,7 @@ from projects.models import Department, Project
 
 
 def pool_named(name: str) -> NodePool:
-    """Everybody signed in may know the pools' names."""
+    """Ask only after finding the owner of the quota among what the user may see."""
     found = NodePool.objects.filter(name=name).first()
     if found is None:
         raise NotFound(f"There is no node pool named {shown(name)}.")
@@ -30,9 +30,12 @@ def project_in_body(acting: Acting, name: str) -> Project:
     return found or _unknown("project", name)
 
 
-def user_in_body(acting: Acting, username: str) -> User:
-    found = selectors.users(acting).filter(username=username).first()
-    return found or _unknown("user", username)
+def user_in_body(username: str) -> User:
+    """Ask only after checking that the acting user may grant roles."""
+    found = selectors.find_grantee(username)
+    if found is None:
+        raise Invalid([Problem("user", "there is none of that name", shown(username), "an exact user name")])
+    return found
 
 
 def _unknown(path: str, name: str) -> NoReturn:

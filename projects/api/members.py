@@ -20,6 +20,7 @@ from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
 from projects import selectors
+from projects.access import administers_any
 from projects.api.lookups import department_in_body, project_in_body, user_in_body
 from projects.models import Department, Membership, Project, Role
 from projects.services import members
@@ -91,7 +92,7 @@ class Members(Door):
         body = body_of(request, NewMember)
         scope = self._scope(body)
         self.require("administer" if scope is None else "grant", scope)
-        user = user_in_body(self.acting, body.user)
+        user = user_in_body(body.user)
         member = members.grant(acting=self.acting, user=user, role=body.role, scope=scope)
         return created(answer(member), f"/api/v1/members/{member.pk}")
 
@@ -133,14 +134,14 @@ class OneMember(Door):
 class Users(Door):
     change_scope = "admin"
 
-    @described("People whom you may give a role", query=UsersQuery, page=UserAnswer)
+    @described("Users with a role in what you administer", query=UsersQuery, page=UserAnswer)
     def get(self, request: Request) -> Response:
         query = query_of(request, UsersQuery)
         rows = selectors.users(self.acting)
-        if not rows.query.is_empty():
+        if administers_any(self.acting):
             rows = _searched(rows, query.search)
             return Response(page(rows, query, BY_USERNAME, lambda found: [person(user) for user in found]))
-        raise Forbidden("Only people who may give roles see who there is.")
+        raise Forbidden("Only admins of a project, a department or the platform may list users.")
 
     @described("Make a person known", body=NewUser, answer=UserAnswer, status=201)
     @once

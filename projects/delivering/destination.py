@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+NOT_PUBLIC = "which is no public address"
 NEVER = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -90,7 +91,7 @@ def refusal(
         return None
     if reached.is_loopback:
         return "which is this machine itself"
-    return None if reached.is_global and not reached.is_multicast else "which is no public address"
+    return None if reached.is_global and not reached.is_multicast else NOT_PUBLIC
 
 
 def inner(address: Address) -> Address:

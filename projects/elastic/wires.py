@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from berth.core.spec.service import ServiceSpec
 from projects.elastic.ports import Fence, Ports
-from projects.models import Service
-from projects.serving.addresses import PRIVATE, THIS_MACHINE, BadAddress, Reach, normalised
+from projects.models import Engine, Service
+from projects.serving.addresses import (
+    PRIVATE,
+    THIS_MACHINE,
+    BadAddress,
+    Reach,
+    checked_addresses,
+    normalised,
+)
 from projects.serving.base import EngineAdapter, RouterClient, ServingError, Trouble
 from projects.serving.engines import engines
 from projects.serving.routers import SGLangRouter, StaticList
@@ -36,8 +43,13 @@ class Calls:
             return None
         if spec.router.kind == "static":
             name = f"berth_{service.workload.project.name}_{service.workload.name}"
-            return StaticList(self.routers / f"{service.workload_id}.conf", name[:100], reload=self.reload)
+            path = self.routers / f"{service.workload_id}.conf"
+            return StaticList(path, name[:100], resolve=partial(self._resolve, service), reload=self.reload)
         return SGLangRouter(Wire(self._reach(is_ours=False)), self._address(spec.router.url or ""))
+
+    def _resolve(self, service: Service, url: str) -> tuple[str, ...]:
+        ours = Engine.objects.filter(service=service, url=url, ended_at=None).exclude(origin="external")
+        return checked_addresses(url, self._reach(ours.exists()))
 
     def _reach(self, is_ours: bool) -> Reach:
         networks: Sequence[str] = (*self.networks, *PRIVATE, *THIS_MACHINE) if is_ours else self.networks

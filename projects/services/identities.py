@@ -1,7 +1,9 @@
-"""Here a person whom a provider of single sign-on vouches for becomes a person of Berth.
+"""Users who sign in through the organisation's OpenID Connect provider.
 
-Who was here before is known by the provider's own word for them, never by a name or mail address, which
-somebody else may have been given since. A name that a person with a password has is never taken over.
+A returning user is found by the provider's subject, never by a user name or e-mail address, which may have
+been given to another person since. On the first sign-in, an account that an admin created without a password
+is linked if it has the e-mail address that the provider has verified. A user name alone links nothing: at
+many providers people choose their own.
 """
 
 import re
@@ -19,7 +21,15 @@ from projects.services import audit
 NAME = re.compile(r"[\w.@+-]{1,150}")
 INACTIVE = "This account is closed. Ask an admin of the platform."
 UNKNOWN = "Nobody of that name is known here. Ask an admin of the platform to add you."
-TAKEN = "There is a person of that name who signs in with a password. Ask an admin of the platform."
+TAKEN = (
+    "An account with the user name {name} exists already. Berth links it to single sign-on only if it has no "
+    "password, is linked to no one else, and has the e-mail address that the provider has verified. "
+    "Ask a platform admin to check the account's e-mail address."
+)
+AMBIGUOUS = (
+    "More than one account has the e-mail address {mail}. "
+    "Ask a platform admin to remove it from all of them but yours."
+)
 NAMELESS = "The provider tells no name that can be used here: {claim} is missing or has other signs."
 
 
@@ -34,27 +44,50 @@ def person_of(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_cr
 
 
 def _met(claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool) -> User:
-    """For the first time: somebody an admin has added without a password, or somebody new."""
-    name = str(claims.get(name_claim) or "")
-    if not NAME.fullmatch(name):
-        raise Forbidden(NAMELESS.format(claim=name_claim))
+    """The account for a first sign-in: one that waits for this e-mail address, or else a new one."""
     acting = Acting.system("single sign-on")
     try:
         with transaction.atomic():
-            user = User.objects.select_for_update().filter(username=name).first()
-            if user is not None and (user.has_usable_password() or _has_identity(user)):
-                raise Forbidden(TAKEN)
-            if user is None:
-                if not may_create:
-                    raise Forbidden(UNKNOWN)
-                user = User(username=name, email=_mail(claims))
-                user.set_unusable_password()
-                user.save()
-                audit.write_down(acting, "create", user, after={"username": name, "email": user.email})
+            user = _awaited(_mail(claims)) or _created(acting, claims, name_claim, may_create)
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
             audit.write_down(acting, "identify", user, after={"issuer": issuer})
     except IntegrityError:  # the same person, twice at once
         return Identity.objects.select_related("user").get(issuer=issuer, subject=subject).user
+    return user
+
+
+def _awaited(mail: str) -> User | None:
+    """The account with this address that has neither a password nor an identity."""
+    if not mail:
+        return None
+    rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")
+    waiting = [
+        user
+        for user in rows
+        if _is_same_address(user.email, mail) and not user.has_usable_password() and not _has_identity(user)
+    ]
+    if len(waiting) > 1:
+        raise Forbidden(AMBIGUOUS.format(mail=mail))
+    return waiting[0] if waiting else None
+
+
+def _is_same_address(one: str, other: str) -> bool:
+    """Letters of other scripts that a database folds into ASCII letters stay different."""
+    return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
+
+
+def _created(acting: Acting, claims: Mapping[str, Any], name_claim: str, may_create: bool) -> User:
+    name = str(claims.get(name_claim) or "")
+    if not NAME.fullmatch(name):
+        raise Forbidden(NAMELESS.format(claim=name_claim))
+    if User.objects.filter(username__iexact=name).exists():
+        raise Forbidden(TAKEN.format(name=name))
+    if not may_create:
+        raise Forbidden(UNKNOWN)
+    user = User(username=name, email=_mail(claims))
+    user.set_unusable_password()
+    user.save()
+    audit.write_down(acting, "create", user, after={"username": name, "email": user.email})
     return user
 
 

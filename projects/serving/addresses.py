@@ -9,9 +9,16 @@ import socket
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from projects.delivering.destination import Address, Destination, Refused, inner, refusal
+from projects.delivering.destination import (
+    NOT_PUBLIC,
+    Address,
+    Destination,
+    Refused,
+    inner,
+    refusal,
+)
 
 LONGEST = 400
 PORTS = {"http": 80, "https": 443}
@@ -35,7 +42,7 @@ class Reach:
     on this machine Berth itself answers there, and is never called. Link-local and metadata never are either.
     """
 
-    networks: tuple[str, ...] = PRIVATE
+    networks: tuple[str, ...] = ()
     own_ports: frozenset[int] = frozenset()
 
     @property
@@ -71,14 +78,21 @@ def normalised(url: str) -> str:
 
 
 def destination(base: str, path: str, reach: Reach) -> Destination:
-    """Where a call to `path` at this address goes. Raises Refused, OSError.
+    """Where a call to `path` at this address goes. Raises Refused, OSError."""
+    parts = urlsplit(base)
+    found = checked_addresses(base, reach)
+    return Destination(
+        parts.scheme == "https", parts.hostname or "", _port(parts), parts.path + path, found[0]
+    )
 
-    Every address that the name leads to must be one that may be called: which of them answers is not ours to
-    say.
+
+def checked_addresses(base: str, reach: Reach) -> tuple[str, ...]:
+    """The IP addresses that the host of this address resolves to now. Raises Refused, OSError.
+
+    Each of them must be one that may be called: Berth cannot choose which of them answers.
     """
     parts = urlsplit(base)
-    secure, host = parts.scheme == "https", parts.hostname or ""
-    port = parts.port or PORTS[parts.scheme]
+    host, port = parts.hostname or "", _port(parts)
     try:
         found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
@@ -88,7 +102,11 @@ def destination(base: str, path: str, reach: Reach) -> Destination:
         why = _refusal(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)
         if why is not None:
             raise Refused(f"{host} leads to {address}, {why}")
-    return Destination(secure, host, port, parts.path + path, found[0])
+    return tuple(dict.fromkeys(found))
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or PORTS[parts.scheme]
 
 
 def _refusal(
@@ -98,7 +116,7 @@ def _refusal(
     networks: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network],
 ) -> str | None:
     if (why := refusal(address, networks)) is not None:
-        return why
+        return f"{why} and is in none of BERTH_SERVICE_NETWORKS" if why == NOT_PUBLIC else why
     if not is_here(address):
         return None
     if port in reach.own_ports:

@@ -1,6 +1,7 @@
 """Here one sees who has which role, and those who may change it do so."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -13,10 +14,24 @@ from berth.core.errors import BerthError, Forbidden
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from berth.web.tables import Column, exported, list_rows
-from projects.access import Action, may
+from projects.access import (
+    Action,
+    administered_departments,
+    administered_projects,
+    is_platform_admin,
+    may,
+)
 from projects.acting import Acting
 from projects.models import ApiToken, Department, Membership, Project, Role
-from projects.selectors import departments, find_department, find_project, members, projects, tokens, users
+from projects.selectors import (
+    departments,
+    find_department,
+    find_grantee,
+    find_project,
+    members,
+    projects,
+    tokens,
+)
 from projects.services import members as service
 
 PLATFORM = "platform"
@@ -44,12 +59,18 @@ class PersonForm(forms.Form):
     )
 
 
-MEMBERS: tuple[Column[Membership], ...] = (
-    Column("person", "Person", lambda row: row.user.username),
-    Column("mail", "E-mail", lambda row: row.user.email, in_file=True),
-    Column("role", "Role", lambda row: row.get_role_display()),
-    Column("where", "Where", lambda row: " / ".join(filter(None, _place(row)[:2])) or "The whole platform"),
-    Column("since", "Since", lambda row: row.created_at),
+@dataclass(frozen=True, slots=True)
+class Member:
+    row: Membership
+    email: str  # empty for readers who do not administer the place of the role
+
+
+MEMBERS: tuple[Column[Member], ...] = (
+    Column("person", "Person", lambda member: member.row.user.username),
+    Column("mail", "E-mail", lambda member: member.email, in_file=True),
+    Column("role", "Role", lambda member: member.row.get_role_display()),
+    Column("where", "Where", lambda member: _place_in_words(member.row)),
+    Column("since", "Since", lambda member: member.row.created_at),
 )
 TOKENS: tuple[Column[ApiToken], ...] = (
     Column("name", "Name", lambda row: row.name),
@@ -63,7 +84,7 @@ TOKENS: tuple[Column[ApiToken], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = sorted(members(request.acting).order_by("pk"), key=_place)
+    rows = _with_emails(request.acting, sorted(members(request.acting).order_by("pk"), key=_place))
     people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="where")
     mine = list_rows(
         request, TOKENS, tokens(request.acting).filter(revoked_at__isnull=True), name="tokens",
@@ -73,7 +94,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return file
     context = {
         "people": people,
-        "members": [(row, may(request.acting, _needed(row), row)) for row in people.rows],
+        "members": [
+            (member.row, member.email, may(request.acting, _needed(member.row), member.row))
+            for member in people.rows
+        ],
         "tokens": mine,
         "may_grant": next(_grantable(request.acting), None) is not None,
         "may_add_people": may(request.acting, Action.ADMINISTER),
@@ -89,9 +113,9 @@ def grant(request: Request) -> HttpResponse:
         raise Forbidden("Your role does not allow you to change members.")
     form = GrantForm(request.POST or None, scopes=scopes)
     if request.method == "POST" and form.is_valid():
-        person = users(request.acting).filter(username=form.cleaned_data["username"]).first()
+        person = find_grantee(form.cleaned_data["username"])
         if person is None:
-            form.add_error("username", "There is no person of that name.")
+            form.add_error("username", "No account has this user name. Give the exact name.")
         else:
             try:
                 _grant(request.acting, person, form.cleaned_data)
@@ -178,6 +202,22 @@ def _form(request: Request, form: forms.Form, title: str, text: str) -> HttpResp
     }
     status = 422 if form.is_bound else 200
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+def _with_emails(acting: Acting, rows: Iterable[Membership]) -> list[Member]:
+    everywhere = is_platform_admin(acting)
+    in_projects = set(administered_projects(acting).values_list("pk", flat=True))
+    in_departments = set(administered_departments(acting).values_list("pk", flat=True))
+
+    def email_of(row: Membership) -> str:
+        administers = everywhere or row.project_id in in_projects or row.department_id in in_departments
+        return row.user.email if administers else ""
+
+    return [Member(row, email_of(row)) for row in rows]
+
+
+def _place_in_words(row: Membership) -> str:
+    return " / ".join(filter(None, _place(row)[:2])) or "The whole platform"
 
 
 def _needed(row: Membership) -> Action:

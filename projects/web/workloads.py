@@ -13,8 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.api.csv_files import csv_file
 from berth.web.pages import Request, done, page, signed_in
 from berth.web.paging import ordered, slice_of
-from pools.models import NodePool
-from projects.access import Action, require
+from projects.access import Action, require, visible_pools
 from projects.idle_gpus import idle_since
 from projects.models import SavedView, Workload, WorkloadKind
 from projects.selectors import find_workload, projects
@@ -90,7 +89,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "sort": found.sort,
         "states": counts(request.acting, asked),
         "projects": projects(request.acting),
-        "pools": NodePool.objects.order_by("name"),
+        "pools": visible_pools(request.acting).order_by("name"),
         "kinds": WorkloadKind.choices,
     }
     return page(request, "projects/workloads.html", context, inner="projects/workload_rows.html")

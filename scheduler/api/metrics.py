@@ -1,16 +1,18 @@
-"""Here we tell Prometheus how Berth is doing, from rows: every process would say the same.
+"""Metrics for Prometheus, computed from rows: every web process returns the same.
 
-Open to the machine itself, as long as nobody hands on requests of others, and to platform admins' tokens
-with the scope admin.
+Readable with the token of Prometheus (`BERTH_METRICS_TOKEN`), with a platform admin's token of scope admin,
+and without a token from the networks in `BERTH_METRICS_NETWORKS`.
 """
 
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, path
+from django.utils.crypto import constant_time_compare
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -18,6 +20,7 @@ from rest_framework.request import Request
 
 from berth.api.door import Door
 from berth.api.schema import described
+from berth.core.errors import Unauthenticated
 from berth.db.models import Lease
 from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES, Phase
@@ -28,9 +31,13 @@ from scheduler.api.use_metrics import use_metrics
 from scheduler.models import Cycle, Eviction
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-HANDED_ON = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
+FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_VIA")
 LATEST = 100  # cycles that the durations are taken from
 MILLISECONDS = 1000.0
+HOW_TO_READ = (
+    "Send the metrics token, which the server keeps in BERTH_METRICS_TOKEN or BERTH_HOME/metrics_token, "
+    "or a platform admin's token: Authorization: Bearer TOKEN."
+)
 
 
 class Metrics(Door):
@@ -38,6 +45,13 @@ class Metrics(Door):
     def get(self, request: Request) -> HttpResponse:
         self.require("administer")
         return measured()
+
+    def permission_denied(
+        self, request: Request, message: str | None = None, code: str | None = None
+    ) -> None:
+        if not request.user.is_authenticated:
+            raise Unauthenticated(HOW_TO_READ)
+        super().permission_denied(request, message, code)
 
 
 class Rows(Collector):
@@ -53,19 +67,27 @@ class Rows(Collector):
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    if is_local(request):
+    if has_metrics_token(request) or is_from_allowed_network(request):
         return measured()
     answer: HttpResponse = Metrics.as_view()(request)
     return answer
 
 
-def is_local(request: HttpRequest) -> bool:
-    """From this machine, and for this machine: a proxy beside us speaks for the whole world."""
+def has_metrics_token(request: HttpRequest) -> bool:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and constant_time_compare(token.strip(), settings.BERTH_METRICS_TOKEN)
+
+
+def is_from_allowed_network(request: HttpRequest) -> bool:
+    """False for a request that a proxy passed on: its sender may claim any address."""
+    if any(name in request.META for name in FORWARDED):
+        return False
     try:
-        near = ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+        address = ip_address(request.META.get("REMOTE_ADDR", ""))
     except ValueError:
         return False
-    return near and not any(name in request.META for name in HANDED_ON)
+    address = getattr(address, "ipv4_mapped", None) or address
+    return any(address in network for network in settings.BERTH_METRICS_NETWORKS)
 
 
 def measured() -> HttpResponse:

@@ -22,6 +22,7 @@ from berth.core.problems import shown
 from pools import selectors as machines
 from pools.models import Node, NodePool
 from projects import selectors
+from projects.access import visible_nodes, visible_pools
 from projects.idle_gpus import RUNS, idle_since
 from projects.models import Pod, Workload
 from scheduler.api.use_shapes import (
@@ -148,7 +149,7 @@ class OfNode(Door):
     @described("What its pods use, and how busy its GPUs are", query=SpanQuery, answer=OneNodeUseAnswer)
     def get(self, request: Request, name: str) -> Response:
         query, now = query_of(request, SpanQuery), timezone.now()
-        node = machines.nodes().filter(name=name).first()
+        node = machines.nodes().filter(name=name, pk__in=visible_nodes(self.acting)).first()
         if node is None:
             raise NotFound(f"There is no node named {shown(name)}.")
         since = now - timedelta(seconds=query.span)
@@ -166,7 +167,7 @@ class OfNodes(Door):
     @described("What is used on each node", query=NodesQuery, page=NodeUseAnswer)
     def get(self, request: Request) -> Response:
         query, now = query_of(request, NodesQuery), timezone.now()
-        rows = machines.nodes()
+        rows = machines.nodes().filter(pk__in=visible_nodes(self.acting))
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
         return Response(page(rows, query, BY_PLACE, lambda found: _of_nodes(found, now)))
@@ -203,7 +204,7 @@ class OfCluster(Door):
     )
     def get(self, request: Request) -> Response:
         query, now = query_of(request, ClusterQuery), timezone.now()
-        pools = list(NodePool.objects.order_by("name"))
+        pools = list(visible_pools(self.acting).order_by("name"))
         if query.pool is not None:
             pools = [pool for pool in pools if pool.name == query.pool]
             if not pools:

@@ -12,7 +12,7 @@ from rest_framework.request import Request as ApiRequest
 
 from berth.web.pages import Request, page, signed_in
 from berth.web.paging import ordered, slice_of
-from pools.models import NodePool
+from projects.access import visible_pools
 from projects.acting import Acting
 from projects.selectors import projects
 from scheduler.api.evictions import as_csv
@@ -52,7 +52,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "sort": found.sort,
         "rows": to_open(reader(request.acting), found.rows),
         "kinds": [kind for kind, _ in Eviction.KINDS],
-        "pools": NodePool.objects.order_by("name"),
+        "pools": visible_pools(request.acting).order_by("name"),
         "projects": projects(request.acting),
         "narrowed": any(asked.values()),
         "grid": grid(pairs(rows)),

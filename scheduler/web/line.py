@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from berth.core.amounts import MILLI
 from berth.web.pages import Request, page, signed_in
 from berth.web.tables import Column, asked_of, exported, list_query
-from pools.models import NodePool
+from projects.access import visible_pools
 from scheduler.line import NOT_LOOKED_AT, length_of, line_of
 
 Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
@@ -31,7 +31,7 @@ COLUMNS: tuple[Column[Waits], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    pools = list(NodePool.objects.order_by("name"))
+    pools = list(visible_pools(request.acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     found = None
     if pool is not None:

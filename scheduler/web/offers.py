@@ -2,9 +2,8 @@
 
 from django.db.models import Q
 
-from pools.models import Node, NodePool
 from pools.runtimes.abilities import abilities_of
-from projects.access import Action, may
+from projects.access import Action, may, visible_nodes, visible_pools
 from projects.acting import Acting
 from projects.models import Membership
 from projects.selectors import departments, projects
@@ -12,8 +11,9 @@ from scheduler.web.drafting.fields import Offer
 
 
 def offer_to(acting: Acting) -> Offer:
-    pools = list(NodePool.objects.order_by("name"))
-    models = set(Node.objects.exclude(Q(gpu_model="") | Q(state="ended")).values_list("gpu_model", flat=True))
+    pools = list(visible_pools(acting).order_by("name"))
+    named = visible_nodes(acting).exclude(Q(gpu_model="") | Q(state="ended"))
+    models = set(named.values_list("gpu_model", flat=True))
     models |= {pool.gpu_model for pool in pools if pool.gpu_model}
     labels = dict.fromkeys(str(key) for pool in pools for key in pool.topology or ())
     return Offer(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -17,7 +18,7 @@ from pools.costs import costs_of
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import held_back
-from projects.access import Action, may
+from projects.access import Action, may, visible_pools
 from scheduler.fragmentation import Fragmentation, Level, fragmentation_of
 from scheduler.web.capacity import Capacity, total_gpus
 from scheduler.web.over_time import SPANS, course_of
@@ -60,6 +61,10 @@ class Row:
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
 
+def _visible(request: Request) -> QuerySet[NodePool]:
+    return selectors.pools().filter(pk__in=visible_pools(request.acting))
+
+
 def _ready(pool: Any) -> int:
     """As the selector has counted them."""
     return int(pool.nodes_ready)
@@ -87,18 +92,23 @@ COLUMNS: tuple[Column[Row], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    rows = [Row(pool, total_gpus([pool])) for pool in selectors.pools()]
+    rows = [Row(pool, total_gpus([pool])) for pool in _visible(request)]
     found = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
     if file := exported(request, found):
         return file
-    context = {"listing": found, "rows": found.rows, "may_change": may(request.acting, Action.ADMINISTER)}
+    context = {
+        "listing": found,
+        "rows": found.rows,
+        "may_change": may(request.acting, Action.ADMINISTER),
+        "may_view": may(request.acting, Action.VIEW_CAPACITY),
+    }
     return page(request, "scheduler/pools.html", context, inner="scheduler/pool_rows.html")
 
 
 @signed_in
 @require_GET
 def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
-    pool = get_object_or_404(selectors.pools(), name=name)
+    pool = get_object_or_404(_visible(request), name=name)
     running_it = may(request.acting, Action.ADMINISTER)
     now = timezone.now()
     history = history_of(request, pool, running_it=running_it)

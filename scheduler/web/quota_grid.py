@@ -11,7 +11,8 @@ from django.views.decorators.http import require_GET
 from berth.api.csv_files import csv_file
 from berth.web.pages import Request, page, signed_in
 from pools.models import NodePool
-from projects.access import Action, may
+from projects.access import Action, may, visible_pools
+from projects.acting import Acting
 from projects.models import QuotaChange
 from projects.selectors import departments
 from projects.web.quota_cells import FIELDS
@@ -53,7 +54,7 @@ class Head:
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    asked = looked(request.GET)
+    asked = looked(request.GET, request.acting)
     latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0  # before the rows: what comes later is news
     found = table(
         request.acting, asked.pools, asked.fields,
@@ -91,8 +92,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return answer
 
 
-def looked(query: QueryDict) -> Looked:
-    every = list(NodePool.objects.order_by("name"))
+def looked(query: QueryDict, acting: Acting) -> Looked:
+    every = list(visible_pools(acting).order_by("name"))
     named = {word for text in query.getlist("pools") for word in text.split(",")}
     chosen = {word for text in query.getlist("values") for word in text.split(",")}
     start = query.get("rows", "")

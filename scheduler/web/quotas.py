@@ -6,8 +6,7 @@ from django.views.decorators.http import require_GET
 from berth.core.amounts import MILLI
 from berth.web.pages import Request, page, signed_in
 from berth.web.tables import Column, branches, exported, list_rows
-from pools.models import NodePool
-from projects.access import Action, may
+from projects.access import Action, may, visible_pools
 from projects.acting import Acting
 from projects.models import Department
 from scheduler.web import quota_grid
@@ -62,7 +61,7 @@ def _flat(tree: list[Line]) -> list[Placed]:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not request.GET.get("pool"):
         return quota_grid.index(request)
-    pools = list(NodePool.objects.order_by("name"))
+    pools = list(visible_pools(request.acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     tree = lines(request.acting, [pool] if pool else [])
     found = list_rows(

@@ -8,7 +8,7 @@ from berth.web.bars import Bar, quota_bar
 from berth.web.numbers import thousandths
 from berth.web.pages import Request, page, signed_in
 from berth.web.tables import Column, branches, exported, list_rows
-from pools.models import NodePool
+from projects.access import visible_pools
 from scheduler.share_table import Standing, share_table
 from scheduler.usage import HALF_LIFE
 from scheduler.web.capacity import total_gpus
@@ -44,7 +44,7 @@ def _told(each: Standing, milli: int) -> float | None:
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    pools = list(NodePool.objects.order_by("name"))
+    pools = list(visible_pools(request.acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
     given = share_table(request.acting, pool) if pool else []
     pairs = [(top, each) for top, children in given for each in (top, *children)]

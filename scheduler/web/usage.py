@@ -16,7 +16,7 @@ from berth.web.columns import Columns, columns
 from berth.web.pages import Request, page, signed_in
 from berth.web.paging import slice_of
 from berth.web.zones import zone_of
-from pools.models import NodePool
+from projects.access import visible_pools
 from projects.acting import Acting
 from projects.models import Budget, Department
 from projects.selectors import budgets, departments, projects
@@ -208,5 +208,5 @@ def _choices(acting: Acting) -> dict[str, Any]:
     return {
         "departments": departments(acting),
         "projects": projects(acting).select_related(None),
-        "pools": NodePool.objects.order_by("name"),
+        "pools": visible_pools(acting).order_by("name"),
     }

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET
 from berth.web.pages import Request, signed_in
 from pools.models import Node
 from pools.selectors import nodes
+from projects.access import visible_nodes
 from projects.idle_gpus import idle_since
 from projects.models import Workload
 from projects.selectors import find_workload
@@ -32,7 +33,7 @@ def of_workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def of_node(request: Request, name: str) -> HttpResponse:
-    node = nodes().filter(name=name).first()
+    node = nodes().filter(name=name, pk__in=visible_nodes(request.acting)).first()
     if node is None:
         raise Http404
     return _part(request, used_on(node, request.GET.get("span", ""), timezone.now()))

@@ -51,3 +51,21 @@ def test_projects_are_filtered_by_department(alice: Caller, cast: Cast) -> None:
 def test_a_name_twice_is_a_conflict(alice: Caller) -> None:
     assert alice.post("departments", {"name": "research"}).status_code in (409, 422)
     assert len(alice.get("departments").json()["items"]) == 2
+
+
+def test_admins_list_the_people_of_what_they_administer_and_grant_by_exact_name(
+    alice: Caller, bob: Caller, carol: Caller, cast: Cast
+) -> None:
+    def names(caller: Caller, **query: str) -> str:
+        return " ".join(sorted(user["username"] for user in caller.get("users", **query).json()["items"]))
+
+    assert names(alice) == "alice bob carol dave erin frank grace"
+    assert names(bob) == "bob carol dave erin"
+    assert names(carol) == "carol dave erin"
+    for search in ("fra", "frank", "grace@example.org", "example.org"):
+        assert {"frank", "grace"}.isdisjoint(names(carol, search=search).split())
+    role = {"role": "viewer", "project": "vision"}
+    assert carol.post("members", {"user": "fran", **role}).status_code == 422
+    assert "frank" not in carol.post("members", {"user": "fran", **role}).content.decode()
+    assert carol.post("members", {"user": "frank", **role}).status_code == 201
+    assert names(carol) == "carol dave erin frank"

@@ -21,17 +21,28 @@ def node(cast: Cast) -> Node:
     )  # fmt: skip
 
 
-def test_everybody_signed_in_sees_what_is_free(cast: Cast, frank: Caller, alice: Caller, node: Node) -> None:
+def test_every_role_sees_what_is_free_and_an_account_without_one_sees_no_machine(
+    cast: Cast, erin: Caller, frank: Caller, alice: Caller, node: Node
+) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
     pod = Pod.objects.create(workload=workload, role="worker", index=0, run=1, node=node, state="running")
     Allocation.objects.create(pod=pod, node=node, devices=[0], gpu_milli=500, cpu_milli=1500, memory_mib=384)
-    pool = frank.get("node-pools").json()["items"][0]
+    pool = erin.get("node-pools").json()["items"][0]
     assert pool["capacity"] == {"gpu": 2.0, "cpu": 8.0, "memory_mib": 16384}
     assert pool["free"] == {"gpu": 1.5, "cpu": 6.5, "memory_mib": 16000}
     assert (pool["nodes_ready"], pool["nodes_min"], pool["nodes_max"]) == (1, 0, 4)
-    seen = frank.get("nodes/local-0").json()
+    seen = erin.get("nodes/local-0").json()
     assert (seen["free"], seen["address"], seen["instance_id"]) == (pool["free"], None, None)
     assert alice.get("nodes/local-0").json()["address"] == "10.0.0.9"
+    for path in ("node-pools", "nodes", "use/nodes", "use/workloads"):
+        assert frank.get(path).json()["items"] == [], path
+    use = frank.get("use").json()
+    assert (use["pools"], use["now"]["pods"]) == ([], 0)
+    for path in ("node-pools/local", "node-pools/local/queue", "nodes/local-0/use", "use?pool=local"):
+        hidden, missing = frank.get(path), frank.get(path.replace("local-0", "x").replace("local", "x"))
+        assert (hidden.status_code, missing.status_code) == (404, 404), path
+        texts = [answer.json()["detail"] for answer in (hidden, missing)]
+        assert texts[0].replace("local-0", "x").replace("local", "x") == texts[1]
 
 
 def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bob: Caller) -> None:

@@ -1,20 +1,18 @@
 """Claims about what Prometheus is told of node pools."""
 
 import pytest
-from django.test import Client
 
 from pools.services import report_pressure, set_wanted
 from tests import factories as make
 from tests.cast import Cast
 from tests.pools.stage import Stage
+from tests.scraping import scraped
 
 pytestmark = pytest.mark.django_db
 
 
 def told() -> list[str]:
-    answer = Client().get("/metrics")
-    assert answer.status_code == 200
-    return answer.content.decode().splitlines()
+    return scraped().splitlines()
 
 
 def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> None:

@@ -4,18 +4,18 @@ import re
 from datetime import timedelta
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from projects.models import Autoscaler, Delivery, Engine, Phase, Service
 from tests import factories as make
 from tests.cast import Cast
+from tests.scraping import scraped
 
 pytestmark = pytest.mark.django_db
 
 
 def told() -> dict[str, float]:
-    lines = Client().get("/metrics").content.decode().splitlines()
+    lines = scraped().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 

@@ -2,8 +2,12 @@
 
 import csv
 import io
+import os
+import subprocess
+import sys
 import uuid
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -15,6 +19,8 @@ from projects.services import workloads
 from scheduler.models import Cycle, Eviction
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
+from tests.conftest import ROOT
+from tests.scraping import scraped
 
 
 @pytest.fixture
@@ -111,7 +117,7 @@ def test_the_numbers_come_from_rows(cast: Cast, evictions: list[Eviction]) -> No
     )  # fmt: skip
     for number in range(1, 4):
         Cycle.objects.create(epoch=1, trigger="tick", decide_ms=number * 10.0)
-    text = Client().get("/metrics").content.decode()
+    text = scraped()
     for line in (
         'berth_workloads{phase="pending"} 1.0',
         'berth_pool_nodes{pool="local",state="ready"} 1.0',
@@ -122,10 +128,41 @@ def test_the_numbers_come_from_rows(cast: Cast, evictions: list[Eviction]) -> No
         assert line in text
 
 
-def test_the_numbers_are_not_for_strangers(db: None, alice: Caller, bob: Caller, caller: Any) -> None:
-    far = {"REMOTE_ADDR": "203.0.113.9"}
-    assert Client().get("/metrics", **far).status_code == 401
-    assert Client().get("/metrics", HTTP_X_FORWARDED_FOR="203.0.113.9").status_code == 401
-    for who, status in ((alice, 200), (bob, 403), (caller("alice", "read"), 403)):
-        sent = {"HTTP_AUTHORIZATION": f"Bearer {who.secret}"}
-        assert Client().get("/metrics", **far, **sent).status_code == status
+def test_metrics_need_a_token_on_this_machine_too(
+    db: None, alice: Caller, bob: Caller, caller: Any, settings: Any
+) -> None:
+    """Pods of tenants run on this machine."""
+    for address in ("127.0.0.1", "::1", "203.0.113.9"):
+        answer = Client().get("/metrics", REMOTE_ADDR=address)
+        assert answer.status_code == 401
+        assert "BERTH_METRICS_TOKEN" in answer.json()["detail"]
+    for sent, status in (
+        (f"Bearer {alice.secret}", 200), (f"Bearer {bob.secret}", 403),
+        (f"Bearer {caller('alice', 'read').secret}", 403), (f"Bearer {settings.BERTH_METRICS_TOKEN}", 200),
+        (f"Basic {settings.BERTH_METRICS_TOKEN}", 401), ("Bearer ", 401), ("Bearer guess", 401),
+    ):  # fmt: skip
+        assert Client().get("/metrics", HTTP_AUTHORIZATION=sent).status_code == status, sent
+
+
+def test_the_token_of_prometheus_opens_nothing_but_metrics(db: None, settings: Any) -> None:
+    sent = {"HTTP_AUTHORIZATION": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
+    assert Client().get("/api/v1/whoami", **sent).status_code == 401
+
+
+def test_metrics_are_open_to_allowed_networks_but_not_through_a_proxy(db: None, settings: Any) -> None:
+    settings.BERTH_METRICS_NETWORKS = [ip_network("10.0.0.5/32"), ip_network("fd00::/8")]
+    for address, status in (("10.0.0.5", 200), ("::ffff:10.0.0.5", 200), ("fd00::1", 200), ("10.0.0.6", 401)):
+        assert Client().get("/metrics", REMOTE_ADDR=address).status_code == status, address
+    for header in ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP", "HTTP_VIA"):
+        answer = Client().get("/metrics", REMOTE_ADDR="10.0.0.5", **{header: "10.0.0.5"})
+        assert answer.status_code == 401, header
+
+
+def test_a_misspelt_network_stops_the_start_and_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import berth.settings"], capture_output=True, text=True, check=False,
+        env={**os.environ, "BERTH_METRICS_NETWORKS": "10.0.0.5/33",
+             "PYTHONPATH": f"{ROOT}:{ROOT}/platform"},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "BERTH_METRICS_NETWORKS: '10.0.0.5/33'" in done.stderr

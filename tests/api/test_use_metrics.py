@@ -1,20 +1,18 @@
 """Claims about what Prometheus is told of what is used."""
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from scheduler.models import NodeUse
 from tests import factories as make
 from tests.cast import Cast
+from tests.scraping import scraped
 
 pytestmark = pytest.mark.django_db
 
 
 def told(*names: str) -> list[str]:
-    answer = Client().get("/metrics")
-    assert answer.status_code == 200
-    return [line for line in answer.content.decode().splitlines() if line.startswith(names)]
+    return [line for line in scraped().splitlines() if line.startswith(names)]
 
 
 def test_what_is_used_is_told_of_pools_and_devices(cast: Cast) -> None:

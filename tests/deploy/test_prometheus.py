@@ -37,7 +37,8 @@ def prometheus(transactional_db: None, postgres: str, tmp_path: Path) -> Iterato
     with serving(url, tmp_path) as berth:
         quick = tmp_path / "rules.yaml"
         quick.write_text(RULES.read_text().replace("interval: 30s", "interval: 1s"))
-        scrape = {"job_name": "berth", "static_configs": [{"targets": [berth.removeprefix("http://")]}]}
+        scrape = {"job_name": "berth", "static_configs": [{"targets": [berth.removeprefix("http://")]}],
+                  "authorization": {"credentials_file": str(tmp_path / "metrics_token")}}  # fmt: skip
         settings = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
                     "rule_files": [str(quick)], "scrape_configs": [scrape]}  # fmt: skip
         (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(settings))

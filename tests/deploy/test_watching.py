@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from django.test import Client
 
 from scheduler.api.metrics import Rows
 from tests.deploy.expressions import asked
+from tests.scraping import scraped
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "berth.rules.yaml"
@@ -27,13 +27,12 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="there is no promto
 @pytest.fixture
 def told(db: None) -> dict[str, set[str]]:
     """By the name of each metric as it is scraped, the labels that it has."""
-    answer = Client().get("/metrics")
-    scraped = {line.split()[2] for line in answer.content.decode().splitlines() if line.startswith("# TYPE ")}
+    types = {line.split()[2] for line in scraped().splitlines() if line.startswith("# TYPE ")}
     families = {
         family.name + ("_total" if family.type == "counter" else ""): set(family._labelnames)  # type: ignore[attr-defined]
         for family in Rows().collect()
     }
-    assert set(families) == scraped
+    assert set(families) == types
     return families
 
 
@@ -167,3 +166,12 @@ def promtool(*words: str) -> None:
         [str(PROMTOOL), *words], cwd=RULES.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_scrapes_with_the_token_that_the_guide_names() -> None:
+    example = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yaml").read_text())
+    (scrape,) = example["scrape_configs"]
+    assert scrape["authorization"] == {"credentials_file": "/etc/prometheus/berth.token"}
+    guide = (ROOT / "docs" / "monitoring.md").read_text()
+    for name in ("BERTH_METRICS_TOKEN", "BERTH_METRICS_NETWORKS", "metrics_token"):
+        assert name in guide

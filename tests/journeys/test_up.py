@@ -5,11 +5,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from berth.db.embedded import Embedded
 from tests.journeys.installation import Installation, Visitor, until
 
 TASK_PROCESSES = 5  # it, its guard, a worker, one that reads the queue, one that writes results
@@ -41,6 +44,33 @@ def test_the_first_start_says_where_it_is_and_lets_the_admin_in(berth: Installat
     status, page = Visitor(address).sign_in("admin", password(berth.home))
     assert status == 200
     assert "/admin/logout/" in page
+    assert ("Berth runs as root" in berth.output) == (os.geteuid() == 0)
+
+
+def test_metrics_open_with_the_token_in_its_home(berth: Installation) -> None:
+    address = berth.running()
+    token = (berth.home / "metrics_token").read_text().strip()
+    assert oct((berth.home / "metrics_token").stat().st_mode & 0o777) == "0o600"
+    assert Visitor(address).get("/metrics")[0] == 401
+    asked = urllib.request.Request(f"{address}/metrics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked) as answer:
+        assert b"berth_build_info" in answer.read()
+
+
+def test_none_of_its_processes_is_superuser_of_the_database(berth: Installation) -> None:
+    berth.running()
+    cluster = Embedded(berth.home / "postgres")
+    connected = (
+        "SELECT coalesce(usename, ''), count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND usesysid IS NOT NULL GROUP BY 1"
+    )
+    with psycopg.connect(cluster.url(), autocommit=True) as connection:
+        until(lambda: dict(connection.execute(connected).fetchall()).get("berth_app", 0) >= 3)
+        assert set(dict(connection.execute(connected).fetchall())) == {"berth_app"}
+        assert connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = user").fetchone() == (False,)
+    bare = cluster.url().replace(cluster.password_file.read_text().strip(), "guess")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(bare)
 
 
 @pytest.mark.parametrize("name", ["web", "database", "tasks", "scheduler", "services"])

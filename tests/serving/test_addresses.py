@@ -79,10 +79,10 @@ def test_a_network_that_is_configured_does_not_open_metadata(monkeypatch: pytest
 
 def test_a_neighbour_in_a_private_network_may_be_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     leads_to(monkeypatch, "10.1.2.3")
-    to = destination("http://engine:30000/model", "/health", Reach())
+    to = destination("http://engine:30000/model", "/health", Reach(PRIVATE))
     assert (to.address, to.host, to.port, to.path) == ("10.1.2.3", "engine", 30000, "/model/health")
     with pytest.raises(Refused, match="no public address"):
-        destination("http://engine:30000", "/health", Reach(()))
+        destination("http://engine:30000", "/health", Reach())
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
@@ -107,9 +107,9 @@ def test_this_machine_is_known_by_any_of_its_addresses(monkeypatch: pytest.Monke
     monkeypatch.setattr("projects.serving.addresses.is_here", lambda address: str(address) == "10.0.0.5")
     leads_to(monkeypatch, "10.0.0.5")
     with pytest.raises(Refused, match="this machine itself"):
-        destination("http://engine:30000", "/", Reach())
+        destination("http://engine:30000", "/", Reach(PRIVATE))
     leads_to(monkeypatch, "10.0.0.6")
-    assert destination("http://engine:30000", "/", Reach()).address == "10.0.0.6"
+    assert destination("http://engine:30000", "/", Reach(PRIVATE)).address == "10.0.0.6"
 
 
 def test_an_address_is_this_machines_when_a_socket_can_be_bound_to_it() -> None:
@@ -122,7 +122,7 @@ def test_an_address_is_this_machines_when_a_socket_can_be_bound_to_it() -> None:
 def test_one_forbidden_address_among_good_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     leads_to(monkeypatch, "10.1.2.3", "169.254.169.254")
     with pytest.raises(Refused):
-        destination("http://engine", "/", Reach())
+        destination("http://engine", "/", Reach(PRIVATE))
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,8 +144,8 @@ def test_the_address_that_was_checked_is_the_one_that_is_called(monkeypatch: pyt
     from projects.serving.wire import Wire
 
     with pytest.raises(ServingError) as caught:
-        Wire().get("http://engine:30000", "/health")
+        Wire(Reach(PRIVATE)).get("http://engine:30000", "/health")
     assert (caught.value.trouble, called) == (Trouble.UNREACHABLE, [("10.1.2.3", 30000)])
     with pytest.raises(ServingError) as caught:
-        Wire().get("http://engine:30000", "/health")
+        Wire(Reach(PRIVATE)).get("http://engine:30000", "/health")
     assert (caught.value.trouble, len(called)) == (Trouble.FORBIDDEN, 1)

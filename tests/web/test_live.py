@@ -149,9 +149,15 @@ async def test_a_moment_that_is_none_asks_for_nothing(seen: Cast, reader, since:
         assert await dave.receive_nothing(timeout=0.05)
 
 
-async def test_everybody_hears_of_machines(seen: Cast, reader) -> None:
-    async with reader(seen.frank.user) as frank:
+async def test_every_role_hears_of_machines_and_an_account_without_one_does_not(seen: Cast, reader) -> None:
+    async with reader(seen.erin.user) as erin, reader(seen.frank.user) as frank:
         await sync_to_async(make.scaling)(seen.pool, "ready", "answers", at=make.ago())
+        assert await erin.message() == {"kind": "pools", "ids": None}
+        await sync_to_async(members.grant)(
+            acting=seen.alice, user=seen.frank.user, role="viewer", scope=seen.vision
+        )
+        assert (await frank.message())["kind"] == "tenants", "the note on machines was not sent before"
+        await sync_to_async(make.scaling)(seen.pool, "ready", "again", at=make.ago())
         assert await frank.message() == {"kind": "pools", "ids": None}
 
 
@@ -207,6 +213,6 @@ def test_sight_follows_the_roles(name: str, sees: bool, cast: Cast) -> None:
 
 
 def test_a_department_seen_in_part_tells_of_that_part_only() -> None:
-    sight = Sight(False, frozenset(), frozenset({7}))
+    sight = Sight(False, frozenset(), frozenset({7}), capacity=True)
     assert sight.covers({"kind": "workload", "project": 7, "department": 1, "ids": None})
     assert not sight.covers({"kind": "workload", "project": 8, "department": 1, "ids": None})

@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools import history
+from pools.models import NodePool
 from pools.models.scaling import ScalingKind
 from projects.models import Project, Workload
 from scheduler.models import Eviction
@@ -324,3 +325,35 @@ def test_the_busiest_of_many_projects_are_drawn(cast: Cast, sign_in, monkeypatch
     assert [(top.owner.name, [line.owner.name for line in drawn], more) for top, drawn, more in queues] == [
         ("product", ["search"], 1), ("research", [], 2)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/node-pools", "/queue", "/fair-share", "/quotas", "/usage", "/evictions", "/workloads", "/submit"],
+)
+def test_an_account_without_a_role_is_not_shown_the_machines(path: str, cast: Cast, sign_in) -> None:
+    NodePool.objects.filter(pk=cast.pool.pk).update(name="kraken", gpu_model="H100-kraken")
+    make.node(NodePool.objects.get(pk=cast.pool.pk), gpus=7)
+    assert "kraken" in sign_in("erin").get("/node-pools").content.decode()
+    assert "kraken" not in sign_in("frank").get(path).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("alice", "alice bob carol dave erin grace"),
+        ("bob", "bob carol dave erin"),
+        ("carol", "carol dave erin"),
+        ("dave", ""),
+        ("erin", ""),
+        ("frank", ""),
+    ],
+)
+def test_email_addresses_are_for_those_who_administer_the_place(
+    name: str, seen: str, cast: Cast, sign_in
+) -> None:
+    for query in ("", "?people-format=csv", "?people-search=example.org"):
+        answer = sign_in(name).get(f"/access{query}")
+        body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+        shown = [each for each in sorted(cast.people) if f"{each}@example.org" in body.decode()]
+        assert " ".join(shown) == seen, query

@@ -67,21 +67,65 @@ def test_who_was_here_is_known_by_the_provider_s_word_though_the_name_changed(pr
     assert (who(again), User.objects.count()) == ("hedy", 1)
 
 
-def test_somebody_whom_an_admin_added_without_a_password_is_met(provider: Provider) -> None:
-    user = User(username="hedy")
+def awaited(name: str, mail: str = "") -> User:
+    """An account that an admin created without a password."""
+    user = User(username=name, email=mail)
     user.set_unusable_password()
     user.save()
+    return user
+
+
+@pytest.mark.parametrize(("name", "mail"), [("hedy", "hedy@example.org"), ("h.lamarr", "Hedy@Example.org")])
+def test_an_account_that_an_admin_created_is_linked_by_its_verified_address(
+    provider: Provider, name: str, mail: str
+) -> None:
+    user = awaited(name, mail)
     client = Client()
     signed_in(client)
-    assert (who(client), Identity.objects.get().user) == ("hedy", user)
+    assert (who(client), Identity.objects.get().user, User.objects.count()) == (name, user, 1)
 
 
-def test_a_name_with_a_password_is_not_taken_over(provider: Provider) -> None:
-    User.objects.create_user("hedy", password="correct horse battery")
+@pytest.mark.parametrize("mail", ["", "somebody.else@example.org"])
+def test_the_user_name_alone_does_not_claim_an_account(provider: Provider, mail: str) -> None:
+    awaited("hedy", mail)
     client = Client()
     answer = signed_in(client)
-    assert (answer.status_code, who(client)) == (403, None)
-    assert "signs in with a password" in answer.content.decode()
+    assert (answer.status_code, who(client), Identity.objects.count()) == (403, None, 0)
+    assert "Ask a platform admin to check the account&#x27;s e-mail address" in answer.content.decode()
+
+
+@pytest.mark.parametrize("claims", [{"email_verified": False}, {"email_verified": None},
+                                    {"email_verified": "true"}, {"email": None}])  # fmt: skip
+def test_an_address_that_is_not_verified_links_nothing(provider: Provider, claims: dict[str, Any]) -> None:
+    awaited("hedy", "hedy@example.org")
+    provider.person |= claims
+    client = Client()
+    assert (signed_in(client).status_code, who(client), Identity.objects.count()) == (403, None, 0)
+
+
+def test_an_address_that_two_accounts_have_links_neither(provider: Provider) -> None:
+    awaited("one", "hedy@example.org")
+    awaited("two", "hedy@example.org")
+    answer = signed_in(Client())
+    assert (answer.status_code, Identity.objects.count()) == (403, 0)
+    assert "More than one account has the e-mail address" in answer.content.decode()
+
+
+def test_an_address_with_a_look_alike_letter_is_another_one(provider: Provider) -> None:
+    awaited("mike", "mike@example.org")
+    provider.person |= {"preferred_username": "other", "email": "m\u0131ke@example.org"}
+    client = Client()
+    signed_in(client)
+    assert who(client) == "other"
+
+
+@pytest.mark.parametrize("name", ["hedy", "Hedy"])
+def test_an_account_with_a_password_is_not_taken_over(provider: Provider, name: str) -> None:
+    User.objects.create_user(name, "hedy@example.org", password="correct horse battery")
+    client = Client()
+    answer = signed_in(client)
+    assert (answer.status_code, who(client), Identity.objects.count()) == (403, None, 0)
+    assert "exists already" in answer.content.decode()
 
 
 def test_another_person_of_a_name_that_was_met_before_stays_out(provider: Provider) -> None:

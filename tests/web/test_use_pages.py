@@ -64,14 +64,17 @@ def test_idle_gpus_are_told_on_the_page_and_in_the_list(cast: Cast, sign_in, pod
 def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25)
     path = f"/nodes/{pod.node.name}/use"
-    assert "is not measured" in page(sign_in("frank"), path)
+    assert "is not measured" in page(sign_in("grace"), path)
     NodeUse.objects.create(node=pod.node, at=timezone.now(), devices=[[0, 4], [255, 2048]])
-    text = page(sign_in("frank"), path)
+    text = page(sign_in("grace"), path)
     assert "GPU 0: 0 % busy, 4 MiB" in text
     assert "GPU 1: 25.5 % busy, 2 GiB" in text
     assert "train" not in text, "whose work it is, is told to those who may know"
-    assert path in page(sign_in("frank"), f"/nodes/{pod.node.name}")
-    assert sign_in("frank").get("/nodes/none/use").status_code == 404
+    assert path in page(sign_in("grace"), f"/nodes/{pod.node.name}")
+    assert sign_in("grace").get("/nodes/none/use").status_code == 404
+    for hidden in (path, f"/nodes/{pod.node.name}", f"/node-pools/{pod.node.pool.name}",
+                   f"/node-pools/{pod.node.pool.name}/settings"):  # fmt: skip
+        assert sign_in("frank").get(hidden).status_code == 404, hidden
 
 
 def test_the_overview_tells_allocated_from_used(cast: Cast, sign_in, pod: Pod) -> None:

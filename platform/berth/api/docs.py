@@ -12,8 +12,9 @@ class Description(SpectacularAPIView):
 
 
 class DocsPage(SpectacularSwaggerSplitView):
-    """No script in the page itself, so that a strict content policy can stand."""
+    """Swagger UI without scripts and styles in the page itself: its content security policy forbids them."""
 
+    template_name = "api/docs.html"
     permission_classes = [AllowAny]
     authentication_classes = []
     url_name = "api:schema"

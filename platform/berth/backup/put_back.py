@@ -111,7 +111,7 @@ def _refuse_company(connection: Any) -> None:
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        " AND backend_type IS DISTINCT FROM 'autovacuum worker'"
+        " AND usesysid IS NOT NULL"  # autovacuum has no user; backend_type is shown to superusers only
     ).fetchall():
         if time.monotonic() > deadline:
             names = ", ".join(sorted(name for (name,) in others))

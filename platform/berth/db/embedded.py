@@ -1,4 +1,4 @@
-"""Here we run the PostgreSQL that comes with Berth, for those who bring no server of their own."""
+"""The PostgreSQL that comes with Berth, for installations without a server of their own."""
 import contextlib
 import fcntl
 import hashlib
@@ -17,8 +17,16 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-from psycopg import sql
 
+from berth.db.embedded_roles import (
+    DATABASE,
+    HBA,
+    ROLE,
+    SUPERUSER,
+    new_password,
+    restrict,
+    write_private,
+)
 from berth.home import home
 from berth.tied import tied
 
@@ -43,10 +51,20 @@ class DatabaseTrouble(Exception):
 
 @dataclass(frozen=True)
 class Embedded:
-    """One PostgreSQL cluster in `data`, reached through a socket that only its owner (and root) can open."""
+    """One PostgreSQL cluster in `data`, reached through a socket that only its owner (and root) can open.
+
+    Every connection is made by the role `berth_app`, which is no superuser, with the password in
+    `password_file`. The superuser cannot connect at all: `_run_alone` acts in its name, without a server.
+    `creates_databases`: the role may also create databases, as tests do.
+    """
 
     data: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    creates_databases: bool = False
+
+    @property
+    def password_file(self) -> Path:
+        return self.data.with_name(f"{self.data.name}-password")
 
     @property
     def socket(self) -> Path:
@@ -55,11 +73,19 @@ class Embedded:
         mark = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{mark}"
 
-    def url(self, database: str = "berth") -> str:
-        return f"postgresql://berth@/{database}?host={quote(str(self.socket), safe='/')}"
+    def url(self, database: str = DATABASE) -> str:
+        """Without a password as long as there is none: before the first start."""
+        try:
+            login = f"{ROLE}:{self.password_file.read_text().strip()}"
+        except FileNotFoundError:
+            login = ROLE
+        return f"postgresql://{login}@/{database}?host={quote(str(self.socket), safe='/')}"
 
     def prepare(self) -> None:
-        """Make the cluster when there is none; refuse one that these programs cannot read."""
+        """Create the cluster if it is missing, and restrict one from an older release to password logins.
+
+        Raises DatabaseTrouble for a cluster that these programs cannot read.
+        """
         made = self.data / "PG_VERSION"
         if not made.exists():
             self._create()
@@ -70,6 +96,7 @@ class Embedded:
             )
         _own(self.socket)
         self._forget_the_dead()
+        self._restrict_logins()
 
     def command(self) -> list[str]:
         """The server in the foreground, tied to this process; SIGINT makes it end its clients and stop."""
@@ -88,14 +115,20 @@ class Embedded:
         return pid if Path(os.fsdecode(program)).name == "postgres" else None
 
     def answers(self) -> bool:
+        """Raises DatabaseTrouble if the server runs but refuses our password."""
         try:
-            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
-        except psycopg.OperationalError:
+            psycopg.connect(self.url(), connect_timeout=2).close()
+        except psycopg.OperationalError as error:
+            if "password authentication failed" in str(error):
+                raise DatabaseTrouble(
+                    f"PostgreSQL refuses the password in {self.password_file}. "
+                    "Remove that file and start Berth again: it then sets a new password."
+                ) from None
             return False
         return True
 
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
-        """Until it answers; then there is a database of ours in it."""
+        """Return once it answers. Raises DatabaseTrouble."""
         deadline = time.monotonic() + seconds
         while not self.answers():
             if server.poll() is not None:
@@ -103,12 +136,6 @@ class Embedded:
             if time.monotonic() > deadline:
                 raise DatabaseTrouble(f"PostgreSQL did not answer within {seconds:.0f} s.")
             time.sleep(0.02)
-        self._have_database("berth")
-
-    def _have_database(self, name: str) -> None:
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def _create(self) -> None:
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,8 +143,8 @@ class Embedded:
         uid, gid = _account() or (None, None)
         done = subprocess.run(
             [
-                str(programs() / "initdb"), "-D", str(self.data), "-U", "berth", "-E", "UTF8",
-                "--auth=trust", "--locale=C.UTF-8", "--no-instructions",
+                str(programs() / "initdb"), "-D", str(self.data), "-U", SUPERUSER, "-E", "UTF8",
+                "--auth=reject", "--locale=C.UTF-8", "--no-instructions",
                 *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
             ],
             capture_output=True, text=True, check=False, user=uid, group=gid, cwd="/",
@@ -126,6 +153,39 @@ class Embedded:
         if done.returncode != 0:
             shutil.rmtree(self.data, ignore_errors=True)
             raise DatabaseTrouble(f"PostgreSQL could not make {self.data}: {done.stderr.strip()[-500:]}")
+
+    def _restrict_logins(self) -> None:
+        """Set up the role, its password and its database, unless this release has done so already.
+
+        pg_hba.conf is written last: a start that was interrupted here does all of it again.
+        """
+        hba = self.data / "pg_hba.conf"
+        if hba.read_text() == HBA and self.password_file.exists():
+            return
+        password = new_password()
+        restrict(self._run_alone, password, creates_databases=self.creates_databases)
+        write_private(self.password_file, password + "\n")
+        write_private(hba, HBA, _account())
+
+    def _run_alone(self, database: str, statements: list[str]) -> str:
+        """Execute statements as the superuser, in a process that accepts no connections.
+
+        Returns what they print. Raises DatabaseTrouble at the first that fails.
+        """
+        uid, gid = _account() or (None, None)
+        values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
+        options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
+        done = subprocess.run(
+            [str(programs() / "postgres"), "--single", "-j", "-D", str(self.data), *options, database],
+            input="".join(f"{statement.strip()};\n\n" for statement in statements),
+            capture_output=True, text=True, check=False, user=uid, group=gid, cwd="/",
+            extra_groups=None if uid is None else [],
+        )
+        if done.returncode != 0:
+            raise DatabaseTrouble(
+                f"PostgreSQL could not restrict logins to {self.data}: {done.stderr.strip()[-500:]}"
+            )
+        return done.stdout
 
     def _forget_the_dead(self) -> None:
         """A killed server leaves its lock files; another process may have that number by now."""

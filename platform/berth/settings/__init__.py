@@ -6,6 +6,7 @@ from berth.settings.channels import *
 from berth.settings.database import *
 from berth.settings.front import *
 from berth.settings.logging import *
+from berth.settings.metrics import *
 from berth.settings.notify import *
 from berth.settings.rest import *
 from berth.settings.retention import *

@@ -25,6 +25,11 @@ DEFAULT_HOST = "127.0.0.1"
 NAMES = "BERTH_ALLOWED_HOSTS"
 DEMO_GPUS = "8"
 WAIT_FOR_A_FORMER_SERVER = 15.0
+ROOT_WARNING = """\
+  Warning: Berth runs as root, so the pods of local pools run as root as well. A user who may submit to a
+  local pool controls this machine and can read everything Berth stores. Run Berth as a user of its own
+  before you let in users whom you would not give root. See "Security" in docs/operations.md.
+"""
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
@@ -114,6 +119,8 @@ class Start:
                 print(f"  sign in as   admin / {kept.read_text().strip()}   (from {kept})")
             if not ip_address(self.listening.getsockname()[0]).is_loopback and not os.environ.get(NAMES):
                 print(f"  others       are refused until {NAMES} lists the names by which they call it")
+            if os.geteuid() == 0:
+                print(f"\n{ROOT_WARNING}")
             print("  Ctrl-C ends it and everything it runs.\n", flush=True)
         elif not stop:
             raise CannotStart(f"The web process does not answer; the logs are in {self.home / 'logs'}.")

@@ -17,7 +17,7 @@ from berth.web.columns import Columns, columns
 from berth.web.pages import Request, page, signed_in
 from berth.web.zones import zone_of
 from pools.models import NodePool
-from projects.access import Action, may
+from projects.access import Action, may, visible_pools
 from projects.acting import Acting
 from projects.models import Phase
 from projects.selectors import workloads
@@ -49,7 +49,7 @@ class ReasonCount:
 @require_GET
 def index(request: Request) -> HttpResponse:
     acting = request.acting
-    pools = list(NodePool.objects.order_by("name"))
+    pools = list(visible_pools(acting).order_by("name"))
     pool = next((each for each in pools if each.name == request.GET.get("pool")), None)
     shown = [pool] if pool else pools
     capacity = total_gpus(shown)

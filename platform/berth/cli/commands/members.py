@@ -93,7 +93,9 @@ def list_users(
     search: Annotated[str | None, typer.Option(help="With this in the name or the address.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """People whom you may give a role.
+    """List users with a role in what you administer.
+
+    To grant a role to another user, give the exact user name to: berth member add.
 
     \b
     berth user list --search example.org

@@ -102,5 +102,5 @@ def tenants_changed(
 
 
 def pools_changed(sender: object, **more: object) -> None:
-    """Machines are everybody's to see. The signal comes inside the transaction."""
+    """For every user with a role. The signal comes inside the transaction."""
     transaction.on_commit(partial(ANNOUNCER.tell, "pools"), robust=True)

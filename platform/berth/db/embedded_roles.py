@@ -1,0 +1,80 @@
+"""Roles of the embedded PostgreSQL: which one may connect, and what it owns."""
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+SUPERUSER = "berth"
+ROLE = "berth_app"
+DATABASE = "berth"
+HBA = f"""\
+# Berth writes this file. The superuser cannot connect: it acts only while the server is stopped,
+# by "postgres --single".
+local  all  {ROLE}  scram-sha-256
+local  all  all        reject
+"""
+PRIVATE = 0o600
+# Everything in the database that belongs to the superuser and to no extension; indexes and the sequences of
+# columns follow their tables. REASSIGN OWNED refuses this role: it owns PostgreSQL's own catalogue as well.
+HAND_OVER = f"""
+DO $do$
+DECLARE statement text;
+BEGIN
+  FOR statement IN
+    SELECT format('ALTER %s %s OWNER TO {ROLE}', kind, name) FROM (
+      SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
+                            ELSE 'TABLE' END AS kind,
+             c.oid::regclass::text AS name, c.relnamespace AS namespace, c.oid AS id, c.relowner AS owner
+        FROM pg_class c WHERE c.relkind IN ('r', 'p', 'S', 'v', 'm')
+      UNION ALL
+      SELECT 'ROUTINE', p.oid::regprocedure::text, p.pronamespace, p.oid, p.proowner FROM pg_proc p
+      UNION ALL
+      SELECT 'TYPE', t.oid::regtype::text, t.typnamespace, t.oid, t.typowner
+        FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
+       WHERE t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND c.relkind = 'c')
+    ) found JOIN pg_namespace n ON n.oid = namespace
+    WHERE n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'
+      AND owner = '{SUPERUSER}'::regrole
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = id AND d.deptype IN ('a', 'e', 'i'))
+  LOOP EXECUTE statement; END LOOP;
+END $do$"""  # noqa: S608 - nothing but the constants above
+CREATE_ROLE = f"""
+DO $do$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{ROLE}') THEN CREATE ROLE {ROLE}; END IF;
+END $do$"""
+LOOK_FOR_DATABASE = f"SELECT 'exists' AS answer FROM pg_database WHERE datname = '{DATABASE}'"  # noqa: S608
+
+RunAlone = Callable[[str, list[str]], str]
+
+
+def restrict(run_alone: RunAlone, password: str, *, creates_databases: bool) -> None:
+    """Create the role and its database, or hand an existing database over to it. Safe to repeat.
+
+    `run_alone` executes statements in a database as the superuser and returns what they print.
+    """
+    options = f"LOGIN NOSUPERUSER NOCREATEROLE {'CREATEDB' if creates_databases else 'NOCREATEDB'}"
+    set_password = f"ALTER ROLE {ROLE} {options} PASSWORD '{password}'"
+    printed = run_alone("postgres", [CREATE_ROLE, set_password, LOOK_FOR_DATABASE])
+    if 'answer = "exists"' in printed:
+        run_alone(DATABASE, [f"ALTER DATABASE {DATABASE} OWNER TO {ROLE}", HAND_OVER])
+    else:
+        run_alone("postgres", [f"CREATE DATABASE {DATABASE} OWNER {ROLE}"])
+
+
+def new_password() -> str:
+    """Letters, digits, - and _: it needs no quoting, in SQL or in a URL."""
+    return secrets.token_urlsafe(32)
+
+
+def write_private(path: Path, text: str, account: tuple[int, int] | None = None) -> None:
+    """Replace `path` at once, readable by `account` (user, group), or else this user, alone."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE)
+    with os.fdopen(opened, "w") as file:
+        file.write(text)
+        if account:
+            os.fchown(file.fileno(), *account)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

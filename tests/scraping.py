@@ -1,0 +1,10 @@
+"""What a Prometheus that has the token reads at /metrics."""
+
+from django.conf import settings
+from django.test import Client
+
+
+def scraped() -> str:
+    answer = Client().get("/metrics", HTTP_AUTHORIZATION=f"Bearer {settings.BERTH_METRICS_TOKEN}")
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
