@@ -7,9 +7,6 @@
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
-
   function ago(date) {
     const seconds = Math.round((date - Date.now()) / 1000);
     if (Math.abs(seconds) > 7 * 86400) return short.format(date);
