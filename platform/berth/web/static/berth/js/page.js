@@ -105,6 +105,17 @@
     }
   });
 
+  /** Move a menu sideways as far as it leaves the screen: where its button stands, its style cannot know. */
+  function place(menu) {
+    menu.style.translate = "";
+    const box = menu.getBoundingClientRect(), margin = 8, wide = root.clientWidth;
+    const shift = Math.max(margin - box.left, Math.min(0, wide - margin - box.right));
+    if (Math.round(shift)) menu.style.translate = `${shift}px`;
+  }
+  const places = () => document.querySelectorAll("details.chooser[open] > .menu").forEach(place);
+  document.addEventListener("toggle", places, true);
+  addEventListener("resize", places);
+
   let unfolded = [];
   document.addEventListener("htmx:beforeSwap", (event) => {
     unfolded = [...event.target.querySelectorAll("details[open][id]")].map((each) => each.id);
