@@ -110,9 +110,7 @@ def _chart(
     )  # fmt: skip
 
 
-def _steps(
-    points: Sequence[MetricsPoint], pick: Pick, axis: Axis
-) -> tuple[list[float], list[float | None]]:
+def _steps(points: Sequence[MetricsPoint], pick: Pick, axis: Axis) -> tuple[list[float], list[float | None]]:
     """Return times and values; a value that no later sample confirms soon becomes unknown."""
     times, values = list[float](), list[float | None]()
     following = [point.at.timestamp() for point in points[1:]] + [axis.end.timestamp()]

@@ -118,9 +118,7 @@ def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:
     passed = min((now - hour.at).total_seconds() / HOUR, 1.0)
     if passed <= 0:
         return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
-    return MeanGpus(
-        hour.at, hour.there / passed, hour.held / passed, hour.known / passed, hour.busy / passed
-    )
+    return MeanGpus(hour.at, hour.there / passed, hour.held / passed, hour.known / passed, hour.busy / passed)
 
 
 def _floor(at: datetime, step: int) -> datetime:

@@ -7,9 +7,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 SKIPPED = {".venv", ".git", "node_modules"}
-DOCUMENTS = sorted(
-    path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts)
-)
+DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts))
 PARSER = MarkdownIt("commonmark").enable("table")
 
 

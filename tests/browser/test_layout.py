@@ -1,5 +1,7 @@
 """Claims about the layout of every page, wide and on a phone: all controls in reach, all labels readable."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
@@ -20,57 +22,15 @@ UNFOLD = """summary => new Promise(done => {
   details.addEventListener('toggle', () => requestAnimationFrame(() => done(true)), { once: true });
   details.open = true;
 })"""
-FAULTS = """() => {
-  const wide = document.documentElement.clientWidth, faults = [];
-  const name = each => `${each.tagName.toLowerCase()}.${each.className} ${(each.innerText || each.ariaLabel || each.name || '').trim().slice(0, 40)}`;
-  const scrolls = each => {
-    for (let up = each.parentElement; up && up !== document.body; up = up.parentElement) {
-      const style = getComputedStyle(up);
-      if (/(auto|scroll)/.test(style.overflowX) && up.scrollWidth > up.clientWidth) return true;
-      if (style.position === 'absolute' && /hidden/.test(style.overflow) && up.clientWidth <= 1) return true;
-    }
-    return false;
-  };
-  const shown = each => each.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })
-    && !each.closest('.visually-hidden, .sr-only, .skip');
-  for (const each of document.querySelectorAll('a, button, input:not([type=hidden]), select, textarea, summary, label, .menu, legend')) {
-    if (!shown(each) || each.closest('nav') && innerWidth < 600) continue;
-    const box = each.getBoundingClientRect();
-    if (!box.width || !box.height) continue;
-    if ((box.left < -0.5 || box.right > wide + 0.5) && !scrolls(each)) faults.push(`off screen: ${name(each)} ${Math.round(box.left)}..${Math.round(box.right)}`);
-  }
-  const texts = each => {
-    const walk = document.createTreeWalker(each, NodeFilter.SHOW_TEXT), found = [];
-    while (walk.nextNode()) if (walk.currentNode.data.trim() && !walk.currentNode.parentElement.closest('.visually-hidden')) found.push(walk.currentNode);
-    return found;
-  };
-  const lines = nodes => new Set(nodes.flatMap(node => {
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    return [...range.getClientRects()].map(box => Math.round(box.bottom / 8));
-  })).size;
-  for (const each of document.querySelectorAll('label, legend, summary, button, a.button')) {
-    if (!shown(each)) continue;
-    const nodes = texts(each), words = nodes.map(node => node.data).join(' ').trim().split(/\\s+/).length;
-    if (words > 1 && lines(nodes) >= words) faults.push(`one word per line: ${name(each)}`);
-  }
-  const labels = [...document.querySelectorAll('label, legend')].filter(each => shown(each) && each.innerText?.trim());
-  const boxes = labels.map(each => [each, each.getBoundingClientRect()]);
-  for (const [one, a] of boxes) for (const [two, b] of boxes) {
-    if (one === two || one.contains(two) || two.contains(one)) continue;
-    if (a.top > b.top || a.top === b.top && a.left > b.left) continue;
-    if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2) faults.push(`overlap: ${name(one)} / ${name(two)}`);
-  }
-  return faults;
-}"""
+FAULTS = (Path(__file__).parent / "layout.js").read_text()
 
 
 def faults_of_layout(page: Page) -> list[str]:
     """Faults of the page as it stands, then with each of its menus and folded parts open."""
     found: list[str] = page.evaluate(FAULTS)
-    count = page.locator("details:not([open]) > summary:visible").count()
-    for number in range(count):
-        folded = page.locator("details > summary:visible").nth(number)
+    summaries = page.locator("details > summary:visible")
+    for number in range(summaries.count()):
+        folded = summaries.nth(number)
         if folded.evaluate("each => each.parentElement.open"):
             continue
         folded.evaluate(UNFOLD)
@@ -104,10 +64,13 @@ def test_no_control_leaves_the_screen_and_no_label_is_squeezed(
 def test_date_filter_of_the_admin_site_can_be_used_on_the_first_visit(
     viewport: ViewportSize, opened: Open, scene: Scene
 ) -> None:
-    """A click reaches every field: nothing lies over it."""
+    """Its library lays a note on the server's time over the first field where the zone is not known yet."""
     with opened("ada", viewport=viewport) as (page, faults):
         page.goto("/admin/scheduler/eviction/", wait_until="networkidle")
         page.get_by_text("Filters").first.click()
+        note = page.locator(".timezonewarning")
+        assert note.count() > 0
+        assert [each.is_visible() for each in note.all()] == [False] * note.count()
         for name in ("at_from_0", "at_from_1", "at_to_0", "at_to_1"):
             page.locator(f"[name={name}]").click()
         page.locator("[name=at_to_0]").fill("2020-01-01")

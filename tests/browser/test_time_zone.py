@@ -1,4 +1,4 @@
-"""The reader's time zone, as a real browser names it, on every page whose times the server writes or reads."""
+"""Claims about the reader's time zone: a real browser names it, and the server reads and writes in it."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -137,7 +137,7 @@ def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> Non
     assert line[1].count("M") == 2, "the line of what is allocated is not drawn through the gap"
 
 
-def test_overview_shows_as_many_gpus_as_are_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:
+def test_overview_shows_the_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:
     long_ago = timezone.now() - timedelta(hours=3)
     NodePool.objects.update(created_at=long_ago)
     Node.objects.update(created_at=long_ago, since=long_ago)
@@ -157,7 +157,7 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
             service=service, at=make.ago(minutes=minutes), engines=1, reporting=1,
             values={"avg_token_usage": 0.5},
         )  # fmt: skip
-    text = page(sign_in("dave"), f"/services/chat")
+    text = page(sign_in("dave"), "/services/chat")
     assert min(outline(text, "used")) > 600, "the hour before the first sample stays empty"
     assert not [place for place in outline(text, "used") if 700 < place < 950], "19 minutes without samples"
     unknown = re.search(r'<path class="wanted" d="([^"]+)"', text)
