@@ -12,7 +12,7 @@ from projects.models import Budget, Department
 from projects.services import announce
 from projects.services.budgets import tell_once
 from projects.services.news import tell_budget
-from scheduler.usage_report import Asked, Dimension, report
+from scheduler.usage_report import Asked, Dimension, hour_of, report
 
 PACE = timedelta(days=7)
 WHOLE = 100
@@ -49,11 +49,13 @@ def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
         return []
     begin, end = month_of(now)
     keys = [_key(budget) for budget in budgets]
-    used, lately = _by_owner(keys, begin, now), _by_owner(keys, now - PACE, now)
+    pace_begin = hour_of(now - PACE)
+    pace_hours = (now - pace_begin).total_seconds() / 3600
+    used, lately = _by_owner(keys, begin, now), _by_owner(keys, pace_begin, now)
     found = []
     for budget, key in zip(budgets, keys, strict=True):
         spent = used.get(key, 0.0)
-        pace = lately.get(key, 0.0) / (PACE.total_seconds() / 3600)
+        pace = lately.get(key, 0.0) / pace_hours
         left = (end - now).total_seconds() / 3600
         found.append(Standing(budget, begin, end, spent, pace, spent + pace * left))
     return found

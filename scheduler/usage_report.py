@@ -103,7 +103,7 @@ COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension} | {Dimensi
 
 def report(acting: Acting, asked: Asked, now: datetime) -> list[Used]:
     """What the person may see of it, piece by piece from the first, in each the most GPU-hours first."""
-    asked = replace(asked, since=_hour(asked.since), until=min(asked.until, now))
+    asked = replace(asked, since=hour_of(asked.since), until=min(asked.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
     for at, *names, pool, until, gpu, cpu, memory in _rows(acting, asked, now):
@@ -163,7 +163,8 @@ def _rows(acting: Acting, asked: Asked, now: datetime) -> Sequence[tuple[Any, ..
         return cursor.fetchall()
 
 
-def _hour(at: datetime) -> datetime:
+def hour_of(at: datetime) -> datetime:
+    """Return the beginning of the hour, in UTC."""
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 

@@ -1,4 +1,4 @@
-"""Here a trainer says that it changes the weights of a service's initial engines, and that it is done."""
+"""Begin and end a trainer's weight update of a service's initial engines."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from berth.db.wake import wake
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Service
-from projects.services import announce
+from projects.services import announce, audit
 from projects.services.scale_requests import locked
 
 
@@ -23,6 +23,7 @@ def begin(*, acting: Acting, service: Service, now: datetime | None = None) -> S
             raise Conflict("Weights are being copied to engines that were added: try again in a moment.")
         if row.updating_since is None:
             _set(row, now or timezone.now())
+            _audit(acting, "begin_weight_update", row)
     return row
 
 
@@ -33,6 +34,7 @@ def end(*, acting: Acting, service: Service) -> Service:
         row = locked(service)
         if row.updating_since is not None:
             _set(row, None)
+            _audit(acting, "end_weight_update", row)
             wake("services")
     return row
 
@@ -41,3 +43,7 @@ def _set(row: Service, since: datetime | None) -> None:
     Service.objects.filter(pk=row.pk).update(updating_since=since)
     row.updating_since = since
     announce.workload_changed(row.workload)
+
+
+def _audit(acting: Acting, action: str, row: Service) -> None:
+    audit.write_down(acting, action, row, project=row.workload.project)

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from berth.core.amounts import UNLIMITED, Amounts, Bounds
+from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload, tree_of
@@ -71,6 +71,7 @@ def submit_with_warnings(
             doubts = warnings_of(workload, spec)
             said = " ".join([f"Submitted by {acting.name}.", *doubts])
             events.record("submitted", workload, said, actor=acting.name, data={"warnings": doubts})
+            _audit_submission(acting, workload)
             announce.workload_changed(workload)
             wake("scheduler")
     except IntegrityError as error:
@@ -305,6 +306,20 @@ def _audit(acting: Acting, action: str, workload: Workload, after: Workload | No
     before = {"phase": workload.phase}
     phase = None if after is None else {"phase": after.phase}
     audit.write_down(acting, action, workload, before=before, after=phase, project=workload.project)
+
+
+def _audit_submission(acting: Acting, workload: Workload) -> None:
+    """Record what a person submits; engines that a service adds stand in its scale request."""
+    if acting.is_system:
+        return
+    after = {
+        "phase": workload.phase,
+        "kind": workload.kind,
+        "priority": workload.priority,
+        "pools": workload.pools,
+        "gpus": workload.gpu_milli_min / MILLI,
+    }
+    audit.write_down(acting, "submit", workload, after=after, project=workload.project)
 
 
 def _project(acting: Acting, spec: WorkloadSpec, project: Project | None) -> Project:

@@ -1,4 +1,4 @@
-"""Here what a service's engines reported over time becomes charts: use, queue, latency, engines."""
+"""Charts of what a service's engines reported: cache use, queue, latency and engine count."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,19 +10,30 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
 
 SPAN = timedelta(hours=1)
-MOST_POINTS = 400
+MOST_POINTS = 400  # in one chart; the file has all
 
 DATA_HEADS = (
     "At", "Serving, engines", "Reporting, engines", "Use of the token cache, %", "Waiting, requests",
     "95 % wait less than, ms",
 )  # fmt: skip
 
+LONGEST_GAP = 60.0  # seconds that a sample holds at least, however short the interval
+
 Pick = Callable[[MetricsPoint], float | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Axis:
+    """The time that a chart covers; `longest_gap` is for how many seconds a sample holds."""
+
+    begin: datetime
+    end: datetime
+    longest_gap: float
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
-    """`threshold`: drawn as a line, in the chart's unit. `now` is what the last look found."""
+    """`threshold` is drawn as a line, in the chart's unit; `now` is the latest value."""
 
     key: str
     title: str
@@ -35,19 +46,22 @@ class Chart:
 
 
 def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
-    """None before anybody has looked."""
+    """Return no chart before the first sample of the last hour."""
     found = _points(service, now)
     if not found:
         return []
+    stride = -(-len(found) // MOST_POINTS)
+    found = found[::-stride][::-1]  # the latest stays
     out = config.scale_out_policy
     usage = out.token_usage_threshold * 100
     backlog = float(out.queue_depth_per_engine * max(found[-1].engines, 1))
     waits = out.queue_time_p95_threshold * 1000
+    axis = Axis(now - SPAN, now, max(LONGEST_GAP, config.patience))
     return [
-        _chart("engines", "Engines that serve", "", found, lambda p: p.engines, config.max_engines, now),
-        _chart("usage", "Use of the token cache", "%", found, _of("avg_token_usage", 100), usage, now),
-        _chart("queued", "Requests that wait", "", found, _of("total_queue_reqs", 1), backlog, now),
-        _chart("latency", "95 % wait less than", "ms", found, _of("queue_time_p95", 1000), waits, now),
+        _chart("engines", "Engines that serve", "", found, lambda p: p.engines, config.max_engines, axis),
+        _chart("usage", "Use of the token cache", "%", found, _of("avg_token_usage", 100), usage, axis),
+        _chart("queued", "Requests that wait", "", found, _of("total_queue_reqs", 1), backlog, axis),
+        _chart("latency", "95 % wait less than", "ms", found, _of("queue_time_p95", 1000), waits, axis),
     ]
 
 
@@ -63,7 +77,7 @@ def data_of(service: Service, now: datetime) -> Iterator[list[Any]]:
 
 
 def _points(service: Service, now: datetime) -> list[MetricsPoint]:
-    return list(service.points.filter(at__gt=now - SPAN).order_by("-at")[:MOST_POINTS])[::-1]
+    return list(service.points.filter(at__gt=now - SPAN).defer("by_engine").order_by("at"))
 
 
 def _of(name: str, factor: float) -> Pick:
@@ -75,20 +89,36 @@ def _of(name: str, factor: float) -> Pick:
 
 
 def _chart(
-    key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float,
-    now: datetime,
+    key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float, axis: Axis,
 ) -> Chart:  # fmt: skip
-    """What is not known is drawn as such, not as nothing."""
-    values = [pick(point) for point in points]
+    """Draw unknown values and times without samples as unknown, not as zero."""
+    times, values = _steps(points, pick, axis)
     known = [round(value) if value is not None else 0 for value in values]
     most = max([*known, 1])
     gaps = [0 if value is not None else most for value in values]
-    line = [round(threshold)] * len(points)
     drawn = step_chart(
-        [point.at.timestamp() for point in points], [("used", known), ("wanted", gaps)], line, now.timestamp()
+        times,
+        [("used", known), ("wanted", gaps)],
+        [round(threshold)] * len(times),
+        begin=axis.begin.timestamp(),
+        end=axis.end.timestamp(),
     )
     last = values[-1]
     return Chart(
-        key, title, unit, drawn, points[0].at, "unknown" if last is None else f"{last:,.0f}",
+        key, title, unit, drawn, axis.begin, "unknown" if last is None else f"{last:,.0f}",
         f"{threshold:,.0f}", any(gaps),
     )  # fmt: skip
+
+
+def _steps(points: Sequence[MetricsPoint], pick: Pick, axis: Axis) -> tuple[list[float], list[float | None]]:
+    """Return times and values; a value that no later sample confirms soon becomes unknown."""
+    times, values = list[float](), list[float | None]()
+    following = [point.at.timestamp() for point in points[1:]] + [axis.end.timestamp()]
+    for point, until in zip(points, following, strict=True):
+        at = point.at.timestamp()
+        times.append(at)
+        values.append(pick(point))
+        if until > at + axis.longest_gap:
+            times.append(at + axis.longest_gap)
+            values.append(None)
+    return times, values

@@ -48,6 +48,17 @@ class UsedHour:
     busy: float
 
 
+@dataclass(frozen=True, slots=True)
+class MeanGpus:
+    """GPUs on average over one hour, or over the part of the present hour that has passed."""
+
+    at: datetime
+    there: float
+    held: float
+    known: float
+    busy: float
+
+
 def step_for(since: datetime, until: datetime, now: datetime) -> int:
     """The finest there still is of it, and that one can still look at."""
     kept = timedelta(days=settings.BERTH_KEEP_DAYS["use by the minute"])
@@ -100,6 +111,14 @@ def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Us
         known, busy = (min(each, hour.allocated) for each in measured.get(hour.at, (0.0, 0.0)))
         found.append(UsedHour(hour.at, hour.there, hour.allocated, known, busy))
     return found
+
+
+def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:
+    """Divide GPU-hours by the time that has passed: 8 GPUs for the first ten minutes are 8, not 1.3."""
+    passed = min((now - hour.at).total_seconds() / HOUR, 1.0)
+    if passed <= 0:
+        return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
+    return MeanGpus(hour.at, hour.there / passed, hour.held / passed, hour.known / passed, hour.busy / passed)
 
 
 def _floor(at: datetime, step: int) -> datetime:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, StreamingHttpResponse
@@ -12,6 +13,7 @@ from rest_framework.request import Request as ApiRequest
 
 from berth.web.pages import Request, page, signed_in
 from berth.web.paging import ordered, slice_of
+from berth.web.zones import zone_of
 from projects.access import visible_pools
 from projects.acting import Acting
 from projects.selectors import projects
@@ -38,7 +40,7 @@ OTHERS = ("workload", "since", "until")
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     asked = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in (*FILTERS, *OTHERS)}
-    rows = filtered(request.acting, asked)
+    rows = filtered(request.acting, asked, zone_of(request))
     if request.GET.get("format") == "csv":
         sort = request.GET.get("sort", "-at")
         chosen = sort if sort.removeprefix("-") in SORTS else "-at"
@@ -70,13 +72,13 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     return page(request, "scheduler/eviction.html", {"each": each, "row": row, "sides": sides(each)})
 
 
-def filtered(acting: Acting, asked: dict[str, str]) -> QuerySet[Eviction]:
+def filtered(acting: Acting, asked: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:
     rows = evictions(acting).filter(
         **{column: asked[key] for key, column in FILTERS.items() if asked.get(key)}
     )
     if asked.get("workload"):
         rows = rows.filter(of_workload(acting, asked["workload"]))
-    since, until = moment(asked.get("since", "")), moment(asked.get("until", ""), end=True)
+    since, until = moment(asked["since"], zone), moment(asked["until"], zone, end=True)
     if since:
         rows = rows.filter(at__gte=since)
     if until:
@@ -84,18 +86,21 @@ def filtered(acting: Acting, asked: dict[str, str]) -> QuerySet[Eviction]:
     return rows
 
 
-def moment(text: str, *, end: bool = False) -> datetime | None:
-    """A day or a time as it stands in an address; the day's end where a range ends with it."""
+def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
+    """Return the time that an address names, in `zone` where it names none; None where it names no time.
+
+    A day stands for its first moment, or for its last where `end` is set.
+    """
     try:
         if found := parse_datetime(text):
-            return make_aware(found) if is_naive(found) else found
+            return make_aware(found, zone) if is_naive(found) else found
         day = parse_date(text)
     except ValueError:
         return None
     if day is None:
         return None
     clock = datetime.max.time() if end else datetime.min.time()
-    return make_aware(datetime.combine(day, clock))
+    return make_aware(datetime.combine(day, clock), zone)
 
 
 def sides(each: Told) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -1,4 +1,4 @@
-"""Here the numbers of a pool's nodes over time become a chart and the table beside it."""
+"""Chart and table of a pool's node counts over time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,8 @@ def _chart(points: Sequence[Point], now: datetime) -> StepChart:
             ("over", [point.draining for point in points]),
         ],
         [point.wanted for point in points],
-        now.timestamp(),
+        begin=points[0].at,
+        end=now.timestamp(),
     )
 
 

@@ -90,13 +90,16 @@ def _answer(request: Request, pool: NodePool, rows: list[Row], news: list[Row]) 
 
 
 def until_of(request: Request) -> datetime | None:
-    """In the reader's zone. Raises Invalid."""
+    """Return the time at which the change ends, or None for never; a time without offset is in the
+    reader's zone. Raises Invalid.
+    """
     text = request.POST.get("until", "").strip()
     if not text:
         return None
     try:
-        at = datetime.fromisoformat(text).replace(tzinfo=zone_of(request)).astimezone(UTC)
-    except ValueError:
+        typed = datetime.fromisoformat(text)
+        at = (typed if typed.tzinfo else typed.replace(tzinfo=zone_of(request))).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise Invalid([Problem("lapses_at", "Is not a time", text[:40], "a day and a time")]) from None
     if faults := faults_of_time(at, timezone.now()):
         raise Invalid(faults)

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET
 
 from berth.api.csv_files import csv_file
 from berth.web.pages import Request, page, signed_in
+from berth.web.zones import zone_of
 from pools.models import NodePool
 from projects.access import Action, may, visible_pools
 from projects.acting import Acting
@@ -82,6 +83,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "all_fields": [(name, field, name in asked.fields) for name, field in FIELDS.items()],
         "all_pools": [(pool, pool in asked.pools) for pool in asked.every],
         "departments": departments(request.acting),
+        "zone": zone_of(request).key,
         "may_edit": any(row.editable for row in found.rows),
         "may_administer": administers,
         "narrowed": bool(asked.search or asked.within),

@@ -1,4 +1,4 @@
-"""Here what was held and used over time becomes charts and the table beside them."""
+"""Charts and table of what pods were allocated and used over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Pick = Callable[[Point], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Used as an area, held as a line; `now` and `of` are amounts in thousandths of the unit."""
+    """Used as an area, allocated as a line; `now` and `of` are amounts in thousandths of the unit."""
 
     key: str
     title: str
@@ -34,6 +34,15 @@ class Chart:
     now: int | None
     of: int
     label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The time that a chart covers; `step` is the seconds between two points."""
+
+    begin: datetime
+    end: datetime
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,10 @@ class Course:
 
 
 def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Course:
-    """Of the pods that `of` names, until `end`; `span`: a key of SPANS, the usual one for anything else."""
+    """Return the charts of the pods that `of` selects, for the `span` before `end`.
+
+    `span` is a key of SPANS; any other text means the usual one.
+    """
     span = span if span in SPANS else USUAL
     since = end - SPANS[span][1]
     step = step_for(since, end, now)
@@ -62,27 +74,25 @@ def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Co
         begin=since,
         end=end,
         by_the_hour=step > 60,
-        charts=_charts(points, use, step, end, has_gpus=has_gpus) if points else (),
+        charts=_charts(points, use, Axis(since, end, step), has_gpus=has_gpus) if points else (),
         rows=tuple(reversed(points[-ROWS:])),
         more=max(0, len(points) - ROWS),
         has_gpus=has_gpus,
     )
 
 
-def _charts(
-    points: Sequence[Point], use: Use, step: int, end: datetime, *, has_gpus: bool
-) -> tuple[Chart, ...]:
+def _charts(points: Sequence[Point], use: Use, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
     drawn = [
-        _chart("cpu", "Processors", "cores", points, step, end, lambda p: p.cpu_milli,
+        _chart("cpu", "Processors", "cores", points, axis, lambda p: p.cpu_milli,
                lambda p: p.held_cpu_milli, use.cpu_milli, use.held_cpu_milli),
-        _chart("memory", "Memory", "GiB", points, step, end, lambda p: _gib(p.memory_mib),
+        _chart("memory", "Memory", "GiB", points, axis, lambda p: _gib(p.memory_mib),
                lambda p: _gib(p.held_memory_mib), _gib(use.memory_mib), _gib(use.held_memory_mib)),
     ]  # fmt: skip
     if has_gpus:
         drawn += [
-            _chart("gpu", "GPUs, by how busy they are", "GPUs", points, step, end, lambda p: p.gpu_milli,
+            _chart("gpu", "GPUs, by how busy they are", "GPUs", points, axis, lambda p: p.gpu_milli,
                    lambda p: p.held_gpu_milli, use.gpu_milli, use.held_gpu_milli),
-            _chart("gpu-memory", "GPU memory", "GiB", points, step, end, lambda p: _gib(p.gpu_memory_mib),
+            _chart("gpu-memory", "GPU memory", "GiB", points, axis, lambda p: _gib(p.gpu_memory_mib),
                    lambda p: _gib(p.held_gpu_memory_mib), _gib(use.gpu_memory_mib),
                    _gib(use.held_gpu_memory_mib)),
         ]  # fmt: skip
@@ -90,26 +100,27 @@ def _charts(
 
 
 def _chart(
-    key: str, title: str, unit: str, points: Sequence[Point], step: int, end: datetime, used: Pick,
-    held: Pick, now: int | None, of: int | None,
+    key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: Pick, held: Pick,
+    now: int | None, of: int | None,
 ) -> Chart | None:  # fmt: skip
-    """None where it was never measured. After the last point before a gap nothing is drawn."""
+    """Return None where it was never measured. Nothing is drawn for times without a measurement."""
     if all(used(point) is None for point in points):
         return None
-    times, values, line = list[float](), list[int](), list[int]()
+    times, values, line = list[float](), list[int](), list[int | None]()
+    end = axis.end.timestamp()
     for place, point in enumerate(points):
         at = point.at.timestamp()
         times.append(at)
         values.append(used(point) or 0)
         line.append(held(point) or 0)
-        following = points[place + 1].at.timestamp() if place + 1 < len(points) else end.timestamp()
-        if following > at + 2 * step:
-            times.append(at + step)
+        following = points[place + 1].at.timestamp() if place + 1 < len(points) else end
+        if following > at + 2 * axis.step:
+            times.append(at + axis.step)
             values.append(0)
-            line.append(0)
-    drawn = step_chart(times, [("used", values)], line, end.timestamp())
-    most = max(values)
-    label = f"{title}: at most {most / MILLI:,.2f} {unit} used of {max(line) / MILLI:,.2f} held"
+            line.append(None)
+    drawn = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end)
+    highest, allocated = max(values), max(number or 0 for number in line)
+    label = f"{title}: at most {highest / MILLI:,.2f} of {allocated / MILLI:,.2f} {unit} used"
     return Chart(key, title, unit, drawn, now, of or 0, label)
 
 

@@ -120,6 +120,16 @@ def test_a_month_s_forecast_goes_on_at_the_pace_of_the_last_seven_days(cast: Cas
     assert standing.forecast == pytest.approx(184 + 0.5 * 24 * 15)
 
 
+def test_forecast_counts_no_more_time_than_it_divides_by(cast: Cast, hour) -> None:
+    """At half past, the hour in which the seven days begin counts whole on both sides."""
+    budget = budgets.set_budget(acting=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
+    for back in range(1, 8 * 24):
+        hour(MIDDLE - timedelta(hours=back), 2)
+    hour(MIDDLE, 1)
+    (standing,) = standings([budget], MIDDLE + timedelta(minutes=30))
+    assert standing.pace == pytest.approx(2)
+
+
 def test_each_warning_is_told_once_a_month(cast: Cast, hour) -> None:
     budgets.set_budget(acting=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
     hour(datetime(2026, 6, 2, tzinfo=UTC), 79)

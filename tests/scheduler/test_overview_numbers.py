@@ -8,6 +8,7 @@ from projects.models import Project
 from scheduler.allocation_course import allocation_course
 from scheduler.models import QueueStanding
 from scheduler.shortfalls import shortfalls
+from scheduler.use.over_time import MeanGpus, UsedHour, mean_gpus, used_course
 from scheduler.wait_times import wait_times
 from tests.scheduler.stage import NOON, Stage
 
@@ -58,3 +59,22 @@ def test_who_lacks_what_is_due_is_told_with_who_holds_more(stage: Stage) -> None
     assert held == [("ads", 3000), ("speech", 500)]
     (own,) = shortfalls(cast.dave, [cast.pool])
     assert (own.project, own.borrowers) == ("vision", ())
+
+
+def test_present_hour_shows_the_gpus_that_are_allocated(stage: Stage) -> None:
+    """One GPU for the first six minutes of an hour is one GPU on average, not a tenth of one."""
+    stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
+    type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
+    stage.cast.pool.refresh_from_db()
+    stage.submit(roles=ONE)
+    stage.tick(2)
+    stage.clock.advance(3960)
+    now = stage.clock.now()
+    before, present = (mean_gpus(hour, now) for hour in used_course([stage.cast.pool], now, 2))
+    assert (round(before.held, 2), round(before.there, 2)) == pytest.approx((1, 4), abs=0.02)
+    assert (round(present.held, 2), round(present.there, 2)) == pytest.approx((1, 4), abs=0.02)
+
+
+def test_hour_that_has_just_begun_divides_by_nothing() -> None:
+    hour = UsedHour(NOON, there=0.0, held=0.0, known=0.0, busy=0.0)
+    assert mean_gpus(hour, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)

@@ -1,12 +1,19 @@
-"""Here we show that pages tell what is used beside what is held, and never nothing for unknown."""
+"""Claims about pages that show what is allocated and used: in numbers, in charts, and unknown as unknown."""
+
+import re
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from projects.models import Pod, Workload
-from scheduler.models import NodeUse
+from berth.web.charts import HEIGHT
+from pools.models import Node, NodePool, ScalingEvent
+from projects.models import MetricsPoint, Pod, Service, Workload
+from projects.services import workloads
+from scheduler.models import Allocation, NodeUse
 from tests import factories as make
 from tests.cast import Cast
+from tests.services.stage import document
 
 
 @pytest.fixture
@@ -87,7 +94,7 @@ def test_the_overview_tells_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
     hour = answer.context["course"][1]
     assert (hour.held, hour.known, hour.busy) == (1, 1, 0.75)
     text = answer.content.decode()
-    assert "0.8 GPU-hours allocated and busy" in text
+    assert "0.8 GPUs allocated and busy" in text
     assert "allocated, not measured" in text
 
 
@@ -101,5 +108,63 @@ def test_hours_of_what_has_ended_can_still_be_seen(cast: Cast, sign_in, pod: Pod
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use")
-    assert "Processors: at most 0.70 cores used of 2.00 held" in text
+    assert "Processors: at most 0.70 of 2.00 cores used" in text
     assert "every 15s" not in text
+
+
+def outline(text: str, kind: str) -> list[int]:
+    """The places along the axis (0 to 1000) at which a chart's first path of this kind is above zero."""
+    path = re.search(rf'<path class="{kind}" d="([^"]+)"', text)
+    assert path is not None
+    return [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", path[1]) if int(y) < HEIGHT]
+
+
+@pytest.mark.parametrize("kind", ["used", "line"])
+def test_seven_minutes_of_samples_fill_seven_minutes_of_the_axis(
+    cast: Cast, sign_in, pod: Pod, kind: str
+) -> None:
+    for minute in range(8):
+        make.used_then(pod, make.ago(minutes=minute), gpus=1, busy=50)
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use?span=1h")
+    places = outline(text, kind)
+    assert 1000 * 52 / 60 - 20 <= min(places) <= 1000 * 53 / 60 + 20
+    assert max(places) == 1000
+
+
+def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> None:
+    for minute in (0, 1, 30, 31):
+        make.used_then(pod, make.ago(minutes=minute), gpus=1, busy=50)
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use?span=1h")
+    line = re.search(r'<path class="line" d="([^"]+)"', text)
+    assert line is not None
+    assert line[1].count("M") == 2, "the line of what is allocated is not drawn through the gap"
+
+
+def test_overview_shows_the_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in, pod: Pod) -> None:
+    long_ago = timezone.now() - timedelta(hours=3)
+    NodePool.objects.update(created_at=long_ago)
+    Node.objects.update(created_at=long_ago, since=long_ago)
+    ScalingEvent.objects.all().delete()
+    Allocation.objects.update(bound_at=long_ago)
+    answer = sign_in("alice").get("/")
+    latest, before, *_ = answer.context["course"]
+    assert (round(latest.held, 1), round(before.held, 1)) == (1.0, 1.0)
+    assert "1.0 GPUs allocated, not measured" in answer.content.decode()
+
+
+def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sign_in) -> None:
+    workload = workloads.submit(acting=cast.dave, document=document(), project=cast.vision)
+    service = Service.objects.get(workload=workload)
+    for minutes in (0.25, 1, 2, 20, 21):
+        MetricsPoint.objects.create(
+            service=service, at=make.ago(minutes=minutes), engines=1, reporting=1,
+            values={"avg_token_usage": 0.5},
+        )  # fmt: skip
+    text = page(sign_in("dave"), "/services/chat")
+    assert min(outline(text, "used")) > 600, "the hour before the first sample stays empty"
+    assert not [place for place in outline(text, "used") if 700 < place < 950], "19 minutes without samples"
+    unknown = re.search(r'<path class="wanted" d="([^"]+)"', text)
+    assert unknown is not None
+    assert [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", unknown[1]) if int(y) == HEIGHT] == [
+        pytest.approx(967, abs=20), pytest.approx(683, abs=20),
+    ]  # fmt: skip

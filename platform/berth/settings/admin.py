@@ -68,6 +68,9 @@ UNFOLD: dict[str, Any] = {
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("berth/mark.svg")}
     ],
     "SHOW_VIEW_ON_SITE": True,
+    "STYLES": [lambda request: static("berth/css/admin.css")],
+    "SCRIPTS": [lambda request: static("berth/js/zone.js")],
+    "ENVIRONMENT": "berth.web.admin_desk.zone_label",
     "DASHBOARD_CALLBACK": "berth.web.admin_desk.desk",
     "COLORS": {
         "primary": {

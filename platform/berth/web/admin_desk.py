@@ -14,6 +14,7 @@ from django_q.models import Failure, OrmQ
 
 from berth.web.administration import administers
 from berth.web.numbers import gpu_hours, milliseconds
+from berth.web.zones import zone_of
 from pools.models import Node, NodePool
 from projects.models import Audit, Delivery
 from scheduler.health import health
@@ -33,6 +34,11 @@ def desk(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
             "tables": [_evictions(), _cycles(), _changes()],
         }
     return context
+
+
+def zone_label(request: HttpRequest) -> tuple[str, str]:
+    """Return the text and the colour of the label that names the zone of all times on the page."""
+    return f"Times in {zone_of(request).key}", "info"
 
 
 def _scheduling(now: datetime) -> Card:

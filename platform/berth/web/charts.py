@@ -1,4 +1,4 @@
-"""Here we work out the geometry of charts over time; pages draw them as SVG, the style sheet colours."""
+"""Geometry of charts over time; templates draw them as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """Areas one on the other, a line over them; `marks` are (y, number), from the top down."""
+    """Stacked areas with a line over them; `marks` are (y, number), from the top down."""
 
     areas: tuple[Area, ...]
     line: str
@@ -26,24 +26,39 @@ class StepChart:
 def step_chart(
     times: Sequence[float],
     stacked: Sequence[tuple[str, Sequence[int]]],
-    line: Sequence[int],
+    line: Sequence[int | None],
+    *,
+    begin: float,
     end: float,
 ) -> StepChart:
-    """Each number holds from its time until the next one, the last until `end`."""
+    """Draw numbers over the axis from `begin` to `end`; the part before the first time stays empty.
+
+    Each number holds from its time until the next one, the last until `end`. A time before `begin` is
+    drawn at `begin`. The line has a gap where it is None.
+    """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
-    most = max([*sums, *line, 1])
+    most = max([*sums, *(number for number in line if number is not None), 1])
     step = _tick(most)
     top = step * -(-most // step)
-    across = [_x(at, times[0], end) for at in times] + [WIDTH]
+    across = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]
     below, areas = [0] * len(times), []
     for kind, numbers in stacked:
         above = [low + number for low, number in zip(below, numbers, strict=True)]
         if any(numbers):
             areas.append(Area(kind, _outline(across, above, below, top)))
         below = above
-    steps = _steps(across, line, top)
     marks = tuple((_y(mark, top), mark) for mark in range(top, -1, -step))
-    return StepChart(tuple(areas), f"M{' L'.join(steps)}", marks)
+    return StepChart(tuple(areas), _line(across, line, top), marks)
+
+
+def _line(across: Sequence[int], values: Sequence[int | None], top: int) -> str:
+    parts = []
+    before: int | None = None
+    for value, left, right in zip(values, across, across[1:], strict=False):
+        if value is not None:
+            parts.append(f"{'M' if before is None else 'L'}{left} {_y(value, top)} L{right} {_y(value, top)}")
+        before = value
+    return " ".join(parts)
 
 
 def _outline(across: Sequence[int], above: Sequence[int], below: Sequence[int], top: int) -> str:

@@ -26,7 +26,7 @@ from scheduler.discretion import reader
 from scheduler.invariants import NAME as SCHEDULER
 from scheduler.selectors import evictions
 from scheduler.shortfalls import shortfalls
-from scheduler.use.over_time import UsedHour, used_course
+from scheduler.use.over_time import MeanGpus, mean_gpus, used_course
 from scheduler.wait_times import wait_times
 from scheduler.web.capacity import total_gpus
 from scheduler.web.devices import legend, node_maps
@@ -57,7 +57,8 @@ def index(request: Request) -> HttpResponse:
     maps = [each for each in node_maps(acting, shown) if each.devices] if drawn else []
     small = sum(len(each.devices) for each in maps) <= MOST_DEVICES
     now = timezone.now()
-    course = used_course(shown, now, HOURS)
+    course = [mean_gpus(hour, now) for hour in used_course(shown, now, HOURS)]
+    zone = zone_of(request)
     context = {
         "pools": pools,
         "pool": pool,
@@ -75,7 +76,8 @@ def index(request: Request) -> HttpResponse:
         "shortfalls": shortfalls(acting, shown)[:MOST_SHORTFALLS],
         "course": list(reversed(course)),
         "measured": any(hour.known for hour in course),
-        "chart": chart_of(course, zone_of(request)),
+        "chart": chart_of(course, zone),
+        "zone": zone.key,
         "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
         "failing": [each for each in shown if each.last_error],
         "running_it": may(acting, Action.ADMINISTER),
@@ -83,8 +85,8 @@ def index(request: Request) -> HttpResponse:
     return page(request, "web/overview.html", context, inner="web/overview_body.html")
 
 
-def chart_of(course: list[UsedHour], zone: ZoneInfo) -> Columns:
-    """What was allocated and busy, allocated and not, allocated and not measured; above it what was free."""
+def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
+    """Stack GPUs that were busy, allocated but idle, allocated but not measured, and free, hour by hour."""
     layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
     for hour in course:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
@@ -94,7 +96,7 @@ def chart_of(course: list[UsedHour], zone: ZoneInfo) -> Columns:
             ("used", hour.held - hour.known, "allocated, not measured"),
             ("wanted", hour.there - hour.held, "free"),
         ):
-            layers[kind].append((amount, f"{at}: {amount:,.1f} GPU-hours {said}"))
+            layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {said}"))
     return columns(list(layers.items()))
 
 

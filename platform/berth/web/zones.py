@@ -1,5 +1,6 @@
-"""Here we know the reader's time zone: their browser says it in a cookie, and it may say anything."""
+"""The reader's time zone, as their browser names it in a cookie."""
 
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.http import HttpRequest
@@ -9,8 +10,11 @@ UTC = ZoneInfo("UTC")
 
 
 def zone_of(request: HttpRequest) -> ZoneInfo:
-    """UTC for a browser that has not said anything yet, or nothing that is a zone."""
+    """Return the reader's zone, or UTC where the cookie is missing or names no zone.
+
+    The script percent-encodes the name (`Europe%2FBerlin`), and Django does not decode cookies.
+    """
     try:
-        return ZoneInfo(request.COOKIES.get(COOKIE) or "UTC")
+        return ZoneInfo(unquote(request.COOKIES.get(COOKIE) or "UTC"))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC

@@ -1,6 +1,6 @@
 """Here we give templates their words: numbers with units, times, chips, icons, bars."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django import template
@@ -9,7 +9,6 @@ from django.template.context import Context
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 
 from berth.core.amounts import MILLI
 from berth.web import numbers
@@ -84,10 +83,10 @@ def tone(kind: str) -> str:
 
 @register.simple_tag
 def when(moment: datetime | None, style: str = "ago") -> SafeString:
-    """A time: UTC as it stands in the page, in the reader's zone once scripts run. Styles: ago, full."""
+    """Render a time in UTC; scripts rewrite it in the reader's zone. Styles: ago, full."""
     if moment is None:
         return format_html('<span class="faint">{}</span>', numbers.NOTHING)
-    text = localtime(moment).strftime("%Y-%m-%d %H:%M UTC")
+    text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return format_html(
         '<time datetime="{}" data-style="{}" title="{}">{}</time>', moment.isoformat(), style, text, text
     )

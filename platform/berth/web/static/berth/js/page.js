@@ -7,9 +7,6 @@
   const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
-
   function ago(date) {
     const seconds = Math.round((date - Date.now()) / 1000);
     if (Math.abs(seconds) > 7 * 86400) return short.format(date);
@@ -107,6 +104,17 @@
       if (search) { event.preventDefault(); search.focus(); search.select(); }
     }
   });
+
+  /** Move a menu sideways as far as it leaves the screen: where its button stands, its style cannot know. */
+  function place(menu) {
+    menu.style.translate = "";
+    const box = menu.getBoundingClientRect(), margin = 8, wide = root.clientWidth;
+    const shift = Math.max(margin - box.left, Math.min(0, wide - margin - box.right));
+    if (Math.round(shift)) menu.style.translate = `${shift}px`;
+  }
+  const places = () => document.querySelectorAll("details.chooser[open] > .menu").forEach(place);
+  document.addEventListener("toggle", places, true);
+  addEventListener("resize", places);
 
   let unfolded = [];
   document.addEventListener("htmx:beforeSwap", (event) => {

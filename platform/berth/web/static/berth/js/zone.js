@@ -1,0 +1,14 @@
+// Name the browser's time zone in a cookie: the server reads and writes times in it.
+(() => {
+  "use strict";
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (!zone) return;
+  document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
+
+  // A page that was rendered before the cookie was set names another zone than its form is read in.
+  function name(scope) {
+    for (const element of scope.querySelectorAll("[data-zone]")) element.textContent = zone;
+  }
+  name(document);
+  document.addEventListener("htmx:load", (event) => name(event.target));
+})();

@@ -1,0 +1,75 @@
+"""Claims about the audit: every change that a person makes over REST leaves a row under their name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from projects.models import Audit
+from projects.services import workloads
+from tests.api.conftest import Caller
+from tests.api.test_isolation import MATRIX, named  # noqa: F401  (a fixture)
+from tests.cast import Cast, training
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+NOT_CHANGES = {
+    "quotas/preview": "a dry run",
+    "sessions/{session}/calls": "data that a session works on",
+    "sessions/{session}/calls/drop": "data that a session works on",
+    "workloads/cancel": "names no workload that exists, in the table of addresses",
+}
+UNCHANGED = {
+    "workloads/{workload}/resume": "it is not suspended",
+    "node-pools/local/resume": "it is not paused",
+    "services/chat/scale_out": "it has as many engines",
+    "services/chat/scale_in": "it has no more engines",
+    "services/chat/scale_out_cancel": "nothing is scaled out",
+    "services/chat/autoscaler/enable": "it is enabled",
+}
+CHANGES = [
+    (method, path, body, headers)
+    for method, path, body, headers, answers in MATRIX
+    if method in WRITES and answers.startswith("2") and path not in NOT_CHANGES | UNCHANGED
+]
+
+
+@pytest.mark.parametrize("line", CHANGES, ids=lambda line: f"{line[0]} {line[1]}")
+def test_every_write_over_rest_leaves_an_audit_row(
+    caller: Callable[..., Caller],
+    named: dict[str, object],  # noqa: F811
+    line: tuple[str, str, Any, Any],
+) -> None:
+    method, path, body, headers = line
+    before = Audit.objects.count()
+    answer = caller("alice")(method, path.format(**named), body, headers=headers)
+    assert answer.status_code in (200, 201, 204)
+    assert Audit.objects.count() > before
+    assert set(Audit.objects.order_by("id")[before:].values_list("actor", flat=True)) == {"alice"}
+
+
+def test_submission_is_listed_with_its_project_person_and_request(caller: Callable[..., Caller]) -> None:
+    made = caller("dave").post("workloads", training("night", project="vision")).json()
+    for reader, count in (("carol", 1), ("alice", 1), ("grace", 0)):
+        rows = caller(reader).get("audit?action=submit").json()["items"]
+        assert len(rows) == count, reader
+    (row,) = caller("alice").get("audit?action=submit").json()["items"]
+    assert (row["actor"], row["object_name"], row["object_id"]) == ("dave", "night", made["id"])
+    assert (row["after"]["phase"], row["after"]["kind"], row["after"]["gpus"]) == ("pending", "training", 2)
+
+
+def test_refused_submission_leaves_no_audit_row(caller: Callable[..., Caller]) -> None:
+    assert caller("erin").post("workloads", training("night", project="vision")).status_code == 403
+    assert caller("dave").post("workloads", {"name": "night", "project": "vision"}).status_code == 422
+    assert not Audit.objects.filter(action="submit").exists()
+
+
+def test_statements_of_a_submission_do_not_grow_with_its_replicas(cast: Cast) -> None:
+    counts = []
+    for replicas in (2, 1, 500):
+        document = training(f"gang-{replicas}", roles=[{"name": "worker", "replicas": replicas, "gpu": 1}])
+        with CaptureQueriesContext(connection) as queries:
+            workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+        counts.append(len(queries))
+    assert counts[1] == counts[2], "the first one also asks for the roles of the person"

@@ -1,0 +1,49 @@
+"""Claims about the documents: every Markdown table is rendered as one."""
+
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+SKIPPED = {".venv", ".git", "node_modules"}
+DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts))
+PARSER = MarkdownIt("commonmark").enable("table")
+
+
+def stray_rows(text: str) -> list[str]:
+    """Rows of tables that stand in a paragraph: cut off by a blank line, or without a head."""
+    stray = []
+    for token in PARSER.parse(text):
+        if token.type == "inline":
+            stray += [line for line in token.content.splitlines() if line.lstrip().startswith("|")]
+    return stray
+
+
+def uneven_rows(text: str) -> list[int]:
+    """Lines, from 1, whose row has another number of cells than the head of its table."""
+    uneven, lines = [], text.splitlines()
+    for token in PARSER.parse(text):
+        if token.type == "table_open" and token.map:
+            begin, end = token.map
+            counts = {number: _cells(lines[number]) for number in range(begin, end)}
+            uneven += [number + 1 for number, count in counts.items() if count != counts[begin]]
+    return uneven
+
+
+def _cells(line: str) -> int:
+    return line.strip().strip("|").replace("\\|", "").count("|") + 1
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_table_row_of_a_document_stands_in_a_table(path: Path) -> None:
+    text = path.read_text()
+    assert stray_rows(text) == []
+    assert uneven_rows(text) == []
+
+
+def test_row_behind_a_blank_line_is_noticed() -> None:
+    cut = "| Word | Not |\n|---|---|\n| one | two |\n\n| three | four |\n"
+    assert stray_rows(cut) == ["| three | four |"]
+    assert stray_rows(cut.replace("\n\n", "\n")) == []
+    assert uneven_rows("| a | b |\n|---|---|\n| one |\n") == [3]

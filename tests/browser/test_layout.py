@@ -1,0 +1,91 @@
+"""Claims about the layout of every page, wide and on a phone: all controls in reach, all labels readable."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+from tests.browser.test_every_page import OVERFLOW, all_paths
+
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1440, "height": 900}
+FORMS = (
+    "/notifications/new", "/budgets/new", "/departments/new", "/departments/research/new-project",
+    "/projects/vision/change", "/access/grant", "/access/people/new", "/access/tokens/new",
+    "/workloads/views/new", "/quotas/projects/vision/train", "/templates/vision/new", "/node-pools/new",
+    "/node-pools/train/settings", "/node-pools/train/scale", "/services",
+)  # fmt: skip
+UNFOLD = """summary => new Promise(done => {
+  const details = summary.parentElement;
+  details.addEventListener('toggle', () => requestAnimationFrame(() => done(true)), { once: true });
+  details.open = true;
+})"""
+FAULTS = (Path(__file__).parent / "layout.js").read_text()
+
+
+def faults_of_layout(page: Page) -> list[str]:
+    """Faults of the page as it stands, then with each of its menus and folded parts open."""
+    found: list[str] = page.evaluate(FAULTS)
+    summaries = page.locator("details > summary:visible")
+    for number in range(summaries.count()):
+        folded = summaries.nth(number)
+        if folded.evaluate("each => each.parentElement.open"):
+            continue
+        folded.evaluate(UNFOLD)
+        name = folded.inner_text()
+        found += [f"with {name!r} open: {fault}" for fault in page.evaluate(FAULTS) if fault not in found]
+        if page.evaluate(OVERFLOW) > 0:
+            found.append(f"with {name!r} open the page scrolls sideways")
+        folded.evaluate("each => { each.parentElement.open = false; }")
+    return found
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_no_control_leaves_the_screen_and_no_label_is_squeezed(
+    viewport: ViewportSize, opened: Open, scene: Scene
+) -> None:
+    faults: list[str] = []
+    with opened("ada", viewport=viewport) as (page, _):
+        for path in (*all_paths(scene), *FORMS):
+            page.emulate_media(color_scheme="light")
+            answer = page.goto(path, wait_until="networkidle")
+            assert answer is not None
+            assert answer.status == 200, path
+            faults += [f"{path}: {fault}" for fault in faults_of_layout(page)]
+            page.emulate_media(color_scheme="dark")
+            faults += [f"{path}, dark: {fault}" for fault in page.evaluate(FAULTS)]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+def test_date_filter_of_the_admin_site_can_be_used_on_the_first_visit(
+    viewport: ViewportSize, opened: Open, scene: Scene
+) -> None:
+    """Its library lays a note on the server's time over the first field where the zone is not known yet."""
+    with opened("ada", viewport=viewport) as (page, faults):
+        page.goto("/admin/scheduler/eviction/", wait_until="networkidle")
+        page.get_by_text("Filters").first.click()
+        note = page.locator(".timezonewarning")
+        assert note.count() > 0
+        assert [each.is_visible() for each in note.all()] == [False] * note.count()
+        for name in ("at_from_0", "at_from_1", "at_to_0", "at_to_1"):
+            page.locator(f"[name={name}]").click()
+        page.locator("[name=at_to_0]").fill("2020-01-01")
+        page.get_by_role("button", name="Apply Filters").click()
+        expect(page.get_by_text("0 evictions")).to_be_visible()
+        assert faults == []
+
+
+def test_button_of_a_menu_stays_in_place_when_the_menu_opens(opened: Open) -> None:
+    with opened("ada", viewport=DESK) as (page, _):
+        page.goto("/quotas")
+        button = page.locator("summary", has_text="Values")
+        before = button.bounding_box()
+        button.click()
+        expect(page.get_by_role("group", name="Values")).to_be_visible()
+        assert button.bounding_box() == before
+        button.click()
+        expect(page.get_by_role("group", name="Values")).to_be_hidden()

@@ -1,0 +1,81 @@
+"""Claims about the reader's time zone: a real browser names it, and the server reads and writes in it."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from playwright.sync_api import expect
+
+from projects.models import Lapse
+from tests import factories as make
+from tests.browser.conftest import Open
+from tests.browser.scene import Scene
+from tests.browser.test_quota_grid import cell
+
+BERLIN, TYPED = ZoneInfo("Europe/Berlin"), "%Y-%m-%dT%H:%M"
+
+
+def tomorrow_at_nine() -> datetime:
+    return (datetime.now(BERLIN) + timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/usage?span=24h", "in Europe/Berlin time"),
+        ("/quotas/draft?pool=train", "Times are in Europe/Berlin"),
+        ("/", "Europe/Berlin time"),
+        ("/admin/scheduler/eviction/", "Times in Europe/Berlin"),
+    ],
+)
+def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -> None:
+    with opened("ada") as (page, _):
+        page.goto(path)
+        page.goto(path)  # the first answer was written before the browser named its zone
+        expect(page.locator("body")).to_contain_text(text)
+
+
+def test_page_without_a_known_zone_names_utc(opened: Open) -> None:
+    with opened("ada", java_script_enabled=False) as (page, _):
+        for path, text in (("/usage?span=24h", "in UTC time"), ("/", "UTC time")):
+            page.goto(path)
+            expect(page.locator("body")).to_contain_text(text)
+
+
+def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
+    due = tomorrow_at_nine()
+    with opened("ada") as (page, faults):
+        page.goto("/quotas", wait_until="networkidle")
+        cell(page, "vision").focus()
+        page.keyboard.type("9")
+        page.keyboard.press("Enter")
+        field = page.get_by_label("Only until")
+        expect(page.locator("label[for=draft-until]")).to_contain_text("Europe/Berlin")
+        field.fill(due.strftime(TYPED))
+        page.get_by_role("button", name="Apply").click()
+        expect(page.get_by_text("1 quota is set.")).to_be_visible()
+        assert faults == []
+    assert Lapse.objects.get().due_at == due
+
+
+def test_expiry_typed_into_the_quota_draft_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
+    due = tomorrow_at_nine()
+    with opened("ada") as (page, faults):
+        page.goto("/quotas/draft?pool=train", wait_until="networkidle")
+        page.get_by_label("of vision", exact=False).first.fill("9")
+        page.get_by_label("Only until").fill(due.strftime(TYPED))
+        page.get_by_role("button", name="Apply").click()
+        page.wait_for_url("**/quotas?pool=train")
+        assert faults == []
+    assert Lapse.objects.get().due_at == due
+
+
+def test_days_of_the_eviction_filter_are_the_browsers_days(opened: Open, scene: Scene) -> None:
+    late = datetime(2026, 7, 1, 22, 30, tzinfo=UTC)  # half past midnight of 2 July in Berlin
+    workload = scene.workloads["segment-eval"]
+    evicted = make.eviction(workload, scene.workloads["ctr-nightly"], scene.pools["train"], at=late)
+    with opened("ada") as (page, _):
+        page.goto("/evictions")
+        for day, count in (("2026-07-02", 1), ("2026-07-01", 0)):
+            page.goto(f"/evictions?since={day}&until={day}")
+            expect(page.locator(f"a[href='/evictions/{evicted.pk}']")).to_have_count(count)
