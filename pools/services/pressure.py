@@ -21,19 +21,20 @@ from pools.services.pool_values import spec_of
 
 
 def report_pressure(
-    pool_id: int, *, queued_milli_gpu: int, running: int, capacity: int, nodes_wanted: int, at: datetime
-) -> bool:
+    pool_id: int, *, queued: int, running: int, capacity: int, nodes_wanted: int, at: datetime,
+    binding: str = "gpu",
+) -> bool:  # fmt: skip
     """Store the report, act on it; True when the pool wants another number of nodes now.
 
-    `queued_milli_gpu`, `running`, `capacity`: milli-GPU (in a pool without GPUs: thousandths of a node),
-    where `queued` is all that waits, may run by its limits and fits this pool, also what is promised to
-    nodes that still boot. `nodes_wanted`: so many nodes beyond the ready ones it takes to place it, gangs
-    whole.
+    `queued`, `running` and `capacity` are thousandths of slots. A node has one slot per GPU, or one if it has
+    no GPU; work that takes half of a node's CPU, memory or pods fills half of its slots. `queued` waits for
+    nodes, may run by its limits and fits this pool, or is reserved on nodes that still boot; `binding` is the
+    resource by which it fills the most. `nodes_wanted` more nodes than the ready ones hold it, gangs whole.
     """
     nodes = Node.objects.filter(pool_id=pool_id, state__in=USABLE).count()
     pressure = {
-        "queued": queued_milli_gpu, "running": running, "capacity": capacity, "nodes": nodes,
-        "gang_nodes": nodes_wanted,
+        "queued": queued, "running": running, "capacity": capacity, "nodes": nodes,
+        "gang_nodes": nodes_wanted, "binding": binding,
     }  # fmt: skip
     pool = NodePool.objects.get(pk=pool_id)
     if not _matters(pool, pressure, at):
@@ -55,14 +56,14 @@ def would_autoscale(pool: NodePool, at: datetime) -> bool:
     return decision is not None and decision.desired != pool.wanted
 
 
-def _matters(pool: NodePool, pressure: Mapping[str, int], at: datetime) -> bool:
+def _matters(pool: NodePool, pressure: Mapping[str, Any], at: datetime) -> bool:
     """Most reports say what the last one said: those cost one read."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
         return True
     return would_autoscale(pool, at)
 
 
-def _store(pool: NodePool, pressure: Mapping[str, int], at: datetime) -> bool:
+def _store(pool: NodePool, pressure: Mapping[str, Any], at: datetime) -> bool:
     pool.pressure = dict(pressure)
     if _busy(pressure):
         pool.idle_since = None
@@ -114,5 +115,5 @@ def _clock(pool: NodePool, at: datetime) -> ClockValues:
     )
 
 
-def _busy(pressure: Mapping[str, int]) -> bool:
-    return pressure["running"] > 0 or pressure["queued"] > 0
+def _busy(pressure: Mapping[str, Any]) -> bool:
+    return bool(pressure["running"] > 0 or pressure["queued"] > 0)

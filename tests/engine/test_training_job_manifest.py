@@ -99,20 +99,20 @@ def test_a_master_is_there_only_when_described() -> None:
         ({"min-instance": True}, "spec.trainer.min-instance"),
         ({"resources": 3}, "spec.trainer.resources"),
         ({"resources": {"limits": {"gpu": 1}}}, "spec.trainer.resources.limits.gpu"),
-        ({"resources": {"limits": {"cpu": "lots"}}, "entrypoint": "true"}, "spec.trainer.resources.limits.cpu"),
-        ({"resources": {"requests": {"memory": "much"}}, "entrypoint": "true"}, "spec.trainer.resources.requests.memory"),
-        ({"resources": {"requests": {"nvidia.com/gpu": 1.5}}, "entrypoint": "true"}, "spec.trainer.resources.requests.nvidia.com/gpu"),
+        ({"resources": {"limits": {"cpu": "lots"}}}, "spec.trainer.resources.limits.cpu"),
+        ({"resources": {"requests": {"memory": "much"}}}, "spec.trainer.resources.requests.memory"),
+        ({"resources": {"limits": {"nvidia.com/gpu": 1.5}}}, "spec.trainer.resources.limits.nvidia.com/gpu"),
         (
             {"resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 2}}},
             "spec.trainer.resources.requests",
         ),
-        ({"workspace": "/srv/../etc", "entrypoint": "true"}, "spec.trainer.workspace"),
-        ({}, "spec.trainer.entrypoint"),
+        ({"workspace": "/srv/../etc"}, "spec.trainer.workspace"),
+        ({"entrypoint": None}, "spec.trainer.entrypoint"),
     ],
 )
 def test_a_broken_manifest_is_refused_with_the_path(trainer: dict[str, Any], path: str) -> None:
     with pytest.raises(SpecError) as refused:
-        parse_workload(manifest(trainer=trainer))
+        parse_workload(manifest(trainer={"entrypoint": "true"} | trainer))
     assert path in [problem.path for problem in refused.value.problems]
 
 
