@@ -1,6 +1,6 @@
-"""Take growth off nodes whose CPU is allocated beyond the pool's load limit, as after the limit was lowered."""
+"""Take growth off nodes whose CPU is allocated beyond the load limit, as after the limit was lowered."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board
@@ -21,14 +21,27 @@ def hold_to_load_limit(board: Board, choice: int) -> None:
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
-    for i, free in enumerate(board.nodes.cpu):
-        if free < 0 and board.nodes.nodes[i].state is not NodeState.DRAINING:
-            while (lump := min(_removable(board, i, choice), key=_order, default=None)) is not None:
-                _remove(board, lump)
+    for gang, lumps in _chosen(board, choice).items():
+        _remove(board, gang, lumps)
+
+
+def _chosen(board: Board, choice: int) -> dict[Gang, list[Lump]]:
+    """Return what has to go, by workload; leaves the board as it was."""
+    start, chosen = board.mark(), dict[Gang, list[Lump]]()
+    for i, node in enumerate(board.nodes.nodes):
+        if node.state is NodeState.DRAINING:
+            continue
+        while (lump := min(_removable(board, i, choice), key=_order, default=None)) is not None:
+            _drop(board, lump)
+            chosen.setdefault(lump.gang, []).append(lump)
+    board.rewind(start)
+    return chosen
 
 
 def _removable(board: Board, i: int, choice: int) -> Iterator[Lump]:
     """Yield the growth on this node that would not be placed there today."""
+    if board.nodes.cpu[i] >= 0:
+        return
     node = board.nodes.nodes[i]
     limit = node.cpu * board.nodes.cpu_load_limit // MILLI
     for gang in {move.gang: None for move in board.on_node[i].values()}:
@@ -64,14 +77,18 @@ def _order(lump: Lump) -> Key:
     )  # fmt: skip
 
 
-def _remove(board: Board, lump: Lump) -> None:
+def _remove(board: Board, gang: Gang, lumps: Sequence[Lump]) -> None:
     percent = board.nodes.cpu_load_limit * 100 / MILLI
     rule = f"the pool allocates at most {percent:g} % of a node's CPU"
-    pods = tuple((part.role.name, pod.index) for part, pod in lump.pods)
-    eviction = Eviction(
-        Kind.SHRINK, lump.gang.name, None, rule, pods, whole=False, lost_gpu_seconds=lump.lost
-    )
-    with board.trial(lump.gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
-        for part, pod in lump.pods:
-            board.drop(lump.gang, part, pod)
+    pods = tuple((part.role.name, pod.index) for lump in lumps for part, pod in lump.pods)
+    lost = sum(lump.lost for lump in lumps)
+    eviction = Eviction(Kind.SHRINK, gang.name, None, rule, pods, whole=False, lost_gpu_seconds=lost)
+    with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+        for lump in lumps:
+            _drop(board, lump)
         trial.keep(Kind.SHRINK, "its node's CPU is allocated beyond the load limit", (eviction,))
+
+
+def _drop(board: Board, lump: Lump) -> None:
+    for part, pod in lump.pods:
+        board.drop(lump.gang, part, pod)
