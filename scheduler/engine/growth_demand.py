@@ -23,7 +23,7 @@ class Unplaced(NamedTuple):
 
 
 def could_grow(board: Board) -> list[Gang]:
-    """Return the gangs that run whole and may have more replicas than they have.
+    """Return the gangs that run whole, may have more replicas, and for whose growth pools add nodes.
 
     A gang bound to one domain of the topology is left out: an added node may lie in another domain. So is a
     gang of which a replica has completed: its work is coming to an end.
@@ -31,7 +31,8 @@ def could_grow(board: Board) -> list[Gang]:
     return [
         gang
         for gang in board.elastic
-        if gang.runs
+        if gang.workload.growth_orders_nodes
+        and gang.runs
         and gang.simple
         and gang.is_whole
         and gang.name not in board.on_paper
