@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 from operator import sub
 
 from berth.core.amounts import MILLI, Amounts
@@ -56,21 +56,17 @@ def unmet(board: Board, waiting: Sequence[Alike]) -> tuple[Demand, list[Gang]]:
         for want in next(ways(same.first)):
             queued = queued.plus(_load(same.first, want.part, want.count * len(same)))
     nodes = _NewNodes(board, waiting, sum(shape.replicas * shape.workloads for shape in shapes))
-    for (gang, role), grown in groupby(nodes.growth, lambda grown: (grown.gang, grown.part.role.name)):
-        count = sum(one.count for one in grown)
-        part = gang.part(role)
+    growth = Counter((grown.gang, grown.part) for grown in nodes.growth for _ in range(grown.replicas))
+    for (gang, part), count in growth.items():
         shapes.append(_shape(gang, Unplaced(gang, part, count), 1, gang=False))
         queued = queued.plus(_load(gang, part, count))
-    standing = _standing(board)
-    return Demand(board.pool.name, queued, standing, nodes.used, tuple(shapes)), nodes.served
+    return Demand(board.pool.name, queued, _standing(board), nodes.used, tuple(shapes)), nodes.served
 
 
 def _shape(first: Gang, unplaced: Unplaced, workloads: int, *, gang: bool) -> UnmetShape:
     part = unplaced.part
-    return UnmetShape(
-        first.name, part.role.name, workloads, unplaced.count, Amounts(*part.amounts), part.request.devices,
-        gang,
-    )  # fmt: skip
+    amounts, devices = Amounts(*part.amounts), part.request.devices
+    return UnmetShape(first.name, part.role.name, workloads, unplaced.replicas, amounts, devices, gang)
 
 
 def _load(gang: Gang, part: Part, count: int) -> Load:

@@ -19,7 +19,7 @@ class Unplaced(NamedTuple):
 
     gang: Gang
     part: Part
-    count: int
+    replicas: int
 
 
 def could_grow(board: Board) -> list[Gang]:
@@ -69,7 +69,7 @@ def grow_on_paper(
                     hopeless.add(kind)
                 continue
             for grown in placed.on_fresh:
-                grown.part.done += grown.count  # counts as running until all is undone
+                grown.part.done += grown.replicas  # counts as running until all is undone
                 count(grown)
             left -= sum(want.count for want in step.way)
             found += [*placed.on_booting, *placed.on_fresh]
@@ -112,7 +112,7 @@ def _counted() -> Iterator[Callable[[Unplaced], None]]:
     charged: list[Unplaced] = []
 
     def charge(unplaced: Unplaced, sign: int) -> None:
-        gpu, cpu, memory = (sign * unplaced.count * amount for amount in unplaced.part.amounts)
+        gpu, cpu, memory = (sign * unplaced.replicas * amount for amount in unplaced.part.amounts)
         Ledger.charge(unplaced.gang.account, gpu, cpu, memory, unplaced.gang.firm)
 
     def count(unplaced: Unplaced) -> None:

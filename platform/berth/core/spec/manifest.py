@@ -73,8 +73,8 @@ def in_manifest(problems: Iterable[Problem], data: Mapping[Any, Any]) -> list[Pr
 
 
 def _manifest_path(path: str, parts: list[str], data: Mapping[Any, Any]) -> str:
-    if path == "workspace":
-        return "spec.trainer.workspace"
+    if path in ("roles", "workspace"):
+        return "spec" if path == "roles" else "spec.trainer.workspace"
     if match := re.fullmatch(r"roles\[(\d+)\]\.(.+)", path):
         part, key = parts[int(match[1])], match[2]
         places = ROLE_KEYS.get(key, (key,))
