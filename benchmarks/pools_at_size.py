@@ -170,7 +170,7 @@ class Play:
         wanting = sum(gang.nodes for gang in self.waiting)
         ready = sum(state == "ready" for state in states.values())
         services.report_pressure(
-            self.pool.pk, queued_milli_gpu=wanting * GPUS * 1000, running=len(busy) * GPUS * 1000,
+            self.pool.pk, queued=wanting * GPUS * 1000, running=len(busy) * GPUS * 1000,
             capacity=ready * GPUS * 1000, nodes_wanted=wanting, at=now,
         )  # fmt: skip
         idle = [node for node, state in states.items() if state == "draining" and node not in busy]

@@ -1,48 +1,81 @@
-"""Here each pool is told what presses on it, and which of its draining nodes are empty."""
+"""Report to each pool the load on it, and which of its draining nodes are empty."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from django.db import connection
+
 from berth.core.amounts import MILLI
-from pools.models import Node
+from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 from pools.services import nodes_emptied, report_pressure
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
-from scheduler.engine.plan import Demand
+from scheduler.engine.plan import NO_LOAD, Demand, Load
 from scheduler.models import Reservation
 from scheduler.observe import Seen
-from scheduler.standings import held_by_pool
+
+HELD = """
+    SELECT node.pool_id, sum(held.gpu_milli::bigint * cardinality(held.devices)), sum(held.cpu_milli),
+           sum(held.memory_mib), count(*)
+      FROM scheduler_allocation AS held JOIN pools_node AS node ON node.id = held.node_id
+     WHERE held.released_at IS NULL
+     GROUP BY 1
+"""
 
 
 def tell_pools(seen: Seen, demands: Iterable[Demand]) -> int:
-    """Returns how many pools want another number of nodes now."""
+    """Report to each pool what its nodes hold and what waits for more; return how many now resize."""
     by_name = {demand.pool: demand for demand in demands}
-    held = held_by_pool()
+    held = _held()
     capacity, promised = _capacity(), _promised()
     changed = 0
     for name, pool in sorted(seen.pools.items()):
         demand = by_name.get(name)
-        if demand is None:  # nobody decided there in this cycle: what was said before still holds
+        if demand is None:  # nothing was decided there in this cycle: the last report still holds
             continue
-        gpu, cpu, _ = held.get(pool.pk, (0, 0, 0))
         coming = promised.get(pool.pk, Coming())
-        queued = demand.queued_milli_gpu + coming.milli
-        nodes_wanted = demand.nodes_wanted + len(coming.nodes)
+        queued, binding = in_slots(demand.queued.plus(coming.load), pool)
         if coming.waits and name in seen.opening:  # the nodes there are will not do: the threshold stands
             queued = max(queued, 1)
-        if not pool.gpus_per_node:  # such a pool is counted in thousandths of a node
-            gpu, queued = cpu * MILLI // max(1, pool.cpu_milli), max(nodes_wanted * MILLI, queued)
+        # Rows know the pods that are stopping; the plan knows the limits by which room is counted.
+        running = Load(*map(max, held.get(pool.pk, NO_LOAD), demand.standing))
         changed += report_pressure(
             pool.pk,
-            queued_milli_gpu=queued,
-            running=gpu,
+            queued=queued,
+            running=in_slots(running, pool)[0],
             capacity=capacity.get(pool.pk, 0),
-            nodes_wanted=nodes_wanted,
+            nodes_wanted=demand.nodes_wanted + len(coming.nodes),
+            binding=binding,
             at=seen.at,
         )
     return changed
+
+
+def in_slots(load: Load, pool: NodePool) -> tuple[int, str]:
+    """Return the slots that a load fills, in thousandths, by the resource that binds, and its name.
+
+    A node has one slot per GPU, one if it has no GPU. A load that takes half of a node's memory, and less
+    than half of everything else, fills half of its slots.
+    """
+    cpu = pool.cpu_milli * pool.cpu_load_limit // MILLI
+    node = Load(pool.gpus_per_node * MILLI, cpu, pool.memory_mib, pool.max_pods)
+    slots = max(pool.gpus_per_node, 1) * MILLI
+    filled = {
+        kind: -(-amount * slots // whole)
+        for kind, amount, whole in zip(Load._fields, load, node, strict=True)
+        if whole
+    }
+    binding = max(filled, key=lambda kind: filled[kind])
+    return filled[binding], binding
+
+
+def _held() -> dict[int, Load]:
+    """By pool, the requests of all pods that have not ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(HELD)
+        return {pool: Load(*map(int, amounts)) for pool, *amounts in cursor.fetchall()}
 
 
 def tell_empty_drains(now: datetime) -> int:
@@ -53,9 +86,9 @@ def tell_empty_drains(now: datetime) -> int:
 
 @dataclass(slots=True)
 class Coming:
-    """What is promised in one pool: on nodes that are on their way, and at all."""
+    """Reservations of one pool: the load reserved on pending nodes, and whether there is any at all."""
 
-    milli: int = 0
+    load: Load = NO_LOAD
     nodes: set[int] = field(default_factory=set)
     waits: bool = False
 
@@ -66,7 +99,7 @@ def _promised() -> dict[int, Coming]:
         coming = found.setdefault(row.node.pool_id, Coming())
         coming.waits = True
         if row.node.state in PENDING:
-            coming.milli += row.gpu_milli * len(row.devices)
+            coming.load = coming.load.plus(Load(gpu=row.gpu_milli * len(row.devices), pods=1))
             coming.nodes.add(row.node_id)
     return found
 

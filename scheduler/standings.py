@@ -90,15 +90,6 @@ def held_now() -> dict[Key, Amounts3]:
     return held
 
 
-def held_by_pool() -> dict[int, Amounts3]:
-    sums: dict[int, Amounts3] = {}
-    for (pool, (_, project)), mine in held_now().items():
-        if project is not None:
-            a, b, c = sums.get(pool, NOTHING)
-            sums[pool] = (a + mine[0], b + mine[1], c + mine[2])
-    return sums
-
-
 def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
     held, quotas, shares = held_now(), _quotas(), _shares()
     capacity = _capacity()

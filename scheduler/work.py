@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.engine.intake import seconds_of
+from scheduler.engine.intake import growth_orders_nodes, seconds_of
 from scheduler.row_versions import Question, Versions
 from scheduler.specs import Meaning
 
@@ -183,6 +183,7 @@ def _described(
         preemption_delay=spec.preemption_delay if spec else None,
         stale_gang_grace=spec.stale_gang_grace if spec else None,
         stale_since=seconds_of(row.stale_since) if row.stale_since else None,
+        growth_orders_nodes=spec is None or growth_orders_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=meaning.trouble,
         waits_for=names.waits_for,

@@ -205,7 +205,9 @@ class PoolValues(Body):
     over_quota_weights: bool = True
     topology: Annotated[tuple[Text, ...], Field(max_length=16, strict=False)] = ()
     reservation_after: Count | None = None
-    cpu_load_limit: Annotated[float, Field(ge=0, le=1000, description="Times a node's CPU.")] = 1.0
+    cpu_load_limit: Annotated[
+        float, Field(ge=0, le=1000, description="Share of a node's CPU to allocate; 0.8 is 80 %.")
+    ] = 1.0
 
     def columns(self) -> dict[str, Any]:
         """What was given, as the columns hold it."""

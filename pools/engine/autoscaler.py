@@ -3,15 +3,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LOW_UTILISATION = (3, 10)  # below three tenths of the capacity
+BINDING = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """What presses on a pool. Queued, running and capacity count slots, in thousandths.
+    """The load on a pool. Queued, running and capacity are thousandths of slots.
 
-    `queued` is all that waits, may run by its limits and fits this pool, also what is promised to nodes
-    that still boot. `nodes` are those that are ready. `gang_nodes`: so many empty nodes it takes to place
-    what waits, gang by gang. `booting`: nodes that are ordered and not ready yet.
+    `queued` is the work that waits for nodes, may run by its limits and fits this pool, and the work reserved
+    on nodes that still boot; `binding` is the resource by which it fills the most slots. `nodes` are ready.
+    `gang_nodes` is the number of empty nodes that hold the queued work, gang by gang.
+    `booting` nodes are ordered and not ready yet.
     """
 
     queued: int
@@ -20,6 +22,7 @@ class Pressure:
     nodes: int
     gang_nodes: int = 0
     booting: int = 0
+    binding: str = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ def _for_the_queue(
     by_slots = _ceil(pressure.queued, config.slots_per_node)
     more = max(by_slots, pressure.gang_nodes)
     desired = max(pressure.nodes + more, current, config.ready_threshold)
-    reason = f"{_slots(pressure.queued)} queued take {more} more than the {pressure.nodes} that are ready"
+    by = "" if pressure.binding == "gpu" else f" by {BINDING.get(pressure.binding, pressure.binding)}"
+    reason = f"{_slots(pressure.queued)} queued{by}: {more} more than the {_nodes(pressure.nodes)} ready"
     return ScaleDecision(desired, Rule.QUEUED, reason)
 
 
@@ -138,4 +142,8 @@ def _ceil(amount: int, slots_per_node: int) -> int:
 
 
 def _slots(thousandths: int) -> str:
-    return f"{thousandths / 1000:g} slots"
+    return "1 slot" if thousandths == 1000 else f"{thousandths / 1000:g} slots"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

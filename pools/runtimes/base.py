@@ -15,7 +15,8 @@ class PodOrder:
     `workspace` names the directory that the workload's pods share and that outlives them. `devices` are
     physical ids; none means that the pod sees no GPU, `device_milli` how much of each it may use, in
     thousandths. `instance_id` is the node's. `environment` is the digest of what was installed there for it;
-    empty for what the machine has anyway.
+    empty for what the machine has anyway. `start_in` is the document's `workspace`: the pod starts in that
+    directory of the node if it exists, otherwise in one of that name inside the workload's own workspace.
     """
 
     pod_id: str
@@ -29,6 +30,7 @@ class PodOrder:
     grace_seconds: int
     device_milli: int = 1000
     environment: str = ""
+    start_in: str = ""
 
 
 class PodState(str, Enum):

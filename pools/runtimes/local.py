@@ -50,7 +50,7 @@ class LocalRuntime:
 
     def __init__(
         self, root: Path, anchor: str | None = None, log_limit: int = LOG_LIMIT,
-        environments: Path | None = None, probe: DeviceProbe | None = None,
+        environments: Path | None = None, probe: DeviceProbe | None = None, shared: Path | None = None,
     ) -> None:  # fmt: skip
         self.root = root.resolve()
         self._environments = (environments or self.root.parent / "environments").absolute()
@@ -61,6 +61,7 @@ class LocalRuntime:
         for directory in (self._pods, self._logs, self._workspaces, self._wakes):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
+        self._shared = shared or Path(os.environ.get("BERTH_WORKSPACE_ROOT") or "/")
         self._rendezvous = Rendezvous()
         self._probe = probe or DeviceProbe()
         self._socket: socket.socket | None = None
@@ -93,10 +94,26 @@ class LocalRuntime:
         if fault:
             pod.finish(PodCause.START_FAILED, fault)
             return False
-        working_dir = Path(order.working_dir) if order.working_dir else pod.work
+        try:
+            working_dir = self._working_dir(order, workspace)
+        except OSError as error:
+            pod.finish(PodCause.START_FAILED, f"the workspace {order.start_in} cannot be made: {error}")
+            return False
         extra = [("log_limit", str(self.log_limit)), ("wake_dir", str(self._wakes))]
         pod.write_order(order, env, pod.work / working_dir, extra)
         return True
+
+    def _working_dir(self, order: PodOrder, workspace: Path) -> Path:
+        """Return the directory to start in; a relative one is inside the pod's own directory."""
+        if not order.start_in:
+            return Path(order.working_dir or "")
+        name = order.start_in.strip("/")
+        shared = self._shared / name
+        if shared.is_dir():
+            return shared
+        own = workspace / name
+        own.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return own
 
     def _spawn_shim(self, pod_id: str, pod: PodDir) -> None:
         self._collect()
@@ -284,7 +301,7 @@ def _lacking(environment: Path | None) -> str:
 def _fault(order: PodOrder, env: dict[str, str]) -> str:
     if not order.command or not order.command[0]:
         return "the command is empty"
-    texts = [*order.command, *env, *env.values(), order.working_dir or "", order.name]
+    texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
     if any("\0" in text for text in texts):
         return "the command, its environment and its directory may hold no NUL"
     if any("=" in name or not name for name in env):

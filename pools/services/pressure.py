@@ -50,18 +50,20 @@ class NodesNow:
 
 
 def report_pressure(
-    pool_id: int, *, queued_milli_gpu: int, running: int, capacity: int, nodes_wanted: int, at: datetime
-) -> bool:
+    pool_id: int, *, queued: int, running: int, capacity: int, nodes_wanted: int, at: datetime,
+    binding: str = "gpu",
+) -> bool:  # fmt: skip
     """Store the report and act on it. True if the pool's desired node count changed.
 
-    `queued_milli_gpu`, `running`, `capacity`: milli-GPU (in a pool without GPUs: thousandths of a node).
-    `queued` covers pending work that its limits allow and that fits this pool, and work reserved on nodes
-    that still boot. `nodes_wanted`: the nodes beyond the ready ones that placing it takes, gangs whole.
+    `queued`, `running` and `capacity` are thousandths of slots. A node has one slot per GPU, or one if it has
+    no GPU; work that takes half of a node's CPU, memory or pods fills half of its slots. `queued` waits for
+    nodes, may run by its limits and fits this pool, or is reserved on nodes that still boot; `binding` is the
+    resource by which it fills the most. `nodes_wanted` more nodes than the ready ones hold it, gangs whole.
     """
     nodes = NodesNow.in_pool(pool_id)
     pressure = {
-        "queued": queued_milli_gpu, "running": running, "capacity": capacity, "nodes": nodes.usable,
-        "gang_nodes": nodes_wanted,
+        "queued": queued, "running": running, "capacity": capacity, "nodes": nodes.usable,
+        "gang_nodes": nodes_wanted, "binding": binding,
     }  # fmt: skip
     pool = NodePool.objects.get(pk=pool_id)
     if not _matters(pool, pressure, nodes, at):
@@ -82,7 +84,7 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
     return _would_change(pool, NodesNow.of(nodes), at)
 
 
-def _matters(pool: NodePool, pressure: Mapping[str, int], nodes: NodesNow, at: datetime) -> bool:
+def _matters(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
     """Most reports repeat the last one: they cost two reads."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_busy(pressure)):
         return True
@@ -94,7 +96,7 @@ def _would_change(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
     return decision is not None and decision.desired != pool.wanted
 
 
-def _store(pool: NodePool, pressure: Mapping[str, int], nodes: NodesNow, at: datetime) -> bool:
+def _store(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
     pool.pressure = dict(pressure)
     if _busy(pressure):
         pool.idle_since = None
@@ -167,5 +169,5 @@ def _idle_since(pool: NodePool, nodes: NodesNow) -> datetime | None:
     return max(pool.idle_since, nodes.newest_ready_at or pool.idle_since)
 
 
-def _busy(pressure: Mapping[str, int]) -> bool:
-    return pressure["running"] > 0 or pressure["queued"] > 0
+def _busy(pressure: Mapping[str, Any]) -> bool:
+    return bool(pressure["running"] > 0 or pressure["queued"] > 0)

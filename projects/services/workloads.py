@@ -14,10 +14,11 @@ from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload, tree_of
+from berth.core.spec.manifest import is_manifest
 from berth.db.references import with_living_references
 from berth.db.wake import wake
 from pools.models import NodePool
-from projects.access import Action, require
+from projects.access import Action, may, require
 from projects.acting import Acting
 from projects.engine import admission, lifecycle
 from projects.models import Phase, Project, Quota, RoleNode, Workload
@@ -100,7 +101,7 @@ def prepared(
 ) -> tuple[Workload, WorkloadSpec]:
     """The workload that `submit` would store, checked but not stored: what a dry run starts from."""
     spec = parse_workload(document)
-    project = _project(acting, spec, project)
+    project = _project(acting, spec, project, "metadata.namespace" if is_manifest(document) else "project")
     require(acting, Action.SUBMIT, project)
     _check_runnable(spec)
     inference.check(spec)
@@ -322,18 +323,28 @@ def _audit_submission(acting: Acting, workload: Workload) -> None:
     audit.write_down(acting, "submit", workload, after=after, project=workload.project)
 
 
-def _project(acting: Acting, spec: WorkloadSpec, project: Project | None) -> Project:
+def _project(acting: Acting, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
     if project is not None:
         if spec.project is not None and spec.project != project.name:
-            raise Invalid([Problem("project", "names another project", shown(spec.project), project.name)])
+            raise Invalid([Problem(where, "names another project", shown(spec.project), project.name)])
         return project
     if spec.project is None:
-        raise Invalid([Problem("project", "missing", "", "the name of a project in which you may submit")])
+        return _only_project(acting, where)
     found = visible(acting).filter(name=spec.project).first()
     if found is None:
-        raise Invalid([Problem("project", "there is none of that name", shown(spec.project),
+        raise Invalid([Problem(where, "there is none of that name", shown(spec.project),
                                "the name of a project in which you may submit")])
     return found
+
+
+def _only_project(acting: Acting, where: str) -> Project:
+    """Return the only project in which the person may submit; Invalid where there are several, or none."""
+    open_to = [project for project in visible(acting) if may(acting, Action.SUBMIT, project)]
+    if len(open_to) == 1:
+        return open_to[0]
+    names = ", ".join(project.name for project in open_to[:20])
+    allowed = f"one of {names}" if names else "a project; ask a department admin for the role of a member"
+    raise Invalid([Problem(where, "missing", "", allowed)])
 
 
 def _pools(spec: WorkloadSpec, at: datetime) -> list[str]:

@@ -105,7 +105,13 @@ def _facts(workload: Workload, attempts: Iterable[Pod], meaning: Meaning) -> Gan
         policy=meaning.spec.restart_policy if meaning.spec else RestartPolicy(),
         restarts=workload.restarts,
         is_stale=workload.stale_since is not None,
+        idle_roles=idle_roles(meaning),
     )
+
+
+def idle_roles(meaning: Meaning) -> frozenset[str]:
+    roles = meaning.spec.all_roles if meaning.spec else ()
+    return frozenset(role.name for role in roles if role.idle)
 
 
 def _carry_out(found: Verdict, workload: Workload, attempts: Iterable[Pod], now: datetime) -> None:

@@ -35,6 +35,7 @@ def order_for(pod: Pod, spec: WorkloadSpec, world: Sequence[Pod]) -> PodOrder:
         grace_seconds=spec.grace_period_seconds,
         device_milli=pod.allocation.gpu_milli,
         environment=pod.node.environment_id or "",
+        start_in=spec.workspace_of(role) or "",
     )
 
 

@@ -1,11 +1,12 @@
-"""Here we say what becomes of a gang, by how its pods stand; pure.
+"""Decide the next state of a gang from the states of its pods; pure.
 
 A gang is one thing: it runs once enough of it runs, it has completed when all of it ended well, and one
-replica that fails ends it for all. A replica whose machine went away is nobody's failure.
+replica that fails ends it for all. A lost machine does not count as a failure of its replicas. Idle roles
+run no command of their own: they are stopped once all the other replicas have ended well.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from berth.core.spec import RestartPolicy
 from scheduler.engine.model import Group, Role
@@ -38,6 +39,7 @@ class GangFacts:
     policy: RestartPolicy
     restarts: int = 0
     is_stale: bool = False
+    idle_roles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
     states = [pod.state for pod in gang.pods]
     live = any(state in LIVE for state in states)
     if gang.phase == "stopping":
-        return None if live else _arrival(gang, states)
+        return None if live else _arrival(gang, _states_of_work(gang))
     if gang.phase not in ("starting", "running"):
         return None
     failed = [pod for pod in gang.pods if pod.state == "failed"]
@@ -71,7 +73,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
         return Verdict("running", "Running", "All pods that make the gang are running.", stale=False)
     if not live:
         return _end(gang) if "succeeded" in states else _loss(None)
-    return _staleness(gang)
+    return _end_of_idling(gang) or _staleness(gang)
 
 
 def is_whole(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
@@ -107,6 +109,24 @@ def _end(gang: GangFacts) -> Verdict:
     if gang.phase == "starting":
         return Verdict("running", "Running", "All pods have run.", stale=False)
     return Verdict("completed", "Completed", "All pods ended with exit code 0.", exit_code=0)
+
+
+def _end_of_idling(gang: GangFacts) -> Verdict | None:
+    """Stop the idle replicas once nothing else runs and the work has ended well."""
+    states = _states_of_work(gang)
+    if not gang.idle_roles or "succeeded" not in states or any(state in LIVE for state in states):
+        return None
+    if not is_whole(gang.tree, gang.pods, COUNTS):
+        return None  # a lost replica has yet to be replaced
+    end = _end(gang)
+    if end.to != "completed":
+        return end
+    message = "All replicas that run a command ended with exit code 0."
+    return replace(end, to="stopping", next_phase=end.to, message=message)
+
+
+def _states_of_work(gang: GangFacts) -> list[str]:
+    return [pod.state for pod in gang.pods if pod.role not in gang.idle_roles]
 
 
 def _may_restart(gang: GangFacts) -> bool:

@@ -47,7 +47,7 @@ def grow(board: Board, choice: int) -> None:
     """First as far as queues are entitled, then into what nobody else wants."""
     grown = Counter[str]()
     for entitled_only in (True, False):
-        line = _Line(elastic(board, choice))
+        line = GrowthQueue(elastic(board, choice))
         hopeless: set[object] = set()
         while (step := line.next()) is not None:
             part = step.way[0].part
@@ -61,7 +61,7 @@ def grow(board: Board, choice: int) -> None:
                 hopeless.add(kind)
 
 
-class _Line:
+class GrowthQueue:
     """Steps that could be taken next, in order; what one step changes in its gang is looked at again."""
 
     def __init__(self, gangs: Sequence[Gang]) -> None:

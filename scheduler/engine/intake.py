@@ -57,11 +57,17 @@ def workload_from_spec(
         preemption_delay=spec.preemption_delay,
         stale_gang_grace=spec.stale_gang_grace,
         stale_since=stale_since,
+        growth_orders_nodes=growth_orders_nodes(spec),
         suspended=suspended,
         misconfigured=misconfigured,
         waits_for=spec.waits_for if waits_for is None else waits_for,
         pods=pods,
     )
+
+
+def growth_orders_nodes(spec: WorkloadSpec) -> bool:
+    """Whether a pool adds nodes for growth; interactive work may idle, and grows onto nodes that exist."""
+    return spec.kind != "interactive"
 
 
 def group_of(shape: GroupShape) -> Group:

@@ -257,6 +257,7 @@ class Workload:
     preemption_delay: int | None = None  # None: the pool's
     stale_gang_grace: int | None = None  # None: the pool's; negative: never
     stale_since: int | None = None
+    growth_orders_nodes: bool = True  # False: it only grows onto nodes that exist
     suspended: bool = False
     misconfigured: str = ""  # a sentence: why it can never run; empty when fine
     waits_for: tuple[str, ...] = ()  # names of workloads that must complete first

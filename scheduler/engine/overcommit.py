@@ -1,5 +1,8 @@
 """Here we start CPU-only work by what it asks for when its limits fit nowhere and no growth can be taken."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_bounds, pending
 from scheduler.engine.gang import Gang, ways
@@ -12,7 +15,7 @@ MESSAGE = "overcommitted: its requests fit, its limits do not"
 
 
 def overcommit(board: Board, choice: int) -> None:
-    line = Line(board, [peers for peers in pending(board, choice) if _is_loose(peers.gangs[peers.at])])
+    line = Line(board, [peers for peers in pending(board, choice) if may_overcommit(peers.gangs[peers.at])])
     for peers, gang in line:
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
             trial.pass_over()
@@ -23,8 +26,8 @@ def overcommit(board: Board, choice: int) -> None:
                 line.leave(peers)
 
 
-def _is_loose(gang: Gang) -> bool:
-    """No role asks for a GPU, and some role's limit is above its request."""
+def may_overcommit(gang: Gang) -> bool:
+    """Whether no role requests a GPU and some role's limit is above its request."""
     requests = [part.request for part in gang.parts]
     return not any(request.devices for request in requests) and any(
         request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib
@@ -33,10 +36,18 @@ def _is_loose(gang: Gang) -> bool:
 
 
 def _start(board: Board, gang: Gang) -> bool:
-    for part in gang.parts:
+    with by_requests(gang):
+        return any(find_room(board, gang, way, Horizon.NOW) for way in ways(gang))
+
+
+@contextmanager
+def by_requests(*gangs: Gang) -> Iterator[None]:
+    """Find room for these gangs by their requests instead of their limits."""
+    parts = [part for gang in gangs for part in gang.parts]
+    for part in parts:
         part.loose = True
     try:
-        return any(find_room(board, gang, way, Horizon.NOW) for way in ways(gang))
+        yield
     finally:
-        for part in gang.parts:
+        for part in parts:
             part.loose = False

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import add
+from typing import NamedTuple
 
 from berth.core.amounts import Amounts, Bounds
 
@@ -166,10 +168,28 @@ class UnmetShape:
     gang: bool  # all or nothing with the other shapes of the same workload
 
 
+class Load(NamedTuple):
+    """What pods take of nodes. CPU and memory are limits, by which free room is counted."""
+
+    gpu: int = 0
+    cpu: int = 0
+    memory_mib: int = 0
+    pods: int = 0
+
+    def plus(self, other: "Load") -> "Load":
+        return Load(*map(add, self, other))
+
+
+NO_LOAD = Load()
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
+    """What waits for nodes (`queued`), and what is on the nodes once the plan is carried out (`standing`)."""
+
     pool: str
-    queued_milli_gpu: int = 0
+    queued: Load = NO_LOAD
+    standing: Load = NO_LOAD
     nodes_wanted: int = 0  # more nodes of the pool's shape, within its maximum
     shapes: tuple[UnmetShape, ...] = ()
 

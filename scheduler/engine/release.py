@@ -80,7 +80,7 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
     """Nothing is decided there, and nobody waits there for room."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
-        and not any(d.pool == pool and (d.queued_milli_gpu or d.nodes_wanted) for d in plan.demand)
+        and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
         and all(
             refusal.pool != pool or refusal.blockers[0].reason in ABOUT_OTHER_THINGS
             for refusal in plan.refusals

@@ -1,5 +1,7 @@
 """Here we show how workloads are submitted, found and steered over REST."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -11,6 +13,8 @@ from projects.services import workloads
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
+
+MANIFEST = Path(__file__).parents[2] / "examples" / "training-job" / "training_job.yaml"
 
 
 def test_a_member_submits_and_reads_it_back(dave: Caller) -> None:
@@ -31,6 +35,36 @@ def test_yaml_says_the_same_as_json(dave: Caller) -> None:
     sent = dave("POST", "workloads", ("application/yaml", text))
     assert sent.status_code == 201
     assert sent.json()["spec"]["command"] == "true"
+
+
+@pytest.mark.shows("PAD-10")
+def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
+    """Its person has one project, so the manifest need not name it."""
+    sent = dave("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
+    assert sent.status_code == 201, sent.json()
+    answer = sent.json()
+    assert (answer["name"], answer["project"], answer["kind"]) == ("job-1", "vision", "elastic")
+    roles = {role["name"]: role for role in answer["spec"]["roles"]}
+    assert (roles["trainer"]["min"], roles["trainer"]["max"], roles["trainer"]["gpu"]) == (3, 6, 1)
+    assert [roles[name]["idle"] for name in ("pserver", "master")] == [True, True]
+    other = yaml.safe_load(MANIFEST.read_text()) | {"metadata": {"name": "job-2"}}
+    as_json = dave.post("workloads?dry_run=true", other)
+    assert as_json.json()["errors"] == []
+
+
+def test_document_without_project_is_refused_where_several_are_open(alice: Caller) -> None:
+    refused = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert (error["path"], error["message"]) == ("metadata.namespace", "missing")
+    assert error["allowed"] == "one of ads, search, speech, vision"
+    (error,) = alice.post("workloads", training()).json()["errors"]
+    assert error["path"] == "project"
+
+
+def test_person_without_a_project_is_told_what_to_ask_for(frank: Caller) -> None:
+    (error,) = frank.post("workloads", training()).json()["errors"]
+    assert error["allowed"] == "a project; ask a department admin for the role of a member"
 
 
 def test_a_viewer_may_not_submit_and_a_stranger_sees_no_project(erin: Caller, frank: Caller) -> None:

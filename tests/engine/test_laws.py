@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -104,6 +105,21 @@ def test_the_second_plan_is_empty_though_history_counts_as_long_as_it_stays(docu
     snapshot, plan = looked_at(document)
     world = World(snapshot)
     world.carry_out(plan)
+    assert decide(world.snapshot()).bundles == ()
+
+
+@pytest.mark.shows("PAD-32")
+@lawfully(100)
+@given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
+def test_second_plan_after_a_lower_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
+    snapshot, plan = looked_at(document)
+    world = World(snapshot)
+    world.carry_out(plan)
+    before = world.snapshot()
+    pools = tuple(replace(pool, cpu_load_limit=limit) for pool in before.pools)
+    lowered = replace(before, pools=pools)
+    world = World(lowered)
+    world.carry_out(decide(lowered))
     assert decide(world.snapshot()).bundles == ()
 
 

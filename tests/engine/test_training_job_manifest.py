@@ -55,7 +55,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
 def test_the_trainer_becomes_an_elastic_role() -> None:
     spec = parse_workload(manifest())
     trainer = spec.all_roles[0]
-    assert (spec.name, spec.kind, spec.working_dir) == ("words", "elastic", "/srv/words")
+    assert (spec.name, spec.kind, spec.workspace) == ("words", "elastic", "/srv/words")
     assert (trainer.name, trainer.min, trainer.max, trainer.gpu) == ("trainer", 2, 5, 1)
     assert (trainer.cpu, trainer.memory_mib) == (0.25, 700)
     assert (trainer.limit.cpu, trainer.limit.memory_mib) == (0.9, 2048)
@@ -99,13 +99,36 @@ def test_a_master_is_there_only_when_described() -> None:
         ({"min-instance": True}, "spec.trainer.min-instance"),
         ({"resources": 3}, "spec.trainer.resources"),
         ({"resources": {"limits": {"gpu": 1}}}, "spec.trainer.resources.limits.gpu"),
-        ({"resources": {"limits": {"cpu": "lots"}}}, "roles[0].cpu"),
+        ({"resources": {"limits": {"cpu": "lots"}}}, "spec.trainer.resources.limits.cpu"),
+        ({"resources": {"requests": {"memory": "much"}}}, "spec.trainer.resources.requests.memory"),
+        ({"resources": {"limits": {"nvidia.com/gpu": 1.5}}}, "spec.trainer.resources.limits.nvidia.com/gpu"),
+        (
+            {"resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 2}}},
+            "spec.trainer.resources.requests",
+        ),
+        ({"workspace": "/srv/../etc"}, "spec.trainer.workspace"),
+        ({"entrypoint": None}, "spec.trainer.entrypoint"),
     ],
 )
 def test_a_broken_manifest_is_refused_with_the_path(trainer: dict[str, Any], path: str) -> None:
     with pytest.raises(SpecError) as refused:
-        parse_workload(manifest(trainer=trainer))
+        parse_workload(manifest(trainer={"entrypoint": "true"} | trainer))
     assert path in [problem.path for problem in refused.value.problems]
+
+
+@pytest.mark.shows("PAD-04")
+def test_roles_without_an_entrypoint_idle() -> None:
+    trainer, pserver = parse_workload(manifest()).all_roles
+    assert (trainer.idle, pserver.idle) == (False, True)
+    served = parse_workload(manifest(pserver={"entrypoint": "python serve.py"})).all_roles[1]
+    assert (served.idle, served.command) == (False, "python serve.py")
+
+
+def test_a_document_whose_roles_all_idle_is_refused() -> None:
+    with pytest.raises(SpecError, match="every role is idle"):
+        parse_workload({"name": "x", "roles": [{"idle": True}]})
+    with pytest.raises(SpecError, match="given together with idle"):
+        parse_workload({"name": "x", "roles": [{"idle": True, "command": "true"}, {"name": "b"}]})
 
 
 def test_a_manifest_needs_a_trainer() -> None:

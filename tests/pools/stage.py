@@ -61,7 +61,7 @@ class Stage:
     def report(self, queued: int = 0, running: int = 0, capacity: int = 0, nodes_wanted: int = 0) -> bool:
         """In GPUs."""
         return services.report_pressure(
-            self.pool.pk, queued_milli_gpu=queued * 1000, running=running * 1000, capacity=capacity * 1000,
+            self.pool.pk, queued=queued * 1000, running=running * 1000, capacity=capacity * 1000,
             nodes_wanted=nodes_wanted, at=self.now,
         )  # fmt: skip
 

@@ -306,3 +306,33 @@ def test_the_tail_of_a_line_that_never_ends_is_bounded(tmp_path: Path) -> None:
     assert len(tail.data) == local_log.TAIL_MAX
     assert tail.data.endswith(b"the end")
     assert (tail.next_offset, tail.complete) == (tail.size, True)
+
+
+# --- where it starts
+
+
+def test_pod_starts_in_the_workspace_of_the_node_that_its_document_names(tmp_path: Path) -> None:
+    (tmp_path / "shared" / "home" / "job-1").mkdir(parents=True)
+    runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
+    runtime.start(order("p-1", "pwd", start_in="/home/job-1/"))
+    assert ended(runtime, "p-1").exit_code == 0
+    assert runtime.tail_log("p-1", 1).data.decode() == f"{tmp_path}/shared/home/job-1\n"
+
+
+def test_workspace_that_the_node_lacks_is_made_inside_the_workloads_own(tmp_path: Path) -> None:
+    runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
+    runtime.start(order("p-1", "sh", "-c", "pwd; echo kept > state", start_in="/home/job-1/"))
+    assert ended(runtime, "p-1").exit_code == 0
+    own = runtime.root / "workspaces" / "train-1" / "home" / "job-1"
+    assert runtime.tail_log("p-1", 1).data.decode() == f"{own}\n"
+    runtime.start(order("p-2", "cat", "state", start_in="/home/job-1/"))
+    assert ended(runtime, "p-2").exit_code == 0
+    assert runtime.tail_log("p-2", 1).data == b"kept\n"
+
+
+def test_workspace_that_cannot_be_made_fails_the_start_with_the_reason(tmp_path: Path) -> None:
+    runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
+    runtime.start(order("p-1", "true", start_in="x" * 300))
+    report = ended(runtime, "p-1")
+    assert report.cause == PodCause.START_FAILED
+    assert "File name too long" in report.message

@@ -56,7 +56,7 @@ def test_the_scheduler_reports_to_a_door_and_knows_no_autoscaler(
     stage.tick()
     ((pool_id, report),) = heard
     assert pool_id == stage.cast.pool.pk
-    assert report.keys() == {"queued_milli_gpu", "running", "capacity", "nodes_wanted", "at"}
+    assert report.keys() == {"queued", "running", "capacity", "nodes_wanted", "binding", "at"}
     assert not [name for path in SCHEDULER.rglob("*.py") for name in imported(path) if "autoscaler" in name]
 
 

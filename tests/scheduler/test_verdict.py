@@ -124,3 +124,34 @@ def test_a_group_the_gang_could_do_without_is_stale_when_it_lost_a_pod_and_not_w
     assert (found.to, found.stale) == ("", True)
     gone = [*pods[:2], *(replace(pod, state="lost") for pod in pods[2:])]
     assert verdict(gang(pods=gone, tree=tree)) is None
+
+
+def gang_with_idle_role(*work: str, idle: str = "running", **more: object) -> GangFacts:
+    tree = Group("all", (role(), role("pserver", 1, 1)), 2)
+    pods = [PodFact("worker", i, state) for i, state in enumerate(work)] + [PodFact("pserver", 0, idle)]
+    return gang(pods=pods, tree=tree, idle_roles=frozenset({"pserver"}), **more)
+
+
+def test_idle_replicas_stop_once_all_others_ended_well() -> None:
+    assert verdict(gang_with_idle_role("succeeded", "running")) is None
+    found = verdict(gang_with_idle_role("succeeded", "succeeded"))
+    assert found is not None
+    assert (found.to, found.next_phase, found.exit_code) == ("stopping", "completed", 0)
+    stopped = gang_with_idle_role(
+        "succeeded", "succeeded", idle="stopped", phase="stopping", next_phase="completed"
+    )
+    arrived = verdict(stopped)
+    assert arrived is not None
+    assert arrived.to == "completed"
+
+
+def test_idle_replicas_keep_running_while_a_lost_replica_awaits_its_replacement() -> None:
+    found = verdict(gang_with_idle_role("succeeded", "lost"))
+    assert found is not None
+    assert (found.to, found.stale) == ("", True)
+
+
+def test_idle_replicas_restart_with_a_gang_that_always_restarts() -> None:
+    found = verdict(gang_with_idle_role("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
+    assert found is not None
+    assert (found.to, found.next_phase, found.reason) == ("stopping", "pending", "Restarting")

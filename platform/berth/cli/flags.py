@@ -41,7 +41,12 @@ class SubmitFlags:
     name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,
-        _option("Project; else BERTH_PROJECT or the one given at login.", "--project", "-p", metavar="NAME"),
+        _option(
+            "Project; default BERTH_PROJECT, then the login's, then your only one.",
+            "--project",
+            "-p",
+            metavar="NAME",
+        ),
     ] = None
     pool: Annotated[Texts, _option("Node pool; repeat in order of preference.", "--pool", metavar="POOL")] = (
         None

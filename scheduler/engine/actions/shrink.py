@@ -1,5 +1,6 @@
 """Take growth back before anybody is stopped: for a gang's minimum, or for growth that is due elsewhere."""
 
+from scheduler.engine.actions.load_limit import hold_to_load_limit
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_share
 from scheduler.engine.gang import Gang, Part, amounts_of, most_now
@@ -13,6 +14,7 @@ from scheduler.engine.plan import Eviction, Kind, Reason
 
 def make_room_by_growth(board: Board, choice: int) -> None:
     _bring_down_to_max(board, choice)
+    hold_to_load_limit(board, choice)
     serve(board, choice, Shrink)
     overcommit(board, choice)
 

@@ -28,7 +28,7 @@ def answer(cycles: Sequence[Sequence[Answer]], after: Snapshot, last: Plan, seco
         "queues": _queues(last),
         "nodes": _nodes(after),
         "demand": {
-            demand.pool: {"nodes_wanted": demand.nodes_wanted, "queued_gpus": demand.queued_milli_gpu / MILLI}
+            demand.pool: {"nodes_wanted": demand.nodes_wanted, "queued_gpus": demand.queued.gpu / MILLI}
             for demand in last.demand
         },
         "seconds": {"decide": round(seconds, 6)},

@@ -105,6 +105,8 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
     }
     if workload.suspended:
         document["suspended"] = True
+    if not workload.growth_orders_nodes:
+        document["kind"] = "interactive"
     return document | said(
         max_runtime=workload.max_runtime,
         runtime_seconds=workload.runtime_seconds,

@@ -1,6 +1,11 @@
-"""Here we read an older system's elastic training manifest (`kind: TrainingJob`) as our document."""
+"""Translate a `kind: TrainingJob` manifest into a workload document.
 
-from collections.abc import Mapping
+A role without an entrypoint idles until the roles with one have completed. Only the trainer is elastic.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from berth.core.problems import Problem, nearest, path_of, shown
@@ -17,6 +22,18 @@ PARTS = {
     "pserver": ("entrypoint", "workspace", *BOUNDS, "resources"),
     "master": ("entrypoint", "workspace", "resources"),
 }
+# Keys of the document and where a manifest may write them.
+METADATA_KEYS = {"name": "metadata.name", "project": "metadata.namespace", "labels": "metadata.labels"}
+ROLE_KEYS = {
+    "command": ("entrypoint",),
+    "min": ("min-instance",),
+    "max": ("max-instance",),
+    "gpu": tuple(f"resources.{kind}.{key}" for kind in ("limits", "requests") for key in GPU_KEYS),
+    "cpu": ("resources.requests.cpu", "resources.limits.cpu"),
+    "memory_mib": ("resources.requests.memory", "resources.limits.memory"),
+    "limit.cpu": ("resources.limits.cpu",),
+    "limit.memory_mib": ("resources.limits.memory",),
+}
 
 Location = tuple[str | int, ...]
 
@@ -26,7 +43,7 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
 
 
 def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Our document for it: one role for each part; only the trainer is elastic."""
+    """Return the workload document with one role per part. Raises SpecError with every problem."""
     problems: list[Problem] = []
     _known_keys(problems, (), data, TOP)
     metadata = _part(problems, data, "metadata", METADATA)
@@ -34,16 +51,46 @@ def translated(data: Mapping[Any, Any]) -> dict[str, Any]:
     if "trainer" not in spec:
         problems.append(Problem("spec.trainer", "missing", "", "the trainer's description"))
     roles = [_role(problems, part, spec) for part in PARTS if part in spec]
+    if "trainer" in spec and "command" not in roles[0]:
+        allowed = "a line for the shell, or a list of arguments"
+        problems.append(Problem("spec.trainer.entrypoint", "missing", "", allowed))
     if problems:
         raise SpecError(problems)
     first = roles[0]
     kind = "elastic" if first["min"] != first["max"] else "training"
     document: dict[str, Any] = {"name": metadata.get("name"), "kind": kind, "roles": roles}
-    workspace = spec["trainer"].get("workspace")
     optional = {
-        "project": metadata.get("namespace"), "labels": metadata.get("labels"), "working_dir": workspace,
+        "project": metadata.get("namespace"), "labels": metadata.get("labels"),
+        "workspace": first.pop("workspace", None),
     }  # fmt: skip
     return document | {key: value for key, value in optional.items() if value is not None}
+
+
+def in_manifest(problems: Iterable[Problem], data: Mapping[Any, Any]) -> list[Problem]:
+    """Return the problems of the translated document with the paths that the manifest has."""
+    parts = [part for part in PARTS if part in data["spec"]]
+    return [replace(problem, path=_manifest_path(problem.path, parts, data)) for problem in problems]
+
+
+def _manifest_path(path: str, parts: list[str], data: Mapping[Any, Any]) -> str:
+    if path in ("roles", "workspace"):
+        return "spec" if path == "roles" else "spec.trainer.workspace"
+    if match := re.fullmatch(r"roles\[(\d+)\]\.(.+)", path):
+        part, key = parts[int(match[1])], match[2]
+        places = ROLE_KEYS.get(key, (key,))
+        written = next((place for place in places if _is_there(data["spec"][part], place)), places[0])
+        return f"spec.{part}.{written}"
+    key = next((key for key in METADATA_KEYS if re.match(rf"{key}\b", path)), "")
+    return METADATA_KEYS[key] + path.removeprefix(key) if key else path
+
+
+def _is_there(part: Mapping[str, Any], path: str) -> bool:
+    value: Any = part
+    for key in path.split(".", 2):
+        if not isinstance(value, Mapping) or key not in value:
+            return False
+        value = value[key]
+    return True
 
 
 def _role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,8 +105,12 @@ def _role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> dict[s
     # Parameter servers are not scaled: they run with their minimum, which lies between their bounds.
     top = most if part == "trainer" else max(least, 1)
     role: dict[str, Any] = {"name": part, "min": least, "max": top}
-    if "entrypoint" in described:
+    if described.get("entrypoint") is not None:
         role["command"] = described["entrypoint"]
+    elif part != "trainer":
+        role["idle"] = True
+    if described.get("workspace") is not None:
+        role["workspace"] = described["workspace"]
     return role | _resources(problems, (*at, "resources"), described.get("resources"))
 
 
@@ -72,15 +123,22 @@ def _resources(problems: list[Problem], at: Location, given: object) -> dict[str
     _known_keys(problems, at, given, ("limits", "requests"))
     limits, requests = (_part(problems, given, key, RESOURCES, at) for key in ("limits", "requests"))
     role: dict[str, Any] = {}
-    gpu = next((source[key] for source in (limits, requests) for key in GPU_KEYS if key in source), None)
-    if gpu is not None:
-        role["gpu"] = int(gpu) if isinstance(gpu, str) and gpu.isascii() and gpu.isdigit() else gpu
+    gpus = [source[key] for source in (limits, requests) for key in GPU_KEYS if key in source]
+    if gpus:
+        role["gpu"] = _whole(gpus[0])
+    if any(_whole(gpu) != _whole(gpus[0]) for gpu in gpus):
+        where, given_twice = path_of((*at, "requests")), ", ".join(map(shown, gpus))
+        problems.append(Problem(where, "differ in GPUs", given_twice, "the same number as in limits"))
     for key, ours in (("cpu", "cpu"), ("memory", "memory_mib")):
         if key in limits or key in requests:
             role[ours] = _quantity(ours, requests.get(key, limits.get(key)))
         if key in limits:
             role.setdefault("limit", {})[ours] = _quantity(ours, limits[key])
     return role
+
+
+def _whole(given: object) -> object:
+    return int(given) if isinstance(given, str) and given.isascii() and given.isdigit() else given
 
 
 def _quantity(ours: str, given: object) -> object:

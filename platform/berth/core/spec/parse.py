@@ -1,12 +1,13 @@
 """Here we take a workload document in, whole or with everything that is wrong with it."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
 from berth.core.problems import Problem, shown
 from berth.core.spec.findings import problems_of
-from berth.core.spec.manifest import is_manifest, translated
+from berth.core.spec.manifest import in_manifest, is_manifest, translated
 from berth.core.spec.refusal import SpecError
 from berth.core.spec.roles import RoleSpec
 from berth.core.spec.rules import broken_rules, role_rules
@@ -24,7 +25,16 @@ def parse_workload(data: object, *, free_names: bool = False) -> WorkloadSpec:
         raise SpecError([Problem("", "is not a workload document", shown(data), "keys and values")])
     if too_deep(data):
         raise SpecError([Problem("", "too deep", "", f"at most {DEPTH_MAX} levels inside each other")])
-    document = translated(data) if is_manifest(data) else data
+    if is_manifest(data):
+        document = translated(data)
+        try:
+            return _parsed(document, free_names)
+        except SpecError as error:
+            raise SpecError(_sorted(in_manifest(error.problems, data))) from None
+    return _parsed(data, free_names)
+
+
+def _parsed(document: Mapping[Any, Any], free_names: bool) -> WorkloadSpec:
     try:
         spec = WorkloadSpec.model_validate(document, context={"free_names": free_names})
     except ValidationError as error:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from berth.core.spec.quantities import Cores, Gpus, Mebibytes
-from berth.core.spec.texts import LabelKey, LabelValue, Name, Script, Text, Variable
+from berth.core.spec.texts import Directory, LabelKey, LabelValue, Name, Script, Text, Variable
 
 REPLICAS_MAX = 100_000
 SECONDS_MAX = 10 * 366 * 86_400
@@ -66,7 +66,10 @@ class ScaleWith(Document):
 
 
 class RoleSpec(Document):
-    """A set of equal replicas: `min` of them make the gang, up to `max` may run."""
+    """A set of equal replicas: `min` of them make the gang, up to `max` may run.
+
+    An `idle` role runs no command: its replicas hold their resources until the other roles have completed.
+    """
 
     name: Name = "worker"
     min: Count | None = None
@@ -85,6 +88,8 @@ class RoleSpec(Document):
     topology: Topology | None = None
     scale_with: ScaleWith | None = None
     command: Command | None = None
+    idle: bool = False
+    workspace: Directory | None = None
     env: Environment = Field(default_factory=dict)
 
     @property

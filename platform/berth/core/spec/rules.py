@@ -26,6 +26,8 @@ def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
         yield from role_rules(path, role)
     yield from _unique("role", [(path, role.name) for path, role in roles])
     yield from _scaling_rules(roles)
+    yield from _idle_rules(roles)
+    yield from _directory_rules(spec)
     if not crooked and smallest_gang(tree_of(spec)) == 0:
         yield Problem("roles", "a gang of no replicas", "min 0", "a role that must run with min of 1 or more")
     for number, notification in enumerate(spec.notifications):
@@ -118,6 +120,22 @@ def _scaling_rules(roles: Placed) -> Iterator[Problem]:
             yield Problem(where, "no such role", shown(role.scale_with.role), others)
         elif _circles(role.name, leads):
             yield Problem(where, "comes back to itself", shown(role.scale_with.role), "a chain with an end")
+
+
+def _idle_rules(roles: Placed) -> Iterator[Problem]:
+    for path, role in roles:
+        if role.idle and role.command is not None:
+            given, allowed = shown(role.command), "a command, or idle: true"
+            yield Problem(f"{path}.command", "given together with idle", given, allowed)
+    if roles and all(role.idle for _, role in roles):
+        yield Problem("roles", "every role is idle", f"{len(roles)}", "at least one role with a command")
+
+
+def _directory_rules(spec: WorkloadSpec) -> Iterator[Problem]:
+    workspaces = [spec.workspace_of(role) for role in spec.all_roles]
+    if spec.working_dir is not None and any(workspaces):
+        given, allowed = shown(spec.working_dir), "workspace or working_dir"
+        yield Problem("working_dir", "given together with workspace", given, allowed)
 
 
 def _circles(start: str, leads: dict[str, str]) -> bool:

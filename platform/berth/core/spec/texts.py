@@ -42,6 +42,14 @@ def script(text: str) -> str:
     return text
 
 
+def directory(text: str) -> str:
+    """A path that stays below the directory it is looked up in."""
+    if ".." in text.split("/"):
+        allowed = "a path without '..'"
+        raise PydanticCustomError("directory", "leads out of its directory", {"allowed": allowed})
+    return text
+
+
 def name(text: str, info: ValidationInfo) -> str:
     """A name that is safe everywhere; scenario files may be freer (`free_names` in the context)."""
     if isinstance(info.context, dict) and info.context.get("free_names"):
@@ -65,6 +73,7 @@ def variable(text: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=FREE_NAME_MAX), AfterValidator(name)]
 Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(plain)]
+Directory = Annotated[Text, Field(min_length=1), AfterValidator(directory)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=LABEL_KEY_MAX), AfterValidator(plain)]
 LabelValue = Annotated[str, Field(max_length=255), AfterValidator(plain)]
 Variable = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(variable)]

@@ -9,11 +9,16 @@ from berth.core.spec.ports import Ports
 from berth.core.spec.quantities import Moment, Priority
 from berth.core.spec.roles import Command, Document, Environment, Labels, RoleSpec, Seconds, Topology
 from berth.core.spec.service import ServiceSpec
-from berth.core.spec.texts import Name, Text
+from berth.core.spec.texts import Directory, Name, Text
 
 CHILDREN_MAX = 256
 GRACE_DEFAULT = 30
 PRIORITY_DEFAULTS = f"{DEFAULT} by default, {SERVICE_DEFAULT} for services."
+IDLE = (
+    "/bin/sh",
+    "-c",
+    "echo 'This role runs no command: it idles until the other roles complete.'; exec sleep infinity",
+)
 
 Roles = Annotated[tuple[RoleSpec, ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
 Groups = Annotated[tuple["GroupSpec", ...], Field(min_length=1, max_length=CHILDREN_MAX, strict=False)]
@@ -72,6 +77,7 @@ class WorkloadSpec(Document):
     env: Environment = Field(default_factory=dict)
     image: Annotated[Text, Field(min_length=1)] | None = None
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
+    workspace: Directory | None = None
     restart_policy: RestartPolicy = RestartPolicy()
     labels: Labels = Field(default_factory=dict)
     notifications: Annotated[tuple[Notification, ...], Field(max_length=32, strict=False)] = ()
@@ -95,11 +101,16 @@ class WorkloadSpec(Document):
         return tuple(_leaves(self))
 
     def argv_of(self, role: RoleSpec) -> tuple[str, ...]:
-        """What a replica of the role runs; one text is a line for the shell."""
+        """Return the arguments that a replica of the role runs; a single text is a line for the shell."""
+        if role.idle:
+            return IDLE
         command = role.command if role.command is not None else self.command
         if command is None:
             return ()
         return ("/bin/sh", "-c", command) if isinstance(command, str) else command
+
+    def workspace_of(self, role: RoleSpec) -> str | None:
+        return self.workspace if role.workspace is None else role.workspace
 
     def env_of(self, role: RoleSpec) -> dict[str, str]:
         return {**self.env, **role.env}

@@ -1,0 +1,94 @@
+"""Take growth off nodes whose CPU is allocated beyond the load limit, as after the limit was lowered."""
+
+from collections.abc import Iterator, Sequence
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board import Board
+from scheduler.engine.gang import Gang
+from scheduler.engine.lumps import Lump, growth
+from scheduler.engine.model import NodeState
+from scheduler.engine.overcommit import may_overcommit
+from scheduler.engine.plan import Eviction, Kind, Reason
+
+Key = tuple[float | int | str, ...]
+
+
+def hold_to_load_limit(board: Board, choice: int) -> None:
+    """Shrink the most fulfilled elastic workload of an overloaded node, one replica at a time.
+
+    The limit is the one that growth observes. No workload goes below its minimum, and one that is not
+    preemptible keeps what it has. Each turn removes a replica, so this ends.
+    """
+    if min(board.nodes.cpu, default=0) >= 0:
+        return
+    for gang, lumps in _chosen(board, choice).items():
+        _remove(board, gang, lumps)
+
+
+def _chosen(board: Board, choice: int) -> dict[Gang, list[Lump]]:
+    """Return what has to go, by workload; leaves the board as it was."""
+    start, chosen = board.mark(), dict[Gang, list[Lump]]()
+    for i, node in enumerate(board.nodes.nodes):
+        if node.state is NodeState.DRAINING:
+            continue
+        while (lump := min(_removable(board, i, choice), key=_order, default=None)) is not None:
+            _drop(board, lump)
+            chosen.setdefault(lump.gang, []).append(lump)
+    board.rewind(start)
+    return chosen
+
+
+def _removable(board: Board, i: int, choice: int) -> Iterator[Lump]:
+    """Yield the growth on this node that would not be placed there today."""
+    if board.nodes.cpu[i] >= 0:
+        return
+    node = board.nodes.nodes[i]
+    limit = node.cpu * board.nodes.cpu_load_limit // MILLI
+    for gang in {move.gang: None for move in board.on_node[i].values()}:
+        if gang.choice != choice or not gang.may_grow or gang.firm or _load(board, i, gang) <= limit:
+            continue
+        for lump in growth(board, gang):
+            here = (part.request.limit_cpu for part, pod in lump.pods if pod.node == node.name)
+            if not lump.group and any(here):
+                yield lump
+
+
+def _load(board: Board, i: int, gang: Gang) -> int:
+    """Return the CPU limits on a node, without other workloads that may have been started by their requests.
+
+    Those may exceed the limit by rule, and must not cost a third workload its growth.
+    """
+    node = board.nodes.nodes[i]
+    load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]
+    for other in {move.gang: None for move in board.on_node[i].values()}:
+        if other is not gang and may_overcommit(other):
+            for part in other.parts:
+                here = sum(pod.node == node.name for pod in part.live.values())
+                load -= min(here, part.role.min) * part.request.limit_cpu
+    return load
+
+
+def _order(lump: Lump) -> Key:
+    """The most fulfilled first, then the lowest priority, the least work lost, the newest, the name."""
+    workload = lump.gang.workload
+    return (
+        -lump.fulfilment, workload.priority, lump.lost, -max(lump.started, workload.submitted),
+        lump.gang.name, lump.pods[0][0].role.name, -lump.index,
+    )  # fmt: skip
+
+
+def _remove(board: Board, gang: Gang, lumps: Sequence[Lump]) -> None:
+    percent = board.nodes.cpu_load_limit * 100 / MILLI
+    rule = f"the pool allocates at most {percent:g} % of a node's CPU"
+    pods = tuple((part.role.name, pod.index) for lump in lumps for part, pod in lump.pods)
+    lost = sum(lump.lost for lump in lumps)
+    eviction = Eviction(Kind.SHRINK, gang.name, None, rule, pods, whole=False, lost_gpu_seconds=lost)
+    with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+        for lump in lumps:
+            _drop(board, lump)
+        trial.keep(Kind.SHRINK, "its node's CPU is allocated beyond the load limit", (eviction,))
+
+
+def _drop(board: Board, lump: Lump) -> None:
+    for part, pod in lump.pods:
+        board.drop(lump.gang, part, pod)

@@ -1,0 +1,66 @@
+"""A first-time user submits the TrainingJob manifest of the source document, and work without GPUs."""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from berth.client import Client
+from tests.journeys.command import Terminal, sign_in
+from tests.journeys.installation import ROOT, Installation, until
+
+pytestmark = pytest.mark.timeout(600)
+
+EXAMPLE = ROOT / "examples" / "training-job"
+PATIENCE = 300.0
+
+
+@pytest.fixture(scope="module")
+def berth() -> Iterator[Installation]:
+    """With the trainer's program in the workspace that the manifest names, and no node yet."""
+    with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
+        workspace = Path(place) / "shared" / "home" / "job-1"
+        workspace.mkdir(parents=True)
+        shutil.copy(EXAMPLE / "train.py", workspace)
+        installation = Installation(Path(place) / "home")
+        installation.settings["BERTH_WORKSPACE_ROOT"] = str(Path(place) / "shared")
+        installation.start("--demo")
+        yield installation
+        installation.clear()
+
+
+@pytest.fixture(scope="module")
+def dave(berth: Installation, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """A member of one project."""
+    return sign_in(berth, "dave", tmp_path_factory.mktemp("dave") / "config")
+
+
+def phase(client: Client, name: str) -> str:
+    return client.workloads.find(name).phase
+
+
+def test_workload_without_gpus_starts_in_an_empty_pool(dave: Terminal) -> None:
+    client = dave.client()
+    assert not dave.json("node", "list")
+    dave.berth("submit", "-n", "no-gpu", "--gpu", "0", "--shell", "echo done")
+    until(lambda: phase(client, "no-gpu") == "completed", PATIENCE)
+    assert len(dave.json("node", "list")) == 1
+
+
+@pytest.mark.shows("PAD-04", "PAD-05", "PAD-07", "PAD-08", "PAD-09", "PAD-10")
+def test_manifest_runs_to_completion_and_grows_onto_new_nodes(dave: Terminal) -> None:
+    client = dave.client()
+    dave.berth("submit", "-f", str(EXAMPLE / "training_job.yaml"))
+    until(lambda: phase(client, "job-1") in ("completed", "failed", "cancelled"), PATIENCE)
+    workload = client.workloads.find("job-1")
+    pods = client.workloads.pods(workload.id)
+    log = client.workloads.log(workload.id, pod="trainer-0").data.decode()
+    assert workload.phase == "completed", log
+    assert Counter(pod.role for pod in pods) == {"trainer": 6, "pserver": 3, "master": 1}
+    assert len({pod.node for pod in pods if pod.role == "trainer"}) >= 3
+    assert "trained with 6 trainers" in log
+    idle = client.workloads.log(workload.id, pod="pserver-0").data.decode()
+    assert "idles until the other roles complete" in idle

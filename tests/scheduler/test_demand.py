@@ -1,0 +1,95 @@
+"""Elastic pools get the nodes that pending work and growth need, by the resource that binds."""
+
+import pytest
+
+from pools.models import Node, NodePool
+from projects.models import Phase, Workload
+from tests.scheduler.stage import Stage
+
+
+@pytest.fixture
+def empty_pool(stage: Stage) -> NodePool:
+    """Up to four nodes of 2 GPUs, 8 CPUs and 16 GiB; none of them exists."""
+    Node.objects.all().delete()
+    NodePool.objects.update(operational_since=None, wanted=0)
+    stage.cast.pool.refresh_from_db()
+    return stage.cast.pool
+
+
+def wanted(pool: NodePool) -> int:
+    pool.refresh_from_db()
+    return pool.wanted
+
+
+def explained(workload: Workload) -> Workload:
+    workload.refresh_from_db()
+    assert workload.explanation is not None
+    return workload
+
+
+def test_workload_without_gpus_makes_an_empty_pool_grow(stage: Stage, empty_pool: NodePool) -> None:
+    workload = stage.submit(roles=[{"gpu": 0}])
+    stage.tick(2)
+    assert wanted(empty_pool) == 1
+    blockers = [blocker["reason"] for blocker in explained(workload).explanation["blockers"]]
+    assert "WaitingForScaleUp" in blockers
+    stage.node(0)
+    stage.tick(3)
+    assert stage.phase(workload) == Phase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("role", "nodes", "binding"),
+    [
+        ({"replicas": 2, "gpu": 1, "cpu": 5}, 2, "cpu"),
+        ({"replicas": 3, "cpu": 5}, 3, "cpu"),
+        ({"replicas": 3, "gpu": 0.5, "memory_mib": 12_000}, 3, "memory_mib"),
+        ({"replicas": 3, "cpu": 1, "limit": {"cpu": 5}}, 3, "cpu"),
+        ({"replicas": 3, "gpu": 1}, 2, "gpu"),
+    ],
+)
+def test_binding_resource_decides_the_number_of_nodes(
+    stage: Stage, empty_pool: NodePool, role: dict[str, object], nodes: int, binding: str
+) -> None:
+    stage.submit(roles=[role])
+    stage.tick(2)
+    assert (wanted(empty_pool), empty_pool.pressure["binding"]) == (nodes, binding)
+
+
+def test_node_that_runs_work_without_gpus_is_not_idle(stage: Stage, empty_pool: NodePool) -> None:
+    stage.node(0)
+    NodePool.objects.update(wanted=1)
+    workload = stage.submit(roles=[{"cpu": 1}])
+    stage.tick(20, seconds=30)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert wanted(empty_pool) == 1
+    assert empty_pool.idle_since is None
+
+
+def test_nodes_full_of_cpu_are_not_hardly_used(stage: Stage, empty_pool: NodePool) -> None:
+    """One of eight GPUs is held, and the limits of all pods together fill every node's CPU."""
+    for ordinal in range(4):
+        stage.node(ordinal)
+    NodePool.objects.update(wanted=4)
+    stage.submit(roles=[{"name": "a", "gpu": 1, "cpu": 1, "limit": {"cpu": 8}}])
+    stage.submit("train-2", roles=[{"replicas": 3, "cpu": 1, "limit": {"cpu": 8}}])
+    stage.tick(20, seconds=30)
+    assert wanted(empty_pool) == 4
+
+
+def test_elastic_workload_grows_onto_nodes_that_the_pool_adds(stage: Stage, empty_pool: NodePool) -> None:
+    stage.node(0)
+    NodePool.objects.update(wanted=1)
+    workload = stage.submit(roles=[{"name": "trainer", "min": 2, "max": 6, "gpu": 1}])
+    stage.tick(3)
+    assert len(stage.pods(workload, "running")) == 2
+    assert wanted(empty_pool) == 3
+    stage.node(1)
+    stage.tick(3)
+    assert len(stage.pods(workload, "running")) == 4
+    assert wanted(empty_pool) == 3
+    stage.node(2)
+    stage.tick(3)
+    assert len(stage.pods(workload, "running")) == 6
+    stage.tick(20, seconds=30)
+    assert (wanted(empty_pool), len(stage.pods(workload, "running"))) == (3, 6)
