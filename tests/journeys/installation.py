@@ -17,7 +17,7 @@ from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("BERTH_", "DATABASE_")
-PATIENCE = 60.0
+PATIENCE = 180.0  # a machine under load takes its time to start
 T = TypeVar("T")
 
 

@@ -12,7 +12,7 @@ from berth.client import Client
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 EXAMPLE = ROOT / "examples" / "training-job"
 PATIENCE = 300.0
