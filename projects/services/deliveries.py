@@ -55,9 +55,8 @@ def remember_unschedulable(workload: Workload, message: str, now: datetime) -> i
     Where there is none, it goes to the mail address of the person who submitted the workload.
     """
     addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
-    owner = workload.submitted_by
-    if not addresses and settings.BERTH_SENDS_MAIL and owner is not None and owner.is_active and owner.email:
-        addresses = {owner.email: (owner.email, Channel.MAIL, None)}
+    if not addresses and settings.BERTH_SENDS_MAIL:
+        addresses = {address: (address, Channel.MAIL, None) for address in news.owner_addresses(workload)}
     return _write(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
 
 

@@ -36,6 +36,15 @@ def subscribers(workload: Workload, news: str) -> Iterable[Addressed]:
             yield row.to, Channel(row.channel), row
 
 
+def owner_addresses(workload: Workload) -> Iterable[str]:
+    """Yield the mail address of the person who submitted the workload, as long as they see it."""
+    owner = workload.submitted_by
+    if owner is None or not owner.is_active or not owner.email:
+        return
+    if visible_projects(Acting.person(owner)).filter(pk=workload.project_id).exists():
+        yield owner.email
+
+
 def write(
     kind: str, to: Addressed, content: dict[str, Any], now: datetime, workload: Workload | None = None
 ) -> Delivery:

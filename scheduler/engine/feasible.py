@@ -58,10 +58,7 @@ def _way_never_fits(board: Board, way: Way) -> Found | None:
 
 def _shape_is_unknown(board: Board) -> bool:
     """The pool can get nodes, and nothing says how large they will be."""
-    fresh = _fresh(board)
-    return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in fresh) or (
-        not fresh and not board.nodes.nodes and could_ever_add(board) > 0
-    )
+    return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _fresh(board))
 
 
 def _fresh(board: Board) -> Counted:

@@ -140,7 +140,7 @@ def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
     text = "\n".join(again.differences)
     assert "then only: start for vision/train on local: place vision/train worker-0 on local-9" in text
     assert "now only: start for vision/train on local" in text
-    assert "vision/ghost: then waits at place 1 (Fragmented); now does not wait" in text
+    assert "vision/ghost: then has queue position 1 (Fragmented); now does not wait" in text
     assert "fair share of vision on local: then [1, 2, 3]; now [" in text
     assert again.summary.startswith(f"Cycle {cycle.pk} is decided otherwise in 4 places")
 
