@@ -7,6 +7,7 @@ for a busy machine, and still far below the interval at which rights are looked 
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -46,15 +47,17 @@ class Site:
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def socket(self, kind: str, cookie: str) -> ClientConnection:
+    @contextmanager
+    def socket(self, kind: str, cookie: str) -> Iterator[ClientConnection]:
+        """An open line on which something was heard already."""
         path = "/ws/live" if kind == "live" else f"/ws/workloads/{self.pod.workload_id}/log?pod={self.pod.pk}"
-        line = connect(
+        with connect(
             f"ws://127.0.0.1:{self.port}{path}", additional_headers={"Cookie": cookie}, proxy=None,
             origin=self.address, open_timeout=SOON,
-        )  # type: ignore[arg-type]  # fmt: skip
-        self.speak(kind)
-        line.recv(SOON)
-        return line
+        ) as line:  # type: ignore[arg-type]  # fmt: skip
+            self.speak(kind)
+            line.recv(SOON)
+            yield line
 
     def speak(self, kind: str = "log") -> None:
         """Cause something that every open line of this kind sends on."""

@@ -10,7 +10,7 @@ import httpx
 from berth.client.aio.templates import AsyncTemplates
 from berth.client.aio.transport import AsyncTransport
 from berth.client.aio.workloads import AsyncWorkloads
-from berth.client.answers import Identity
+from berth.client.answers import Identity, PasswordChanged
 from berth.client.config import Settings, load_settings
 from berth.client.machine_answers import NodePool
 from berth.client.retry import Patience
@@ -58,6 +58,18 @@ class AsyncClient:
         """A token for this person; this client goes on with what it was opened with."""
         answer = await self._transport.post("login", {"username": username, "password": password})
         return str(answer["token"])
+
+    async def change_password(
+        self, current: str, new: str, *, revoke_tokens: bool = False
+    ) -> PasswordChanged:
+        """Change your password. Tokens created by sign-in end; `revoke_tokens` revokes all others as well.
+        Where this client uses a token created by sign-in, it goes on with the token of the answer."""
+        body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
+        changed = PasswordChanged.model_validate(await self._transport.post("password", body))
+        if changed.token is not None:
+            self._transport.use_token(changed.token)
+            self.settings = self._transport.settings
+        return changed
 
     def session(
         self,

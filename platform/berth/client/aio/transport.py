@@ -5,6 +5,7 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -45,6 +46,11 @@ class AsyncTransport:
 
     async def close(self) -> None:
         await self._http.aclose()
+
+    def use_token(self, token: str) -> None:
+        """Send this token from now on."""
+        self.settings = replace(self.settings, token=token)
+        self._http.headers["Authorization"] = f"Bearer {token}"
 
     async def get(self, path: str, params: Params | None = None) -> Any:
         return content_of(await self.ask("GET", path, params=params))
