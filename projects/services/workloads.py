@@ -1,4 +1,4 @@
-"""Here people submit, cancel, suspend, resume and delete workloads."""
+"""Submit, cancel, suspend, resume and delete workloads."""
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,20 @@ from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, parse_workload,
 from berth.core.spec.manifest import is_manifest
 from berth.db.references import with_living_references
 from berth.db.wake import wake
-from pools.models import NodePool
-from projects.access import Action, may, require
+from projects.access import Action, require
 from projects.acting import Acting
 from projects.engine import admission, lifecycle
 from projects.models import Phase, Project, Quota, RoleNode, Workload
-from projects.selectors import projects as visible
 from projects.services import announce, audit, events, inference, leftovers
 from projects.services.moves import move
 from projects.services.runtime_support import limit_warnings, pools_that_run
+from projects.services.submission_checks import (
+    check_deadline,
+    check_runnable,
+    missing_dependencies,
+    pools_of,
+    project_of,
+)
 
 NO_QUOTA = Bounds(0, None, None)
 ASKED_MOST = 10**9  # milli-GPU of one gang
@@ -101,12 +106,13 @@ def prepared(
 ) -> tuple[Workload, WorkloadSpec]:
     """The workload that `submit` would store, checked but not stored: what a dry run starts from."""
     spec = parse_workload(document)
-    project = _project(acting, spec, project, "metadata.namespace" if is_manifest(document) else "project")
+    where = "metadata.namespace" if is_manifest(document) else "project"
+    project = project_of(acting, spec, project, where)
     require(acting, Action.SUBMIT, project)
-    _check_runnable(spec)
+    check_runnable(spec)
     inference.check(spec)
     at = now or timezone.now()
-    _check_deadline(spec, at)
+    check_deadline(spec, at)
     tree = tree_of(spec)
     workload = Workload(
         id=uuid.uuid4(),
@@ -116,7 +122,7 @@ def prepared(
         submitted_by=acting.user,
         spec={**spec.document(), "project": project.name},
         labels=dict(spec.labels),
-        pools=pools_that_run(spec, _pools(spec, at)),
+        pools=pools_that_run(spec, pools_of(spec, at)),
         priority=spec.effective_priority,
         preemptible=spec.is_preemptible,
         max_runtime=spec.max_runtime,
@@ -139,7 +145,7 @@ def warnings_of(workload: Workload, spec: WorkloadSpec) -> list[str]:
     """Return what the submitter of an accepted document should know, one sentence or two each."""
     return [
         *warnings(workload, tree_of(spec)),
-        *_awaited_in_vain(workload, spec),
+        *missing_dependencies(workload, spec),
         *limit_warnings(spec, workload.pools),
     ]
 
@@ -321,69 +327,6 @@ def _audit_submission(acting: Acting, workload: Workload) -> None:
         "gpus": workload.gpu_milli_min / MILLI,
     }
     audit.write_down(acting, "submit", workload, after=after, project=workload.project)
-
-
-def _project(acting: Acting, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
-    if project is not None:
-        if spec.project is not None and spec.project != project.name:
-            raise Invalid([Problem(where, "names another project", shown(spec.project), project.name)])
-        return project
-    if spec.project is None:
-        return _only_project(acting, where)
-    found = visible(acting).filter(name=spec.project).first()
-    if found is None:
-        raise Invalid([Problem(where, "there is none of that name", shown(spec.project),
-                               "the name of a project in which you may submit")])
-    return found
-
-
-def _only_project(acting: Acting, where: str) -> Project:
-    """Return the only project in which the person may submit; Invalid where there are several, or none."""
-    open_to = [project for project in visible(acting) if may(acting, Action.SUBMIT, project)]
-    if len(open_to) == 1:
-        return open_to[0]
-    names = ", ".join(project.name for project in open_to[:20])
-    allowed = f"one of {names}" if names else "a project; ask a department admin for the role of a member"
-    raise Invalid([Problem(where, "missing", "", allowed)])
-
-
-def _pools(spec: WorkloadSpec, at: datetime) -> list[str]:
-    """Those it names, else all whose time has not ended: what is drained for good is offered to nobody."""
-    ends = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
-    known = list(ends)
-    unknown = [(i, name) for i, name in enumerate(spec.pools) if name not in known]
-    if unknown:
-        allowed = ", ".join(known[:20]) or "no pool exists yet"
-        raise Invalid(
-            [Problem(f"pools[{i}]", "there is none of that name", shown(n), allowed) for i, n in unknown]
-        )
-    if not known:
-        raise Invalid(
-            [Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")]
-        )
-    open_ = [name for name, end in ends.items() if end is None or end > at]
-    return list(dict.fromkeys(spec.pools)) or open_ or known
-
-
-def _check_deadline(spec: WorkloadSpec, at: datetime) -> None:
-    """Else it would only make others give way, to be ended at once."""
-    if spec.deadline is not None and spec.deadline <= at:
-        given, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
-        raise Invalid([Problem("deadline", "has passed", given, allowed)])
-
-
-def _awaited_in_vain(workload: Workload, spec: WorkloadSpec) -> list[str]:
-    there = Workload.objects.filter(project=workload.project, name__in=spec.waits_for)
-    missing = sorted(set(spec.waits_for) - set(there.values_list("name", flat=True)))
-    return [f"There is no workload {workload.project.name}/{name} yet for which it could wait."
-            for name in missing]
-
-
-def _check_runnable(spec: WorkloadSpec) -> None:
-    idle = [role.name for role in spec.all_roles if not spec.argv_of(role)]
-    if idle:
-        raise Invalid([Problem("command", f"role {name} has nothing to run", "",
-                               "a line for the shell, or a list of arguments") for name in idle])
 
 
 def asked_by(node: GroupShape | RoleShape) -> Amounts:

@@ -152,7 +152,7 @@ def test_whoever_waits_for_what_is_not_there_is_told_at_once(cast: Cast) -> None
     workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
     waits = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
     (said,) = Event.objects.get(workload_id=waits.pk).data["warnings"]
-    assert said == "There is no workload vision/first yet for which it could wait."
+    assert said == "There is no workload vision/first to wait for yet."
 
 
 def test_a_deadline_that_has_passed_is_refused_and_names_now(cast: Cast) -> None:

@@ -1,0 +1,87 @@
+"""Check a submission against what exists: project, pools, deadline, commands, dependencies."""
+
+from datetime import datetime
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+from berth.core.spec import WorkloadSpec
+from pools.models import NodePool
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import Project, Workload
+from projects.selectors import projects as visible
+
+NAMES_SHOWN = 20
+
+
+def project_of(acting: Acting, spec: WorkloadSpec, project: Project | None, where: str) -> Project:
+    """Return the project of a submission. `where` is the key of the document that names it.
+
+    Without a name it is the only project in which the person may submit. Raises Invalid.
+    """
+    if project is not None:
+        if spec.project is not None and spec.project != project.name:
+            raise Invalid([Problem(where, "names another project", shown(spec.project), project.name)])
+        return project
+    if spec.project is None:
+        return _only_project(acting, where)
+    named = visible(acting).filter(name=spec.project).first()
+    if named is None:
+        allowed = "the name of a project in which you may submit"
+        raise Invalid([Problem(where, "there is none of that name", shown(spec.project), allowed)])
+    return named
+
+
+def _only_project(acting: Acting, where: str) -> Project:
+    open_to = [project for project in visible(acting) if may(acting, Action.SUBMIT, project)]
+    if len(open_to) == 1:
+        return open_to[0]
+    names = ", ".join(project.name for project in open_to[:NAMES_SHOWN])
+    allowed = f"one of {names}" if names else "a project; ask a department admin for the role of a member"
+    raise Invalid([Problem(where, "missing", "", allowed)])
+
+
+def pools_of(spec: WorkloadSpec, at: datetime) -> list[str]:
+    """Return the pools that a document names, or else all pools that have not expired. Raises Invalid."""
+    ends = dict(NodePool.objects.order_by("name").values_list("name", "expires_at"))
+    names = list(ends)
+    allowed = ", ".join(names[:NAMES_SHOWN]) or "no pool exists yet"
+    unknown = [
+        Problem(f"pools[{i}]", "there is none of that name", shown(name), allowed)
+        for i, name in enumerate(spec.pools)
+        if name not in ends
+    ]
+    if unknown:
+        raise Invalid(unknown)
+    if not names:
+        raise Invalid(
+            [Problem("pools", "there is no node pool yet", "", "ask a platform admin to create one")]
+        )
+    open_ = [name for name, end in ends.items() if end is None or end > at]
+    return list(dict.fromkeys(spec.pools)) or open_ or names
+
+
+def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
+    """Raise Invalid for a deadline that has passed: the workload would evict others and end at once."""
+    if spec.deadline is not None and spec.deadline <= at:
+        given, allowed = shown(spec.deadline.isoformat()), f"later than {at.isoformat(timespec='seconds')}"
+        raise Invalid([Problem("deadline", "has passed", given, allowed)])
+
+
+def check_runnable(spec: WorkloadSpec) -> None:
+    """Raise Invalid for roles without a command that are not idle."""
+    allowed = "a line for the shell, or a list of arguments"
+    problems = [
+        Problem("command", f"role {role.name} has nothing to run", "", allowed)
+        for role in spec.all_roles
+        if not spec.argv_of(role)
+    ]
+    if problems:
+        raise Invalid(problems)
+
+
+def missing_dependencies(workload: Workload, spec: WorkloadSpec) -> list[str]:
+    """Return one warning for each dependency of which no workload exists."""
+    existing = Workload.objects.filter(project=workload.project, name__in=spec.waits_for)
+    missing = sorted(set(spec.waits_for) - set(existing.values_list("name", flat=True)))
+    return [f"There is no workload {workload.project.name}/{name} to wait for yet." for name in missing]
