@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Here we run Django's commands from a checkout."""
+"""Django's command-line entry point."""
 import os
 import sys
 from pathlib import Path

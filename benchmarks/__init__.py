@@ -1,4 +1,4 @@
-"""Here scenarios are measured; run from the repository, installed or not."""
+"""Benchmarks of named scenarios, run from the repository."""
 
 import sys
 from pathlib import Path

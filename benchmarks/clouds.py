@@ -1,4 +1,4 @@
-"""Here is a provider that is simulated: machines boot for a while, some never do, some are taken back."""
+"""A simulated provider whose machines boot slowly, fail to boot or are interrupted."""
 
 import random
 from collections import Counter

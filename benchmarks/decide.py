@@ -1,4 +1,4 @@
-"""Here we measure one decision on clusters of the usual sizes: `python -m benchmarks.decide [NAME ...]`.
+"""Benchmark one scheduling decision on clusters of usual sizes: `python -m benchmarks.decide [NAME ...]`.
 
 `decide` is timed, laying out included; making the snapshot is timed apart, memory is measured in a run of its
 own. Results are printed and written to benchmarks/results/.

@@ -1,4 +1,4 @@
-"""Here we measure the live answer of the submit page in a large installation: `python -m benchmarks.dry_run`.
+"""Benchmark the live preview of the submission page in a large installation: `python -m benchmarks.dry_run`.
 
 10,000 live workloads of one GPU in 30 projects, on rows that the real loop has placed on 500 nodes: 4,000 run
 and 6,000 wait. A person types; each answer is asked for through the page's

@@ -1,4 +1,4 @@
-"""Here we draw how a service follows its load: `python -m benchmarks.elastic_service`.
+"""Chart how a service follows its load: `python -m benchmarks.elastic_service`.
 
 A real Berth, a real sglang-router and engines that pretend to compute, all on this machine. What was seen
 goes to docs/elastic-service.json, its chart to docs/elastic-service.svg; with `--draw` only that is made.

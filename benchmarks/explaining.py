@@ -1,4 +1,4 @@
-"""Here we measure what it costs to be told why work waits: `python -m benchmarks.explaining [LIVE ...]`.
+"""Benchmark explanations of pending workloads: `python -m benchmarks.explaining [LIVE ...]`.
 
 One request over REST, with the story of the shares, in the server's own CPU time. *Before the first cycle*
 everything live is looked at to tell it; afterwards what the last cycle wrote down is. All workloads wait.

@@ -1,4 +1,4 @@
-"""Here we measure placement on a real cluster: `python -m benchmarks.openb [--moves] [--seeds 42 43 ...]`.
+"""Benchmark placement on the openb cluster: `python -m benchmarks.openb [--moves] [--seeds 42 43 ...]`.
 
 The cluster and the pods are those of the public trace of Alibaba's GPU cluster (gpu-v2023, "openb"): 1,213
 nodes, 6,212 GPUs. Arrival only: nodes and pods are shuffled once per seed, pods are drawn until 130 % of

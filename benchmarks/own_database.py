@@ -1,4 +1,4 @@
-"""Here a benchmark gets a database of its own, migrated and empty, with Django set up on it."""
+"""A migrated, empty database for one benchmark."""
 
 import os
 import tempfile

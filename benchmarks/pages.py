@@ -1,4 +1,4 @@
-"""Here we measure what the web's pages cost in a large organisation: `python -m benchmarks.pages`.
+"""Benchmark web pages in a large organisation: `python -m benchmarks.pages`.
 
 1,000 projects in 20 departments, 10,000 workloads of which 6,000 wait, 300 nodes, a month of usage of 300
 projects by the hour, 3,000 evictions, 300 budgets, on a database of its own. Counted are the server's CPU

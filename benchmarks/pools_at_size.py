@@ -1,4 +1,4 @@
-"""Here we measure pools at size: `python -m benchmarks.pools_at_size [NODES ...]`.
+"""Benchmark large node pools: `python -m benchmarks.pools_at_size [NODES ...]`.
 
 The real autoscaler and reconciler on real rows, against a simulated cloud and simulated work, on a clock that
 is moved by hand. A line of gangs arrives at once and wants more nodes than the pool may have; they run for

@@ -1,4 +1,4 @@
-"""Here we measure REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
+"""Benchmark REST submissions per second: `python -m benchmarks.rest_submit [--seconds N]`.
 
 A server process of our own on a database of its own, in which nothing else happens. Beside the rate stands
 the processor time of the server for one request, which says the same on a busy machine as on an idle one.

@@ -1,4 +1,4 @@
-"""Here we build the clusters that decisions are timed on. Eight GPUs to a node, unless said otherwise."""
+"""Clusters for the decision benchmarks, with eight GPUs per node unless stated otherwise."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

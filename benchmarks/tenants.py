@@ -1,4 +1,4 @@
-"""Here we measure six weeks of real tenants, by every policy.
+"""Benchmark six weeks of real tenants under every policy.
 
 `python -m benchmarks.tenants [--whole] [--checkpoint SECONDS] [POLICY ...]`. Our own policy plays the first
 6,000 jobs, and all of them with `--whole`, which takes minutes. The data is looked for in BERTH_TRACES, or

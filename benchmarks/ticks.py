@@ -1,4 +1,4 @@
-"""Here we measure what a tick costs in which little or nothing changed: `python -m benchmarks.ticks [LIVE]`.
+"""Benchmark a tick in which little or nothing changed: `python -m benchmarks.ticks [LIVE]`.
 
 The real loop on real rows in a database of its own, with a runtime in memory and pools that do not grow.
 Counted is the scheduler's own CPU time, not the database's, by step. Every eighth of the workloads waits.

@@ -1,4 +1,4 @@
-"""Here we measure turns: queues that want more than their share of one node of 16 GPUs, for 8 half-lives.
+"""Benchmark taking turns: queues that request more than their share of one 16-GPU node, for 8 half-lives.
 
 `python -m benchmarks.turns [NAME ...]`; 100 endless jobs to a queue, half-life 128 cycles, window 256, K 1.
 """

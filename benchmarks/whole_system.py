@@ -1,4 +1,4 @@
-"""Here we measure everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
+"""Benchmark everything that `make run` starts: `python -m benchmarks.whole_system [--workloads N]`.
 
 From the command to the first page, on an empty home and on the second start; memory at rest (each
 process's proportional share, so that shared pages count once); and how long it takes from sending a

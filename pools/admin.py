@@ -1,4 +1,4 @@
-"""Here admins look after node pools and nodes; every change goes through the services."""
+"""Admin pages of node pools and nodes; every change goes through the services."""
 
 from typing import Any
 

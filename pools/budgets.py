@@ -1,4 +1,4 @@
-"""Here disruption budgets are read as people write them, checked, kept, and put into words."""
+"""Parse, store and describe disruption budgets."""
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo

@@ -1,5 +1,4 @@
-"""Here we add up what a pool's nodes cost, from when they were ordered until they ended, each hour at the
-price of its time."""
+"""Cost of a pool's nodes, each hour at the price of its time."""
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Here we write down why the number of nodes changed, or did not."""
+"""Record why the number of nodes changed, or did not."""
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any

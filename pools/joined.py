@@ -1,4 +1,4 @@
-"""Here we read who joined a pool by a token, who uses them, and which tokens there are."""
+"""Queries of join tokens and joined machines."""
 from datetime import datetime
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""Here we read how many nodes a pool had when, from its nodes and its scaling history."""
+"""A pool's capacity over time, from its nodes and scaling history."""
 from collections import defaultdict
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Here we know what a pool's GPU cost at which time."""
+"""The price of a pool's GPU at a given time."""
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here we say which nodes go when fewer are wanted, as work stands now, and what a budget holds back."""
+"""Preview the nodes that leave at a smaller size, and those a budget protects."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

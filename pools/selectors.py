@@ -1,4 +1,4 @@
-"""Here pools, nodes and their history are read: whoever is signed in sees them, but not every word."""
+"""Queries of pools, nodes and their history."""
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass

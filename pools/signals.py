@@ -1,4 +1,4 @@
-"""Here we tell the floors above what people change about pools and nodes; they allow it and write it down.
+"""Signals about pool and node changes, for the layers above.
 
 Sent inside the change's transaction, to whoever may refuse by raising: `acting`, `action` (pool.edit,
 node.drain, ...), `obj`, and `before` and `after` as dictionaries of what changed, or None.

@@ -1,4 +1,4 @@
-"""Here we say what work would be lost with each node.
+"""Work that would be lost with each node.
 
 Pods, and what they hold, are rows of a higher floor; they are reached from the node, by name. The database
 adds up: there are many more pods than nodes.

@@ -1,4 +1,4 @@
-"""Here we decide who may what, in one place for REST, web, admin site and WebSocket.
+"""Permissions: who may do what, for every entry point.
 
 Roles: a viewer sees; a member submits and acts on own workloads; a project admin acts on all workloads
 of the project and on its members; a department admin also on the department's projects and quotas; a

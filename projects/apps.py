@@ -1,4 +1,4 @@
-"""Here we tell Django about this application."""
+"""Django app of tenants and workloads."""
 from django.apps import AppConfig
 
 

@@ -1,4 +1,4 @@
-"""Here we describe the demo organisation: two departments, four projects, people of each role, one pool.
+"""The demo organisation: two departments, four projects, people of each role, one pool.
 
 Research holds 4 GPUs of quota and product 4; the pool `local` grows from nothing to four nodes of two GPUs.
 Vision's weight lets it borrow most of what the others leave idle; ads can take its own four back.

@@ -1,4 +1,4 @@
-"""Here we find work that holds GPUs and does not use them."""
+"""Find workloads with idle GPUs."""
 
 import uuid
 from collections.abc import Iterable

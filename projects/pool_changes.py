@@ -1,4 +1,4 @@
-"""Here changes to pools and nodes are allowed and written down; their floor knows no roles and no audit."""
+"""Authorize and audit changes of pools and nodes on behalf of the layer below."""
 
 from typing import Any
 

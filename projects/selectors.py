@@ -1,4 +1,4 @@
-"""Here we read what one person may see; every tenant-scoped read goes through here."""
+"""Tenant-scoped queries: everything one person may see."""
 from uuid import UUID
 
 from django.contrib.auth.models import User

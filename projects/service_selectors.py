@@ -1,4 +1,4 @@
-"""Here we read inference services and their requests, as far as one person may see them."""
+"""Queries of inference services that one person may see."""
 
 from typing import NoReturn
 from uuid import UUID

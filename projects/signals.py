@@ -1,4 +1,4 @@
-"""Here we announce, after the commit, what changed; the doors' live updates listen.
+"""Signals about changes, sent after the commit.
 
 Every announcement carries ids only: who listens reads the rows with the rights of whom it serves.
 """

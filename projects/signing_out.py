@@ -1,4 +1,4 @@
-"""Here whoever signs out leaves no visit to a port open."""
+"""Close port visits on sign-out."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Here is what the task queue does for projects. Each task may run twice, or be killed half way."""
+"""Task queue jobs of projects; each may run twice or be interrupted.
+
+Each task may run twice, or be killed half way."""
 
 from django.utils import timezone
 

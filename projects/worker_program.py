@@ -1,4 +1,4 @@
-"""Here we pack what the pods of a session run: our worker, and cloudpickle as this server has it."""
+"""Package the worker program for session pods."""
 
 import io
 import zipfile

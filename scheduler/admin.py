@@ -1,4 +1,4 @@
-"""Here admins look up what the scheduler decided: evictions with their numbers, cycles, use."""
+"""Admin pages of scheduler decisions: evictions, cycles, allocations and usage."""
 
 from typing import Any
 

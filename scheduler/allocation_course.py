@@ -1,4 +1,4 @@
-"""Here we say, hour by hour, how many GPUs there were and how many of them were allocated."""
+"""Total and allocated GPUs by the hour."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we tell Django about this application."""
+"""Django app of the scheduler."""
 
 from django.apps import AppConfig
 

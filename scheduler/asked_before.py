@@ -1,4 +1,4 @@
-"""Here a process that people ask what would happen keeps what the last question has learnt.
+"""Cache what earlier dry runs of this process learned.
 
 It spares effort only: rows that are as they were are not read again, and decisions go on from how things
 stood.

@@ -1,4 +1,4 @@
-"""Here a decided eviction becomes a row of the audit: one to store, or one of what is only foreseen."""
+"""Build audit rows of evictions, real or predicted."""
 
 from collections.abc import Iterable
 from typing import Any

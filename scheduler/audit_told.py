@@ -1,4 +1,4 @@
-"""Here an eviction is put into words: the same in REST, pages, the admin site and the command line."""
+"""Describe an eviction in the same words for REST, pages, the admin site and the CLI."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

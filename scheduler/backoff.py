@@ -1,4 +1,4 @@
-"""Here we say until when somebody who gave way, or failed, holds back: the engine's rule, by the clock."""
+"""When an evicted or failed workload may start again."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Here we say how each month's budget stands: used, how it will end at the present pace, and what to tell."""
+"""Monthly budgets: used, forecast and notifications."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

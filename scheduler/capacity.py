@@ -1,4 +1,4 @@
-"""Here we put pools and their nodes into the engine's words."""
+"""Convert pools and nodes into engine values."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here we learn when running work was last saved: what was done since then is what an eviction would lose.
+"""Record when running work was last saved, to know what an eviction would lose.
 
 The convention is a file: a pod that has saved its work touches `.berth-checkpoint` in its workspace.
 """

@@ -1,4 +1,4 @@
-"""Here the lines of the log, and the spans, that belong to a cycle carry its number."""
+"""Attach the cycle number to log lines and spans."""
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 

@@ -1,4 +1,4 @@
-"""Here a cycle is run and written down: observe, decide, commit, with what it saw and how long it took."""
+"""Run one cycle (observe, decide, commit) and record its input and duration."""
 
 import time
 from collections.abc import Sequence

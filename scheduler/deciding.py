@@ -1,4 +1,4 @@
-"""Here the engine is asked for a plan; a pool that it cannot decide does not keep the others waiting."""
+"""Call the engine, isolating pools that it cannot decide."""
 
 import logging
 from collections.abc import Collection, Mapping

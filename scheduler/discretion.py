@@ -1,4 +1,4 @@
-"""Here we decide what a reader learns of other projects' work: one policy for every door.
+"""What a reader may learn about other projects' workloads.
 
 Whoever sees a project sees its workloads by name. The other party to an eviction is told to everybody
 concerned by its project, its size, and the numbers of the queues where the two paths part: enough to

@@ -1,4 +1,4 @@
-"""Here we tell one engine from another: by the release, and by what its files say."""
+"""Identify the engine by release and source digest."""
 
 import hashlib
 from functools import cache

@@ -1,4 +1,4 @@
-"""Here evictions are added up by who gave way to whom."""
+"""Count evictions by pairs of projects."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we put together why a workload is where it is: its reasons, its place in line, its queues."""
+"""Explain a workload: reasons, queue position and queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we say in how many pieces a pool's free GPUs lie, and which gangs would find room in them."""
+"""Fragmentation of a pool, and the gangs that would fit."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

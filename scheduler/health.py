@@ -1,4 +1,4 @@
-"""Here we say how the scheduler does: who leads, the last cycle, and whether the laws hold right now."""
+"""Health of the scheduler: leader, last cycle, invariants."""
 
 from datetime import datetime
 from typing import Any

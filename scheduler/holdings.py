@@ -1,4 +1,4 @@
-"""Here we count and give back what pods hold, and write down what they held, hour by hour."""
+"""Count and release allocations, and record them by the hour."""
 
 import uuid
 from collections.abc import Collection, Iterable

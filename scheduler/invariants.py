@@ -1,4 +1,4 @@
-"""Here the laws that must hold at every moment are checked on the live rows, in a handful of queries.
+"""Check the scheduling invariants on live rows.
 
 They start from what is live, not from all that ever was: somebody may ask every few seconds.
 """

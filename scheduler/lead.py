@@ -1,4 +1,4 @@
-"""Here one scheduler process takes the lead, keeps it while it works, and hands it on when it is told to end.
+"""The leader loop: acquire the lease, tick, hand over on exit.
 
 A standby asks again whenever the lease could have run out. Between two ticks the process sleeps; a
 submission, a pod that changed its state, or a signal wakes it within milliseconds.

@@ -1,4 +1,4 @@
-"""Here we find lines in the log of one pod, piece by piece: however long it is, little of it is in memory."""
+"""Search the log of a pod piece by piece, in bounded memory."""
 
 import time
 from collections import deque

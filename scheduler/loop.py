@@ -1,4 +1,4 @@
-"""Here the scheduler goes round: take in, decide, commit, start and stop, and let the pools grow or shrink.
+"""One turn of the scheduler: observe, decide, commit, dispatch, reconcile.
 
 One process leads; the others stand by and take over when its lease runs out. Every step works from rows
 and does no harm when done again. Steps after commit run in every tick, whether anything was decided or

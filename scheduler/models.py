@@ -1,4 +1,4 @@
-"""Here we keep what the scheduler decided, and what came of it: allocations, evictions, usage and use."""
+"""Models of scheduler decisions: cycles, allocations, evictions and usage."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex

@@ -1,4 +1,4 @@
-"""Here we read the rows, in few queries, and put them into the engine's words."""
+"""Read rows into a frozen snapshot."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Here who waits for a pool that has too few ready nodes to begin is told so."""
+"""Explain that a pool has too few ready nodes to start work."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Here the scheduler finds the places between two steps at which a crash must do no harm."""
+"""Crash points of the scheduler, for tests."""
 
 from berth.db.points import listen, outside_transactions, point
 

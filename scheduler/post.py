@@ -1,4 +1,4 @@
-"""Here we gather what a scheduler at its post has at hand, from one tick to the next."""
+"""What a scheduler process keeps from one tick to the next."""
 
 import uuid
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Here we put departments, projects, their quotas and their use into the engine's words.
+"""Convert departments, projects, quotas and usage into engine queues.
 
 A department and a project may bear one name; the engine knows only queues. Then the department's queue
 is told apart by a suffix that no name can have.

@@ -1,4 +1,4 @@
-"""Here we ask the one scheduler what an edited set of quotas would change; nothing is stored.
+"""Preview quota edits with the real scheduler, storing nothing.
 
 Both plans are of the next cycle: one on the snapshot as it is, one with the edited quotas in it.
 """

@@ -1,4 +1,4 @@
-"""Here we say what is odd about quotas as they would be: promised twice, or below what is held already."""
+"""Warnings about quotas: oversubscribed, or below current allocation."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Here pools that have more nodes than their work needs give some back; the engine says which.
+"""Release nodes that a pool does not need.
 
 Nodes on which nothing runs go first, all at once as far as budgets allow. A node with work goes alone: the
 moves that empty it and its drain are one transaction, so that neither is done without the other.

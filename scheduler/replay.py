@@ -1,4 +1,4 @@
-"""Here a stored cycle is decided once more, and compared with what was decided then."""
+"""Decide a stored cycle again and compare the plans."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

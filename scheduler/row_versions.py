@@ -1,4 +1,4 @@
-"""Here we read rows that we may have read before: of a version that we know nothing but its mark is read.
+"""Read only the rows that changed since the last read.
 
 PostgreSQL never changes a row in place: each write makes another version of it, by a later transaction or at
 another place. So the row's id with the writing transaction (`xmin`) and the place (`ctid`) names a content.

@@ -1,4 +1,4 @@
-"""Here we see to it that the task queue has Berth's regular tasks, each once and as this version has them."""
+"""Register the regular tasks of the task queue."""
 
 from dataclasses import dataclass
 

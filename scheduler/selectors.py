@@ -1,4 +1,4 @@
-"""Here we read what the scheduler decided, as far as one person may see it."""
+"""Queries of scheduler decisions, restricted to what a person may see."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Here we tell a reader how the fair share of a department or a project comes about.
+"""Explain the fair share of a department or project.
 
 Quotas, use and nodes as they are now; what each queue asks for as the last cycle wrote it down, so that
 nobody has to look at all workloads to answer.

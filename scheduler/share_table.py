@@ -1,4 +1,4 @@
-"""Here a pool's fair shares stand beside each other: who may have what, holds what, and used what lately."""
+"""Fair shares of a pool's queues side by side."""
 
 from collections import defaultdict
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we tell in sentences how a fair share came about: the one wording for every door."""
+"""Sentences that explain a fair share."""
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction

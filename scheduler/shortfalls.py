@@ -1,4 +1,4 @@
-"""Here we say who holds less than is due to them while others in the same pool hold more than their quota."""
+"""Queues below fair share while others borrow."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Here a snapshot becomes plain JSON and comes back equal, field by field: what decide was told, all of it.
+"""Encode snapshots as JSON and decode them without loss.
 
 Scenario files are for people and refuse what people should not write; what rows can be, a cycle can have
 seen. Fields that have their default are left out.

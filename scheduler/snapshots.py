@@ -1,4 +1,4 @@
-"""Here what a cycle saw and what it decided are kept together, for replay and bug reports, for a while."""
+"""Store the input and plan of each cycle for a while."""
 
 import json
 import zlib

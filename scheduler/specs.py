@@ -1,4 +1,4 @@
-"""Here we remember what each live workload's document means, so that no cycle parses it again.
+"""Cache the parsed document of each live workload.
 
 A stored document never changes, hence the id is key enough.
 """

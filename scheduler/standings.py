@@ -1,4 +1,4 @@
-"""Here each queue's standing is kept for people, and its use settled, after every cycle and every change."""
+"""Record each queue's standing and settle its usage after every cycle and change."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta

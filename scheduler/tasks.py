@@ -1,4 +1,6 @@
-"""Here is what the task queue does for the scheduler. Each task may run twice, or be killed half way."""
+"""Task queue jobs of the scheduler; each may run twice or be interrupted.
+
+Each task may run twice, or be killed half way."""
 
 from datetime import timedelta
 

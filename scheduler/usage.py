@@ -1,4 +1,4 @@
-"""Here we keep what each queue used: an integral that is exact at every change and decays in between.
+"""Decayed usage of queues, integrated exactly at every change.
 
 Between two changes everything is constant, so nothing is sampled: a burst is charged for to the second.
 `used` grows by what is charged (beyond quota, or all, as the pool says), `parent` by what the parent held

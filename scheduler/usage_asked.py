@@ -1,4 +1,4 @@
-"""Here a question about use is read from words, for REST and the pages, or refused with every fault."""
+"""Parse usage queries of REST and pages."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

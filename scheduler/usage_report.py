@@ -1,4 +1,4 @@
-"""Here we add up what was used: by department, project, person and pool, by the hour up to the month.
+"""Sum usage by department, project, person and pool, from hours to months.
 
 What pods gave back is in the hours (`UsageHour`); what they hold still is counted from the allocations
 themselves, up to now. So nothing is sampled, nothing is missing, and nothing is counted twice.

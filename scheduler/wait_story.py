@@ -1,4 +1,4 @@
-"""Here we tell for what a workload waited, one reason after another, and for how long."""
+"""History of a workload's pending reasons, with durations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

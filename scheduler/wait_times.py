@@ -1,4 +1,4 @@
-"""Here we say how long work waited before it started for the first time."""
+"""Waiting times before first start."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we find what workloads wait for: others of their project that have not completed."""
+"""Dependencies of workloads that have not completed."""
 
 import uuid
 from collections.abc import Collection, Mapping

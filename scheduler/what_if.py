@@ -1,4 +1,4 @@
-"""Here we ask the one scheduler what it would do, on a snapshot with one workload more; nothing is stored."""
+"""Predict what the scheduler would do with one more workload, storing nothing."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace

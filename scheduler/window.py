@@ -1,4 +1,4 @@
-"""Here we keep what a sliding window forgets: the ledger as it stood when the window began.
+"""What a sliding window forgets: the ledger at the start of the window.
 
 What was used inside the window is the ledger now less the ledger then, faded by the time since. So nothing
 has to be sampled: where something changed the ledger was written down, and between two such points it is

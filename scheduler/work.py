@@ -1,4 +1,4 @@
-"""Here we put live workloads and their pods into the engine's words.
+"""Convert live workloads and pods into engine values.
 
 Of each row only the columns that a decision needs are read. A workload whose rows are as they were keeps
 the very description it had: nothing is made anew, and the engine sees at a glance that nothing changed.

@@ -1,4 +1,4 @@
-"""Here something is done on a connection of its own, as by another process, during a transaction."""
+"""Run something on a second database connection during a transaction."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Here we tell which promised behaviours the tests show, and which they do not show yet.
+"""List which promised behaviours the tests show.
 
 The promises are listed by id in docs/behaviours, one file per chapter; a test claims one with
 `@pytest.mark.shows("RAI-29")`. Run `make behaviours` for the table.

@@ -1,4 +1,4 @@
-"""Here play alice and the others: one person per role, two departments, four projects, one pool."""
+"""Alice and the others: one person per role, two departments, four projects, one pool."""
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User

@@ -1,4 +1,4 @@
-"""Here we give the tests a PostgreSQL of their own, and hold them to the promises they are marked with."""
+"""A PostgreSQL server for the tests, and the check of behaviour markers."""
 import os
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Here rows are made as the services and the scheduler would leave them, with as few words as possible."""
+"""Create rows as the services and the scheduler would leave them."""
 
 import itertools
 from datetime import datetime, timedelta

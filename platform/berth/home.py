@@ -1,4 +1,4 @@
-"""Here we find the directory where this installation keeps its state."""
+"""Locate the state directory of this installation."""
 import os
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Here we say which consumer answers which WebSocket."""
+"""WebSocket routes."""
 
 from django.urls import URLPattern, path
 

@@ -1,4 +1,4 @@
-"""Here we tie a program's life to the process that started it, however that one ends.
+"""Tie a program's lifetime to the process that started it.
 
 Run as a script, between the two: it asks the kernel for a signal at the parent's death, then becomes the
 program.

@@ -1,4 +1,4 @@
-"""Here we say where everything that answers a request lives."""
+"""URL routes of the whole site."""
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 

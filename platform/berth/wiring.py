@@ -1,4 +1,4 @@
-"""Here we choose, in one place, what the parts are handed: a clock, sources of machines, ways to run."""
+"""Connect the ports to their implementations: clock, providers, runtimes."""
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

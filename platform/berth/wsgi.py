@@ -1,4 +1,4 @@
-"""Here we answer plain HTTP requests, without live updates."""
+"""WSGI application, without live updates."""
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")

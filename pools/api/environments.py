@@ -1,4 +1,4 @@
-"""Here one asks which plugins there are, and what a pool's plugins come to."""
+"""REST endpoints of plugins and of a pool's environment."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here people who run the platform issue tokens by which machines join, and remove machines that joined."""
+"""REST endpoints of join tokens and joined machines, for platform admins."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Here machines join a pool with a one-time token, and call to hear which node they are to be.
+"""REST endpoints by which machines join a pool and poll for instructions.
 
 These doors know no people: the secret in the request is all there is. Each is a random one or a signed one
 of 256 bits. Who says what makes no sense is counted by address; a machine that we know by itself, so that

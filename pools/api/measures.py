@@ -1,4 +1,4 @@
-"""Here one asks how many nodes a pool had when, and what they cost."""
+"""REST endpoints of a pool's capacity over time and cost."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any

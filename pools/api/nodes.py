@@ -1,4 +1,4 @@
-"""Here nodes are listed, taken out of use, put back and ended."""
+"""REST endpoints of nodes: list, cordon, drain, terminate."""
 
 from collections.abc import Sequence
 from datetime import datetime

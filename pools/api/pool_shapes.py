@@ -1,4 +1,4 @@
-"""Here we say what a node pool looks like from outside, and what of it can be set."""
+"""REST models of a node pool: answer and settable values."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here node pools are listed, made, changed, paused and drained."""
+"""REST endpoints of node pools: list, create, edit, pause and drain."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

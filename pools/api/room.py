@@ -1,4 +1,4 @@
-"""Here we count what pools and nodes have, and what of it is free."""
+"""Total, allocated and free resources of pools and nodes."""
 
 from collections.abc import Iterable, Sequence
 

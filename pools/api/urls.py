@@ -1,4 +1,4 @@
-"""Here we say where machines are found."""
+"""URL routes of the pools API."""
 
 from django.urls import URLPattern, URLResolver, path
 

@@ -1,1 +1,1 @@
-"""Here we decide how many nodes a pool should have and how to get there, from values to values."""
+"""Pure functions that decide the number of nodes and the steps towards it."""

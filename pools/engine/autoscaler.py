@@ -1,4 +1,4 @@
-"""Here we decide how many nodes an elastic pool should want, from what presses on it and nothing else."""
+"""Desired number of nodes of an elastic pool, from its demand."""
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Here we say how many nodes of a pool may be taken out of use at once, for which reason, and when."""
+"""How many nodes may be disrupted at once, by reason and time."""
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo

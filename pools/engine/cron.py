@@ -1,4 +1,4 @@
-"""Here we read a schedule in the five fields of cron, and say when it came round last."""
+"""Parse five-field cron schedules and find their latest run."""
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo

@@ -1,4 +1,4 @@
-"""Here we say how many nodes a pool may have: a floor, a ready threshold and a ceiling, in four notations."""
+"""Minimum, ready threshold and maximum of a pool, in four notations."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we decide, for one pool, the next step from the nodes there are to the number that is wanted.
+"""Decide a pool's next step from current to desired nodes.
 
 A node counts once: pending (ordered, not there yet), current (takes work, or would if nobody had cordoned
 it) or draining. All that is known stands in rows, so a step is a function of what is, not of what happened:

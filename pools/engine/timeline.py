@@ -1,4 +1,4 @@
-"""Here we say how many nodes a pool had when, from what is known of each: when it came, what became of it."""
+"""Number of nodes over time, from the life of each node."""
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Here we choose which nodes go when fewer are wanted: those with which least work is lost."""
+"""Choose the nodes to drain: those with the least work to lose."""
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

@@ -1,1 +1,1 @@
-"""Here environments are made: on this machine, and with what other machines need to make theirs."""
+"""Install plugin environments on this machine and prepare them for others."""

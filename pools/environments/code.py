@@ -1,4 +1,4 @@
-"""Here we pack what workers run of Berth itself, the same for this machine and for any other."""
+"""Package the part of Berth that workers run."""
 import hashlib
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""Here bootstrap scripts run on this machine, one process for each node; shared by digest."""
+"""Run bootstrap scripts on this machine, shared by digest."""
 import fcntl
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Here we read how far a bootstrap script is: a line of JSON for each phase that began or ended."""
+"""Parse the progress of a bootstrap script, one JSON line per phase."""
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Here we read what nodes of this machine are to have installed, with the secrets that it takes."""
+"""What nodes of this machine must install, with secrets."""
 from pools.environments.here import Recipe
 from pools.joining.sealed import Unopened
 from pools.models import Environment, Node, NodePool

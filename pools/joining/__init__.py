@@ -1,1 +1,1 @@
-"""Here machines call in: once to join, then again and again to hear what they are to be."""
+"""The protocol by which machines join a pool."""

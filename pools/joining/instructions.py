@@ -1,4 +1,4 @@
-"""Here we say what makes a machine that joined the node it is to be: the word of the pool's runtime."""
+"""Instructions that turn a joined machine into a node, from the pool's runtime."""
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 

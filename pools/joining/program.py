@@ -1,4 +1,6 @@
-"""Here a machine joins a pool and then does what it is told. It runs there alone: the standard library only.
+"""The program that joins a machine to a pool and follows its instructions.
+
+It runs there alone: the standard library only.
 
     BERTH_URL=https://berth.example.org BERTH_POOL=metal BERTH_JOIN_TOKEN=join_... python3 program.py
 

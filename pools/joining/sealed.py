@@ -1,4 +1,4 @@
-"""Here secrets are sealed with the installation's key before they are stored, and opened for use."""
+"""Encrypt secrets with the installation's key before they are stored."""
 import base64
 import hashlib
 

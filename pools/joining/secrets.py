@@ -1,4 +1,4 @@
-"""Here we make the secrets by which machines are known, and recognise them.
+"""Derive and verify the secrets of machines.
 
 What an order's machines join with, and what any machine calls with later, is worked out from the
 installation's key: nothing of it is stored, and an order that is repeated after a crash says the same again.

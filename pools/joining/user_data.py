@@ -1,4 +1,4 @@
-"""Here we write what a machine of an order runs when it first boots: it joins, and does as it is told."""
+"""The first-boot script of ordered machines."""
 import base64
 import gzip
 import shlex

@@ -1,4 +1,4 @@
-"""Here we keep what machines there are: pools, their nodes, and how their number came about."""
+"""Models of pools, nodes and their scaling history."""
 from pools.models.environment import Environment, PoolSecret
 from pools.models.installation import Installation
 from pools.models.machine import JoinToken, Machine, MachineUse

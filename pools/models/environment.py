@@ -1,4 +1,4 @@
-"""Here we keep what is installed on nodes, named by what is in it, and the secrets of plugins."""
+"""Models of environments, named by content, and of plugin secrets."""
 from django.db import models
 from django.db.models import Q
 

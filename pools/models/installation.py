@@ -1,4 +1,4 @@
-"""Here we keep the name by which this installation's machines are told from others' in the same account."""
+"""The identity of this installation in a shared cloud account."""
 from django.db import models
 
 

@@ -1,4 +1,4 @@
-"""Here we keep machines that exist already and joined a pool by a token, and who uses them when."""
+"""Models of machines that joined by token, and of their use as nodes."""
 from django.db import models
 from django.db.models import Q
 

@@ -1,4 +1,4 @@
-"""Here we keep a node: one machine, or a slice of one, from the order to the end."""
+"""Model of a node, from its order to its end."""
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone

@@ -1,4 +1,4 @@
-"""Here we keep a pool: how many nodes it may have, what one is like, and how work is placed on it."""
+"""Model of a node pool: size, node shape and placement."""
 from django.db import models
 from django.db.models import F, Q
 

@@ -1,4 +1,4 @@
-"""Here we keep what a pool's GPU cost an hour until when; what it costs now stands on the pool."""
+"""Model of past GPU prices; the current price is on the pool."""
 from django.db import models
 
 from pools.models.pool import NodePool

@@ -1,4 +1,4 @@
-"""Here we keep why a pool has as many nodes as it has: one row per change, never edited."""
+"""Model of scaling events, append-only."""
 from django.db import models
 
 from pools.models.node import Node

@@ -1,4 +1,4 @@
-"""Here we say what plugins are, for pools, workers and clients alike: plain Python, nothing of the server."""
+"""Plugins for pools, workers and clients, without any server code."""
 from pools.plugins.base import Function, Operation, Plugin
 from pools.plugins.compose import bootstrap_all, decorate_all, transform_all
 from pools.plugins.entered import Entered, Hook, entered

@@ -1,4 +1,4 @@
-"""Here we define a plugin: a name and up to six hooks that act on everything that runs in a pool."""
+"""A plugin: a name and up to six hooks."""
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace

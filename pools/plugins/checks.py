@@ -1,4 +1,4 @@
-"""Here we check what an image asks for: nothing in it may be an option, a password or a second line."""
+"""Validate an environment: no entry may contain options, passwords or newlines."""
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here the hooks of several plugins become one: images and operations in order, decorators outside in."""
+"""Combine the hooks of several plugins: images and operations in order, decorators nested."""
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Here we read the plugins that a pool declares: names and parameters in order, secrets set apart."""
+"""Read the plugins that a pool declares, with secrets separated."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

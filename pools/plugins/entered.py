@@ -1,4 +1,4 @@
-"""Here the contexts of plugins are entered once each, in order, and left in reverse."""
+"""Enter plugin contexts once each, in order, and exit them in reverse."""
 import logging
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Here we say which hook of which plugin failed, in words that survive the way from worker to client."""
+"""Errors of plugin hooks, serializable from worker to client."""
 
 
 class PluginError(Exception):

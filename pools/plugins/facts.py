@@ -1,4 +1,4 @@
-"""Here we say what a plugin's hooks are told: of the pool, of the process they run in, and of the client."""
+"""Facts passed to plugin hooks: pool, process and client."""
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Here we describe what is installed on every node of a pool: a value, changed only by making another one."""
+"""The immutable description of a pool's environment."""
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar

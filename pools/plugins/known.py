@@ -1,4 +1,4 @@
-"""Here we know which plugins a pool may name: ours, and those that installed packages bring along."""
+"""Available plugins: built in or from installed packages."""
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here we read from a plugin's function which parameters it takes, and check what people give for them.
+"""Derive a plugin's parameters from its function signature, and validate values.
 
 A parameter is a keyword with a type that JSON can hold: texts, numbers, yes or no, a Literal, lists and
 mappings of these, or one of several. `Annotated[..., Says("...")]` tells more of it, `Secret("HF_TOKEN")`

@@ -1,4 +1,4 @@
-"""Here we say what a source of machines must do, whoever it is."""
+"""The provider port: the contract of every source of machines."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

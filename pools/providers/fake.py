@@ -1,4 +1,4 @@
-"""Here we play a provider that does as it is told, trouble included: for tests and simulations."""
+"""A scriptable provider for tests and simulations."""
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

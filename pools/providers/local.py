@@ -1,4 +1,4 @@
-"""Here we cut nodes out of this machine: each has devices of its own, and a share of the rest by agreement.
+"""Nodes carved out of this machine, with devices of their own.
 
 An instance is a line in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
 step under a lock, so an order was met whole or not at all, and the same order finds its answer again.

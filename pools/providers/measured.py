@@ -1,4 +1,4 @@
-"""Here we find out what this machine has: processors, memory, and GPUs where there are any."""
+"""Measure this machine: processors, memory and GPUs."""
 import os
 import re
 from collections.abc import Iterator

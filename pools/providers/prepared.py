@@ -1,4 +1,4 @@
-"""Here nodes of this machine get their environment before they are ready, whatever they are otherwise."""
+"""Install the environment on nodes of this machine before they are ready."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

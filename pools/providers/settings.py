@@ -1,4 +1,4 @@
-"""Here we check what a pool tells its provider, for whichever provider it has."""
+"""Validate a pool's provider settings."""
 from typing import Any
 
 from berth.core.errors import Invalid

@@ -1,4 +1,4 @@
-"""Here nodes are machines that exist already and joined the pool: an order is met from those not in use.
+"""Nodes from existing machines that joined the pool.
 
 All is in rows: a machine's use is what other providers call an instance, and ends without the machine.
 """

@@ -1,4 +1,4 @@
-"""Here a pool is brought one step nearer to the number of nodes that it wants."""
+"""Bring a pool one step closer to its desired nodes."""
 from pools.reconciler.reconcile import reconcile
 
 __all__ = ["reconcile"]

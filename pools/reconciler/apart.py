@@ -1,4 +1,4 @@
-"""Here pools whose provider is far away are reconciled beside the loop, so that nobody waits for a cloud.
+"""Reconcile remote pools outside the scheduler loop, so that slow clouds block nobody.
 
 A launch may take a minute; the lease of who leads lasts ten seconds. One pass of one pool goes on at a time:
 what the next one finds stands in rows, as after a crash.

@@ -1,4 +1,4 @@
-"""Here nodes end: those that are lost, and those that have been drained."""
+"""Terminate nodes that are lost or drained."""
 from collections.abc import Sequence
 
 from django.db.models import Q

@@ -1,4 +1,4 @@
-"""Here we say of a drain, once, that it does not come to its end."""
+"""Report drains that do not finish, once."""
 from collections.abc import Iterable
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Here we compare the provider's listing with our rows: who is ready, who is gone, whom nobody knows."""
+"""Compare the provider's listing with our rows."""
 from datetime import timedelta
 
 from berth.db.moves import move

@@ -1,4 +1,4 @@
-"""Here the one order that a pool has in flight is carried out, and whatever comes of it written down."""
+"""Carry out a pool's order in flight and record its outcome."""
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 

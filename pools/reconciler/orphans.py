@@ -1,4 +1,4 @@
-"""Here we find instances that cost money and serve no node, and say which of them are to be ended now.
+"""Find instances without a node that cost money, and decide when to terminate them.
 
 That of an ended node is ended again at once. One that no row knows at all is told of first and ended after a
 grace: whoever has put an old copy of the database in place has that long to pause the pool.

@@ -1,4 +1,6 @@
-"""Here one pass over one pool is made: look, end, decide, order. All it knows between passes is in rows.
+"""One reconciliation pass over a pool: look, end, decide, order.
+
+All it knows between passes is in rows.
 
 The provider is called outside transactions. What is to be done stands in rows before the call, what came of
 it after: a crash in between is healed by the next pass, of this process or another.

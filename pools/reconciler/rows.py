@@ -1,4 +1,4 @@
-"""Here we read a pool's rows as a pass needs them."""
+"""Load a pool's rows for one pass."""
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here the pure mind's next step becomes rows: drains, drains taken back, an order to be carried out."""
+"""Write the decided step as rows: drains, reverted drains, an order."""
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 

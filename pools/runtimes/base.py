@@ -1,4 +1,4 @@
-"""Here we say what it takes to run a pod, wherever it runs."""
+"""The runtime port: the contract for running pods."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

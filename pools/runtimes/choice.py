@@ -1,4 +1,4 @@
-"""Here we check that a pool's runtime can work with its provider, and here."""
+"""Check that a pool's runtime works with its provider."""
 from importlib.util import find_spec
 
 from berth.core.errors import Invalid

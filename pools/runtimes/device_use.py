@@ -1,4 +1,4 @@
-"""Here we ask what a machine's GPUs do: `nvidia-smi`, or what stands in for it, nothing where there is none.
+"""GPU utilization from `nvidia-smi`; standard library only, since it runs on nodes.
 
 Works with Python's standard library, since it runs on nodes.
 """

@@ -1,4 +1,4 @@
-"""Here we play a runtime in memory: pods run and end when told to, or after a time, without any process."""
+"""A scriptable runtime in memory, for tests and simulations."""
 import os
 from collections import deque
 from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""Here we run pods on this machine: processes with a keeper each, and directories that tell their story."""
+"""Run pods on this machine: one keeper process and one directory each."""
 from __future__ import annotations
 
 import os

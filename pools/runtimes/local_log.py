@@ -1,4 +1,4 @@
-"""Here we read a pod's log while it is being written: by byte, whatever the bytes are."""
+"""Read a pod's log by byte offset while it grows."""
 from __future__ import annotations
 
 import os

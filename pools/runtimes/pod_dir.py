@@ -1,4 +1,4 @@
-"""Here we keep what is known of one local pod: a directory with its order, its keeper's lock and its end."""
+"""A local pod's directory: its order, its keeper's lock and its exit record."""
 from __future__ import annotations
 
 import fcntl

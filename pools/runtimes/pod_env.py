@@ -1,4 +1,4 @@
-"""Here we say what a local pod finds in its environment before its own order is laid over it."""
+"""Base environment of local pods."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Here we add up what pods' processes use, from /proc; with the standard library, since it runs on nodes."""
+"""Sum the resource use of pods' processes from /proc; standard library only."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Here we find a port for the ranks of one gang to meet at, on this machine."""
+"""Allocate rendezvous ports for gangs on this machine."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""Here what a pool declares becomes an environment, and the secrets of its plugins are put away."""
+"""Build a pool's environment from its declaration, and store plugin secrets."""
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

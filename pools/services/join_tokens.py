@@ -1,4 +1,4 @@
-"""Here people issue and revoke the tokens by which machines join; only a digest of the secret is kept."""
+"""Issue and revoke join tokens; only a digest is stored."""
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here machines join a pool with a token, and call again to hear what they are to be."""
+"""Let machines join a pool and poll for their role."""
 from dataclasses import dataclass
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Here machines that joined a pool are removed from it again: once nothing runs on them."""
+"""Remove joined machines that run nothing."""
 from datetime import datetime
 from typing import Any
 

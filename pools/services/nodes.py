@@ -1,4 +1,4 @@
-"""Here people take nodes out of use and put them back, and the scheduler says when one is empty."""
+"""Cordon, uncordon, drain and terminate nodes."""
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

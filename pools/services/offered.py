@@ -1,4 +1,4 @@
-"""Here we say which providers and runtimes people are offered: the fakes are there for tests."""
+"""Providers and runtimes offered to people; fakes only in tests."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we check what people give for a pool, and show a pool as plain values for the audit."""
+"""Validate pool settings and describe them for the audit."""
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Here pools are made, changed and removed."""
+"""Create, edit, pause, drain and delete pools."""
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy

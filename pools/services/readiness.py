@@ -1,4 +1,4 @@
-"""Here a pool notes that it takes on work from now on, or that it has no node left to do so."""
+"""Record when a pool becomes operational or loses its last node."""
 from collections.abc import Iterable
 from datetime import datetime
 

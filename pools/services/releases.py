@@ -1,4 +1,4 @@
-"""Here a pool gives nodes back that it can do without, beyond what the autoscaler asks for."""
+"""Release nodes that a pool does not need."""
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

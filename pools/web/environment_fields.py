@@ -1,4 +1,4 @@
-"""Here a pool's plugins and environment become fields that one types in, and back."""
+"""Form fields of a pool's plugins and environment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

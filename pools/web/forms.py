@@ -1,4 +1,4 @@
-"""Here a pool becomes a form and back."""
+"""Forms of node pools."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here admins see which machines joined a pool, remove them, and issue tokens by which others join."""
+"""Pages of joined machines and join tokens."""
 
 from datetime import timedelta
 from typing import Any

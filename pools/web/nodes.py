@@ -1,4 +1,4 @@
-"""Here admins take nodes out of use and put them back."""
+"""Page actions on nodes: cordon, drain, terminate."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here admins make node pools, change their settings, pause, resume and scale them."""
+"""Pages that create, edit, scale and pause pools."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we say which form of node pools lives where."""
+"""URL routes of the pool pages."""
 
 from django.urls import path, re_path
 

@@ -1,4 +1,4 @@
-"""Here is the tenants' part of the admin site."""
+"""Admin pages of tenants and workloads."""
 
 from projects.admin import history, people, services, tenants, workloads
 

@@ -1,4 +1,4 @@
-"""Here admins look up what happened, who changed what and who was told; nothing of it is ever changed."""
+"""Read-only admin pages of events, audit, quota changes and deliveries."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here admins look after people, their roles and their tokens; every change is audited."""
+"""Admin pages of people, roles and tokens."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here admins look up services: their engines, what was asked of them, what autoscalers did. Read only."""
+"""Read-only admin pages of inference services."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here admins look after departments, projects and quotas; every change goes through the services."""
+"""Admin pages of departments, projects and quotas."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here admins look up workloads and pods, and end or hold what must be ended or held."""
+"""Admin pages of workloads and pods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we find out who asks: a program with a token, or a person who signed in to the web pages."""
+"""Authenticate requests by token or session."""
 
 from django.contrib.auth.models import User
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication

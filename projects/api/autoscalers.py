@@ -1,4 +1,4 @@
-"""Here the autoscaler of a service tells what it sees and does, and is given its settings."""
+"""REST endpoints of a service's autoscaler."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

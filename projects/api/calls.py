@@ -1,4 +1,4 @@
-"""Here a session's client hands in functions and takes results, as bytes that stay closed."""
+"""REST endpoints by which a session's client submits calls and fetches results."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Here we tell who was told what about a workload, and what came of it."""
+"""REST endpoint of a workload's notification deliveries."""
 
 from collections.abc import Sequence
 from datetime import datetime

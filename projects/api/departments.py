@@ -1,4 +1,4 @@
-"""Here departments are listed, made, changed and removed."""
+"""REST endpoints of departments."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here the doors of the floors below ask who may what; a setting names this module to them."""
+"""Permission check for the pool endpoints, registered by a setting."""
 
 from projects import access
 from projects.acting import Acting

@@ -1,4 +1,4 @@
-"""Here we tell what happened, and who changed what."""
+"""REST endpoints of events and audit."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here we find what a body or an address names, among what the person may see."""
+"""Find the objects that a request names, among those visible."""
 
 from typing import NoReturn
 

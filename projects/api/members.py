@@ -1,4 +1,4 @@
-"""Here people are given roles, looked for, and made known to Berth."""
+"""REST endpoints of members and people."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here we show pods: the replicas that were placed, with what became of each."""
+"""REST endpoints of pods."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here a port of a workload is opened: by a link that works once, within a minute, in a browser."""
+"""REST endpoint that issues one-time links to workload ports."""
 
 from datetime import datetime
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Here projects are listed, made, changed and removed."""
+"""REST endpoints of projects."""
 
 from collections.abc import Sequence
 from datetime import datetime

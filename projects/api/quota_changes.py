@@ -1,4 +1,4 @@
-"""Here edited sets of quotas are applied, all or nothing, and changes are read and taken back."""
+"""REST endpoints that apply, list and revert quota drafts."""
 
 from collections.abc import Sequence
 from datetime import datetime

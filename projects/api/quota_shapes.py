@@ -1,4 +1,4 @@
-"""Here we say what a quota looks like from outside, with its standing in the last cycle."""
+"""REST models of quotas and drafts."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal

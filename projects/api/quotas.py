@@ -1,4 +1,4 @@
-"""Here quotas are read with what became of them, and set by people who have seen the present version."""
+"""REST endpoints of quotas."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Here services are asked for more engines or fewer, and such requests are looked at and cancelled."""
+"""REST endpoints of scale requests of services."""
 
 from collections.abc import Sequence
 from typing import ClassVar

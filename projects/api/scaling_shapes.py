@@ -1,4 +1,6 @@
-"""Here we say what requests to scale look like from outside. Times are seconds since 1970, as programs that
+"""REST models of scale requests.
+
+Times are seconds since 1970, as programs that
 scale services expect them."""
 
 from collections.abc import Iterable, Sequence

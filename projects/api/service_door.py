@@ -1,4 +1,4 @@
-"""Here is what doors of services have in common: how one is named, and how bad parameters are told."""
+"""Base class of the service endpoints."""
 
 from rest_framework.response import Response
 

@@ -1,4 +1,4 @@
-"""Here inference services are listed and looked at, with their engines; trainers say when weights change."""
+"""REST endpoints of inference services and their engines."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here the workers of sessions call: each shows the secret of its own pod and reaches nothing else."""
+"""REST endpoints for session workers, authenticated by pod secrets."""
 
 import base64
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Here programs open a session, look at it, and end it."""
+"""REST endpoints that open, show and end sessions."""
 
 import base64
 import binascii

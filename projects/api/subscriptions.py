@@ -1,4 +1,4 @@
-"""Here people say over REST what they want to be told and where."""
+"""REST endpoints of notification subscriptions."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here the templates of projects are listed, read, saved and removed, guarded by the version one has seen."""
+"""REST endpoints of project templates."""
 
 from collections.abc import Sequence
 from datetime import datetime

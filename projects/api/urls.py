@@ -1,4 +1,4 @@
-"""Here we say where tenants, people and what they ask for are found."""
+"""URL routes of the projects API."""
 
 from django.urls import URLPattern, URLResolver, path
 

@@ -1,4 +1,4 @@
-"""Here we find workloads: filters, search and sort of the list."""
+"""Filters, search and sorting of workload lists."""
 
 from typing import Annotated, Literal
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Here we say what a workload looks like from outside."""
+"""REST models of a workload."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here workloads are listed, submitted, looked at, stopped, resumed and removed."""
+"""REST endpoints of workloads."""
 
 from typing import Annotated
 from uuid import UUID

@@ -1,1 +1,1 @@
-"""Here news leaves the house: by mail, to web addresses, to chats."""
+"""Deliver notifications by email, webhook and chat."""

@@ -1,4 +1,4 @@
-"""Here we find out where a web address leads, and refuse what no stranger may make us call.
+"""Resolve webhook addresses and refuse internal ones.
 
 A server that posts to addresses that people wrote down must not be made to talk to itself, to its
 neighbours, or to the cloud's metadata. The name is looked up once, and that very address is called.

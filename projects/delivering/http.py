@@ -1,4 +1,4 @@
-"""Here one letter is posted to one destination: no redirects, no proxies, not for long."""
+"""Post one message to one destination, without redirects or proxies."""
 
 import http.client
 from collections.abc import Mapping

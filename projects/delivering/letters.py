@@ -1,4 +1,4 @@
-"""Here we put news into words and bodies, each channel in its own way; pure."""
+"""Compose notification texts and bodies for each channel."""
 
 import hashlib
 import hmac

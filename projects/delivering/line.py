@@ -1,4 +1,4 @@
-"""Here we open a line to one destination, to the address that was checked, for so many seconds in all."""
+"""Connect to a checked address within a time limit."""
 
 import http.client
 import socket

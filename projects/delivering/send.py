@@ -1,4 +1,4 @@
-"""Here a delivery goes out on its channel; whatever goes wrong is told by one of two exceptions."""
+"""Send one delivery on its channel."""
 
 import smtplib
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here services are carried from what their rows say to what was asked for: engines, router, weights.
+"""Carry inference services from their current to their desired state.
 
 One process leads. A pass over a service looks first, with no transaction open; then moves rows, under the
 lock of the service's row; then calls routers and engines, each call between two writes of its own: what is

@@ -1,4 +1,4 @@
-"""Here a service is watched, and what its autoscaler decides is asked for like a person would ask for it."""
+"""Run a service's autoscaler and submit its decisions as scale requests."""
 
 import logging
 from collections.abc import Mapping

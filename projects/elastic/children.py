@@ -1,4 +1,4 @@
-"""Here an engine that is added gets a workload of its own, which waits for GPUs like any other."""
+"""Create and remove the workloads of a service's engines."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""Here we ask engines how they are, several at a time, and touch no row."""
+"""Probe engines concurrently, without touching rows."""
 
 import uuid
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Here what was seen of a service becomes moves of its engines and of its request, in one transaction."""
+"""Turn probe results into state changes of engines and requests."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Here is what a pass over a service works with: how to call its engines and its router, and who leads."""
+"""Ports of a service pass: engine and router clients, leadership."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Here one process carries all services: each as often as it needs, none waiting for another."""
+"""Carry all services in one process, each at its own pace."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""Here a router is told of engines that may serve, and of those that may not any more.
+"""Register engines with the router and deregister them.
 
 What is about to be told stands in the engine's row first: whoever comes after a crash knows what the router
 may have heard. Telling it again does no harm.

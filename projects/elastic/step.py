@@ -1,4 +1,4 @@
-"""Here one service is brought one step nearer to what its rows say that it should be."""
+"""One step of one service towards its desired state."""
 
 import logging
 import uuid

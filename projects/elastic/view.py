@@ -1,4 +1,4 @@
-"""Here we read one service whole: its document, its engines, its request, and how its processes stand."""
+"""Read a service as a whole: document, engines, request and processes."""
 
 import uuid
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Here engines that were added get the weights of the initial ones, copied from engine to engine.
+"""Copy weights from initial engines to added ones.
 
 While weights are copied, a mark in the service's row keeps trainers from changing them; while a trainer
 changes them, nothing is copied. A mark that a dead process left is taken away by whoever leads next.

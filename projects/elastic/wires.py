@@ -1,4 +1,4 @@
-"""Here a service's engines and router are given what calls them, within what an installation allows."""
+"""HTTP access to engines and routers within the installation's limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we warn of what was asked for and can hardly come true; pure, in whole units of the engine."""
+"""Warnings about requests that can hardly be satisfied."""
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

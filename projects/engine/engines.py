@@ -1,4 +1,4 @@
-"""Here we say what becomes of one engine of a service, by how its process, health and router stand."""
+"""Next state of a service's engine."""
 
 from dataclasses import dataclass
 from enum import Enum

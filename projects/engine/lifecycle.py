@@ -1,4 +1,4 @@
-"""Here stands the one table of a workload's states and the moves between them.
+"""The table of workload states and allowed moves.
 
 "Preempted" is a count and a history, never a state: a workload that gave way is pending again.
 """

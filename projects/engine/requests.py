@@ -1,4 +1,4 @@
-"""Here we say which status a request to scale comes to next, by how its engines stand."""
+"""Next status of a scale request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

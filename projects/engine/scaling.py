@@ -1,4 +1,4 @@
-"""Here stand the tables of states of engines and of requests to scale, and the moves between them."""
+"""Tables of engine and scale request states."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Here we decide which node runs which waiting call: each in its turn, none beyond its room."""
+"""Decide which node runs which pending call."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

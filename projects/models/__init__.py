@@ -1,4 +1,4 @@
-"""Here we keep tenants and what they ask for."""
+"""Models of tenants and their workloads."""
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetNotice
 from projects.models.deliveries import Delivery

@@ -1,4 +1,4 @@
-"""Here we keep what the autoscaler of a service is told, what it saw and remembers, and what it did."""
+"""Models of a service's autoscaler: settings, metrics, decisions."""
 
 from django.db import models
 from django.db.models import Q

@@ -1,4 +1,4 @@
-"""Here we keep how many GPU-hours a month a department or project means to use, and what was told of it."""
+"""Models of monthly budgets and their notices."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models

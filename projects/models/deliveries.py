@@ -1,4 +1,4 @@
-"""Here we keep what somebody is to be told, and what became of it."""
+"""Model of notification deliveries."""
 
 from django.db import models
 from django.db.models import Q

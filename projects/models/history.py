@@ -1,4 +1,4 @@
-"""Here we keep what happened and who changed what; rows are only ever added.
+"""Append-only models of events, audit and quota changes.
 
 Ids and names are copied, not referenced: history outlives what it tells of.
 """

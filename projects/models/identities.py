@@ -1,4 +1,4 @@
-"""Here we keep by what a provider of single sign-on knows a person."""
+"""Model of single sign-on identities."""
 
 from django.conf import settings
 from django.db import models

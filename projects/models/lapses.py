@@ -1,4 +1,4 @@
-"""Here we keep which changes of quotas end by themselves."""
+"""Model of temporary quota changes."""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""Here we remember what deleted workloads left on machines, until it was cleared away there."""
+"""Model of files that deleted workloads left on machines."""
 
 from django.db import models
 from django.db.models.functions import Now

@@ -1,4 +1,4 @@
-"""Here we keep who may do what, and the tokens by which programs act for people."""
+"""Models of roles, memberships and API tokens."""
 from django.conf import settings
 from django.db import models
 from django.db.models import Q

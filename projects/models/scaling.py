@@ -1,4 +1,4 @@
-"""Here we keep inference services: their engines, requests to have more or fewer, and each step of these."""
+"""Models of inference services: engines, scale requests and their steps."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Here we keep sessions: workloads whose pods run functions that a Python program sends, and the calls."""
+"""Models of Python sessions: workers and calls."""
 
 from django.db import models
 from django.db.models import Q

@@ -1,4 +1,4 @@
-"""Here we keep who wants to be told what, and where."""
+"""Model of notification subscriptions."""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField

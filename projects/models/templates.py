@@ -1,4 +1,4 @@
-"""Here we keep the documents from which a project's workloads are begun."""
+"""Model of project templates."""
 
 from django.conf import settings
 from django.db import models

@@ -1,4 +1,4 @@
-"""Here we keep departments, their projects, and what each may expect of a node pool."""
+"""Models of departments, projects and quotas."""
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q

@@ -1,4 +1,4 @@
-"""Here we keep how people like to look at lists."""
+"""Model of saved list views."""
 
 from django.conf import settings
 from django.db import models

@@ -1,4 +1,4 @@
-"""Here we keep workloads, their tree of roles, and the pods that are or were placed for them."""
+"""Models of workloads, their roles and their pods."""
 import uuid
 
 from django.conf import settings

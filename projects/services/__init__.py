@@ -1,1 +1,1 @@
-"""Here every write to tenants and workloads has its one door: keyword-only, with `acting`, audited."""
+"""The write services of tenants and workloads: keyword-only, with `acting`, audited."""

@@ -1,4 +1,4 @@
-"""Here we tell, once the transaction is through, whoever listens that something changed."""
+"""Announce changes after the commit."""
 from functools import partial
 
 from django.db import transaction

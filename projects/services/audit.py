@@ -1,4 +1,4 @@
-"""Here we write down every change that people make: who, what, before, after."""
+"""Write audit rows: actor, action, before and after."""
 from typing import Any
 
 from django.db.models import Model

@@ -1,4 +1,4 @@
-"""Here the autoscaler of a service is given its settings, and switched on and off."""
+"""Configure, enable and disable autoscalers."""
 
 from collections.abc import Mapping
 from dataclasses import replace

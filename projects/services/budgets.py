@@ -1,4 +1,4 @@
-"""Here budgets are set and removed, guarded by the version that the person has seen."""
+"""Set and remove monthly budgets."""
 
 import time
 from collections.abc import Mapping

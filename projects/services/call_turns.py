@@ -1,4 +1,4 @@
-"""Here calls are leased to workers in turn, taken back from workers that are gone, and brought to an end.
+"""Lease session calls to workers, reclaim and complete them.
 
 Everything happens under the lock of the session's row, so that calls end one after the other and none twice.
 """

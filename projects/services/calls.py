@@ -1,4 +1,4 @@
-"""Here a session's client hands in calls and takes what became of them; their bytes stay closed."""
+"""Accept calls from a session's client and return their results."""
 
 import uuid
 from collections.abc import Iterable, Sequence

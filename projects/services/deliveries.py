@@ -1,4 +1,4 @@
-"""Here those who are to be told what became of a workload are told it, however often that takes.
+"""Queue and retry notification deliveries.
 
 What is to be told is written in the transaction of the move it tells of. The task queue carries it out; a
 delivery whose carrier died is due again a little later, so it may arrive twice but is never lost.

@@ -1,4 +1,4 @@
-"""Here the demo organisation is put into the database, by the same doors that people use."""
+"""Seed the demo organisation through the regular services."""
 import secrets
 
 from django.contrib.auth.models import User

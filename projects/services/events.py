@@ -1,4 +1,4 @@
-"""Here we add to the history of what happened."""
+"""Record events."""
 from typing import Any
 
 from projects.models import Event, Workload

@@ -1,4 +1,4 @@
-"""Here whoever asked to be told hears of work that holds GPUs and does not use them."""
+"""Notify subscribers about idle GPUs."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Here a workload becomes an inference service, and ends being one."""
+"""Turn a workload into an inference service."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Here we write down what a workload leaves on machines when its rows go."""
+"""Record what a deleted workload left on machines."""
 
 from projects.models import Leftover, Pod, Workload
 

@@ -1,4 +1,4 @@
-"""Here people get their roles, and new people get in."""
+"""Grant and revoke roles, create people."""
 from typing import Any
 
 from django.contrib.auth.models import User

@@ -1,4 +1,4 @@
-"""Here a workload changes its state: one door, by compare-and-set, one event for each move."""
+"""Change a workload's state: compare-and-set with one event per move."""
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here news become deliveries: for whom a document names, and for whoever asked to be told of such things."""
+"""Turn events into deliveries for subscribers."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Here quotas that change together leave one change behind, an audit row for each, and wake the scheduler."""
+"""Record a quota change with its audit rows, and wake the scheduler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

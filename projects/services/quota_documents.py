@@ -1,4 +1,4 @@
-"""Here an edited set of quotas is read from a document, whole, or refused with every fault.
+"""Parse quota drafts.
 
     changes:
       - {project: vision, pool: local, set: {gpu: 8}}

@@ -1,4 +1,4 @@
-"""Here several quotas are set and removed together, or none of them; and what was changed can be taken back.
+"""Apply and revert quota drafts, all or nothing.
 
 A draft is judged against the versions that its writer has seen: the tag names one for each quota that it
 touches, so that a refusal can say which of them somebody else has changed.

@@ -1,4 +1,4 @@
-"""Here changes of quotas that were made for a while are taken back when their time is over.
+"""Revert temporary quota changes when they expire.
 
 What somebody has set since then stays as they set it: only what is still as the change left it goes back.
 """

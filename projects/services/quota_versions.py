@@ -1,4 +1,4 @@
-"""Here versions of quotas are counted so that none ever means two things, removed and made anew or not."""
+"""Versions of quotas that are never reused."""
 
 from projects.models import Quota, RemovedQuota
 

@@ -1,4 +1,4 @@
-"""Here quotas are set and removed, guarded by the version that the person has seen."""
+"""Set and remove quotas."""
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here addresses of engines, as people write them, get their one way of being written, within bounds.
+"""Normalize and check engine addresses.
 
 What a name leads to is looked up when it is called, and held to the same bounds again.
 """

@@ -1,4 +1,4 @@
-"""Here people and autoscalers ask a service for more engines or fewer, and take such a wish back."""
+"""Request more or fewer engines, and cancel requests."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here stands what a wish to scale may be, what of it is there already, and which engines would go."""
+"""Validate scale requests and select the engines to remove."""
 
 import math
 from collections.abc import Sequence

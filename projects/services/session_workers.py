@@ -1,4 +1,4 @@
-"""Here the workers of a session say that they are there, take calls, and hand in what became of them."""
+"""Register session workers, hand out calls and accept results."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

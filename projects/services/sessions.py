@@ -1,4 +1,4 @@
-"""Here people open and end sessions: workloads that run what a Python program sends them."""
+"""Open and end Python sessions."""
 
 import re
 from collections.abc import Mapping

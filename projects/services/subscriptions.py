@@ -1,4 +1,4 @@
-"""Here people say what they want to be told and where, for themselves or for what they administer."""
+"""Create and delete notification subscriptions."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Here people keep workload documents in a project, for all who submit there to begin with."""
+"""Save and remove project templates."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Here departments and projects are made, changed and removed."""
+"""Create, edit and delete departments and projects."""
 from collections.abc import Mapping
 from typing import Any, TypeVar
 

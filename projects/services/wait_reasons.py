@@ -1,4 +1,4 @@
-"""Here we say, in one expression, that a workload waits no more for what it waited for last."""
+"""SQL expression for the end of a pending reason."""
 
 from datetime import datetime
 

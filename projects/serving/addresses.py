@@ -1,4 +1,4 @@
-"""Here an engine's address gets its one way of being written, and is refused where Berth must not call.
+"""Normalize engine addresses and refuse those Berth must not call.
 
 People name engines by URL, and Berth then talks to them by itself: it must not be made to talk to itself, to
 its own machine, or to the cloud's metadata. A name is looked up for each call, and that address is called.

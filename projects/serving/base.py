@@ -1,4 +1,4 @@
-"""Here we say what an engine of a service and the router before it must be able to do, whoever made them.
+"""The ports of inference engines and routers.
 
 Every call goes over a network to programs that are not ours: it may take long and may raise ServingError, and
 none is made while a transaction is open. An address is a base URL as `projects.serving.addresses` wrote it.

@@ -1,4 +1,4 @@
-"""Here we play engines and a router that do as they are told, trouble included: for tests and simulations."""
+"""Scriptable engines and router for tests."""
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""Here we read what an engine reports in Prometheus text; what cannot be true is not known."""
+"""Parse an engine's Prometheus metrics."""
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Here all engines of a service are asked for their metrics at once, and the slow are not waited for."""
+"""Scrape all engines of a service concurrently."""
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,4 +1,4 @@
-"""Here one engine takes over the weights of another while both serve, without losing a request.
+"""Transfer weights between engines while both serve.
 
 The caller sees to it that nobody changes the seed's weights meanwhile. If somebody did, or anything
 fails, the engine goes on serving and keeps saying the version that it said before.

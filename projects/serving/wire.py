@@ -1,4 +1,4 @@
-"""Here one call goes over HTTP to an engine or a router: pinned, in time, bounded, without redirects."""
+"""One bounded HTTP call to an engine or router, pinned to a checked address."""
 import http.client
 import json
 import time

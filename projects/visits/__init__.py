@@ -1,1 +1,1 @@
-"""Here people's browsers reach the ports of pods: each port is an origin of its own, apart from Berth's."""
+"""Browser access to the ports of pods, each port an origin of its own."""

@@ -1,4 +1,4 @@
-"""Here requests to hosts of ports are let in or refused; all others go on to Berth itself."""
+"""Admit or refuse requests to port hosts; pass all others to Berth."""
 
 import asyncio
 import ipaddress

@@ -1,4 +1,4 @@
-"""Here we say which headers go on to a pod and which come back from it.
+"""Filter headers between browsers and pods.
 
 Berth's own cookies never reach a pod, and no pod can set a cookie, or clear one, beyond its own host.
 """

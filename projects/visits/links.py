@@ -1,4 +1,4 @@
-"""Here a link to a port becomes an address that a browser can open."""
+"""Build the browser address of a port link."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Here a port of a workload gets a host of its own, and a host is understood as such a port.
+"""Map ports of workloads to host names and back.
 
 What a pod serves is written by whoever submitted it. On a host of its own its scripts can neither read nor
 ask anything of Berth in the visitor's name, nor of another workload's port.

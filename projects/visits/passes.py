@@ -1,4 +1,4 @@
-"""Here we remember for some seconds that a visit counts, so that a page of a hundred parts asks rows once."""
+"""Cache valid visits for a few seconds."""
 
 import hashlib
 import time

@@ -1,4 +1,4 @@
-"""Here we say in a few words, on a host that is not Berth's own, why there is nothing to see."""
+"""Short error pages on port hosts."""
 
 from dataclasses import dataclass
 from html import escape

@@ -1,4 +1,4 @@
-"""Here one HTTP request goes on to a pod, and its answer comes back, both as they stream."""
+"""Proxy one HTTP request to a pod, streaming both ways."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

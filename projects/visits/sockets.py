@@ -1,4 +1,4 @@
-"""Here a WebSocket goes on to a pod: what either side says, the other hears."""
+"""Proxy a WebSocket to a pod."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Here we tell whether a request comes from the port's own pages, or from another site's in disguise.
+"""Detect cross-site requests to port hosts.
 
 Hosts of other workloads are of the same site to a browser: it sends cookies along with what they ask for.
 """

@@ -1,4 +1,4 @@
-"""Here one sees who has which role, and those who may change it do so."""
+"""Pages of roles and people."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here one reads who changed what: every change that people made, before and after."""
+"""Page of the audit trail."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here admins set and remove monthly budgets."""
+"""Forms of monthly budgets."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here several workloads are cancelled together, after the person has seen which."""
+"""Cancel several workloads after a confirmation."""
 
 import uuid
 from collections.abc import Iterable

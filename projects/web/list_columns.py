@@ -1,4 +1,4 @@
-"""Here a person chooses which columns the list of workloads has."""
+"""Selectable columns of the workload list."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we find the workloads that a list shows: by state, project, pool, kind, reason, words."""
+"""Filters of the workload list."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here people choose what they are told and where, and see what was told."""
+"""Page of notification subscriptions and deliveries."""
 
 from functools import reduce
 from operator import or_

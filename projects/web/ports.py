@@ -1,4 +1,4 @@
-"""Here somebody opens a port of a workload from its page."""
+"""Open a workload's port from its page."""
 
 import uuid
 

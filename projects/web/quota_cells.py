@@ -1,4 +1,4 @@
-"""Here one cell of the grid of quotas becomes text and back: an amount, a limit, a weight, a rank."""
+"""Convert cells of the quota grid between text and values."""
 
 import re
 from collections.abc import Iterable, Mapping

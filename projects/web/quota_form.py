@@ -1,4 +1,4 @@
-"""Here a quota becomes a form and back: empty is unlimited, every fault stands beside its field."""
+"""The form of one quota."""
 
 import json
 from collections.abc import Iterator, Mapping

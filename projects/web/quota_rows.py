@@ -1,4 +1,4 @@
-"""Here one row of a draft of quotas becomes a form and back: what was seen, what was typed, what is now."""
+"""The form of one row in a quota draft."""
 
 import json
 from collections.abc import Mapping

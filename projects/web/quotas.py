@@ -1,4 +1,4 @@
-"""Here admins set and remove quotas; whoever comes second sees what the first has changed."""
+"""Pages that set and remove a quota, with conflicts shown."""
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404

@@ -1,4 +1,4 @@
-"""Here people scale a service, take a scale-out back, and switch or set its autoscaler."""
+"""Forms that scale a service and set its autoscaler."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here one sees inference services: engines, what is asked for, what the autoscaler watches, how it went."""
+"""Pages of inference services."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here admins make and change departments and projects."""
+"""Pages that create and change departments and projects."""
 
 from django import forms
 from django.http import HttpResponse

@@ -1,4 +1,4 @@
-"""Here people get tokens for programs that act for them; a secret is shown once."""
+"""Page of API tokens; a secret is shown once."""
 
 from datetime import timedelta
 

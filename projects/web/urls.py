@@ -1,4 +1,4 @@
-"""Here we say which page of projects lives where."""
+"""URL routes of the project pages."""
 
 from django.urls import path, re_path
 

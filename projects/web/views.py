@@ -1,4 +1,4 @@
-"""Here people save the list as they look at it, and remove what they saved."""
+"""Save and remove list views."""
 
 from django import forms
 from django.http import HttpResponse

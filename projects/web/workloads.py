@@ -1,4 +1,4 @@
-"""Here we list workloads, and let those who may cancel, suspend, resume and delete them."""
+"""The workload list and its actions."""
 
 import uuid
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Here budgets are read with how they stand, and set by people who have seen the present version."""
+"""REST endpoints of monthly budgets."""
 
 from collections.abc import Sequence
 from datetime import datetime

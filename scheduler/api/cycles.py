@@ -1,4 +1,4 @@
-"""Here platform admins read what each cycle saw and decided, and how long it took."""
+"""REST endpoints of scheduling cycles, for platform admins."""
 
 from collections.abc import Sequence
 from datetime import datetime

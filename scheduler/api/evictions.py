@@ -1,4 +1,4 @@
-"""Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
+"""REST endpoints of evictions, with the rule and numbers of each."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here people ask why a workload is where it is, and what would happen to one that they have not sent yet."""
+"""REST endpoints that explain a workload and predict a submission."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Here one asks in how many pieces a pool's free GPUs lie, and which gangs would find room."""
+"""REST endpoint of a pool's fragmentation, and of the gangs that would fit."""
 
 from pydantic import Field
 from rest_framework.request import Request

@@ -1,4 +1,4 @@
-"""Here those who run the platform see whether the scheduler works and the laws hold, checked as they ask."""
+"""REST endpoint of the scheduler's health, with invariants checked on request."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Here one reads a pool's line: who waits there, in which order, and by which keys."""
+"""REST endpoint of a pool's queue, with ordering keys."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here we read the log of one pod, wherever it runs, in pieces of bounded size."""
+"""Read the log of a pod in pieces of bounded size, wherever it runs."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID

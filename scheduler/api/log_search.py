@@ -1,4 +1,4 @@
-"""Here people find lines in what a pod printed, without fetching all of it."""
+"""REST endpoint that searches the log of a pod."""
 
 import re
 from typing import Annotated

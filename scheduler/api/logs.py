@@ -1,4 +1,4 @@
-"""Here people read what their pods print: a piece, the last lines, or on and on until the pod has ended."""
+"""REST endpoint of pod logs: a piece, the last lines, or a stream."""
 
 import asyncio
 import time

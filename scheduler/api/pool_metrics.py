@@ -1,4 +1,4 @@
-"""Here we tell Prometheus of node pools: nodes, orders, decisions, GPUs, hours and what an hour costs."""
+"""Prometheus metrics of node pools: nodes, orders, decisions, GPUs, hours and cost."""
 
 from collections import Counter
 from collections.abc import Iterable

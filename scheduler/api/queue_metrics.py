@@ -1,4 +1,4 @@
-"""Here we tell Prometheus who waits and for how long, and how each queue stands against its share."""
+"""Prometheus metrics of queues: pending workloads, waiting times and shares."""
 
 from collections.abc import Iterable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Here one asks what edited quotas would change, and how a share came about; who sets one is warned."""
+"""REST endpoints of quota previews and fair-share explanations."""
 
 from typing import Any, Literal
 

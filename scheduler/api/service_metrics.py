@@ -1,4 +1,4 @@
-"""Here we tell Prometheus of inference services, of news on its way, and of what waits in the task queue."""
+"""Prometheus metrics of inference services, notifications and the task queue."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable

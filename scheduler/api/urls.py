@@ -1,4 +1,4 @@
-"""Here we say where what the scheduler decided is found."""
+"""URL routes of the scheduler API."""
 
 from django.urls import URLPattern, URLResolver, path
 

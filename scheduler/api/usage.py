@@ -1,4 +1,4 @@
-"""Here one reads what was used: GPU-hours by whom and where, over time, and what they cost."""
+"""REST endpoint of GPU-hours and cost over time."""
 
 import base64
 import binascii

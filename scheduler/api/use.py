@@ -1,4 +1,4 @@
-"""Here people ask what is really used of what is held: now and over time, of a workload, a node, all."""
+"""REST endpoints of measured utilization, now and over time."""
 
 import uuid
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Here we tell Prometheus what is used of what is held. What was not measured is absent, not zero."""
+"""Prometheus metrics of utilization; unmeasured values are absent, not zero.
+
+What was not measured is absent, not zero."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Here we write what is held and what is used as answers."""
+"""REST answers for allocated and used resources."""
 
 from collections.abc import Iterable
 from datetime import datetime

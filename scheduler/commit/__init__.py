@@ -1,4 +1,4 @@
-"""Here a plan becomes rows: each bundle is judged again under lock, and goes in whole or not at all."""
+"""Commit a plan: check each bundle again under lock, and apply it whole or not at all."""
 
 from scheduler.commit.apply import Outcome, commit
 

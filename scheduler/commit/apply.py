@@ -1,4 +1,4 @@
-"""Here the bundles of one plan go in, those that no longer hold stay out, and the cycle is written down."""
+"""Apply the bundles of one plan that still hold, and record the cycle."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Here a workload gets pods at its places, with what they hold, and a gang that waited begins a run."""
+"""Create the pods of a workload with their allocations, and start its run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

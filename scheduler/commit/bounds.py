@@ -1,4 +1,4 @@
-"""Here we ask, when a promise is about to be kept, whether limits and quotas still allow it."""
+"""Check limits and quotas again when a reservation starts."""
 
 from collections.abc import Iterable, Sequence
 

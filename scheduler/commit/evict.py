@@ -1,4 +1,4 @@
-"""Here somebody gives way: pods are told to stop, and the audit says for whom, by which rule."""
+"""Evict workloads: stop their pods and write the audit record."""
 
 import uuid
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Here we lock what a set of bundles touches, and say which bundles no longer fit what is there.
+"""Lock the rows that a set of bundles touches, and detect outdated bundles.
 
 People may have cancelled, edited a quota or cordoned a node since the snapshot was taken.
 """

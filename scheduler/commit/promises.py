@@ -1,4 +1,4 @@
-"""Here promises end that cannot be kept; the engine keeps the others as soon as their room is free."""
+"""Release reservations that can no longer be kept."""
 
 import uuid
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Here we hold what every write of one commit needs, and keep the locked rows in hand true."""
+"""State shared by all writes of one commit."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here rows and running pods are brought together: what ended is taken in, what is due is started or stopped.
+"""Bring rows and running pods together: record what ended, start and stop what is due.
 
 Everything works from rows and may be done again: a crash between a row and its process heals by itself.
 Runtimes are never called while a transaction is open.

@@ -1,4 +1,4 @@
-"""Here pods leave a draining node that was given its whole drain timeout: their gangs go back to pending.
+"""Evict pods from draining nodes after the drain timeout.
 
 The engine only leaves such nodes alone; this is the one place that writes evictions of the kind `drain`.
 Work that is not preemptible is waited for without limit.

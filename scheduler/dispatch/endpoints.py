@@ -1,4 +1,4 @@
-"""Here each pod of a service is given the address and port where it is to serve, before it starts."""
+"""Assign an address and port to each pod of a service before it starts."""
 
 import logging
 from collections.abc import Iterable

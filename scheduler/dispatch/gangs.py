@@ -1,4 +1,4 @@
-"""Here the verdicts on gangs become moves of workloads, each workload by itself."""
+"""Apply the verdicts on gangs to their workloads."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Here what a pod is told of where to listen is written down before it starts, once for each attempt."""
+"""Record network assignments of a pod once per attempt, before it starts."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal

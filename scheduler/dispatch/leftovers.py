@@ -1,4 +1,4 @@
-"""Here what deleted workloads left is cleared away, as rows say: logs at once, workspaces by the task queue.
+"""Clean up after deleted workloads: logs at once, workspaces by the task queue.
 
 A workspace may hold millions of files: nobody waits for that here. A crash between a machine and its row
 does no harm: what is gone already is dropped once more, what was handed over in vain is handed over again.

@@ -1,4 +1,4 @@
-"""Here workloads come to the end of the time they were given: to start, runtime, deadline, idleness.
+"""Enforce time limits of workloads: start, runtime, deadline and idleness.
 
 A gang whose pods cannot be started (a full disk, say) fails rather than hold its devices for ever. A run
 longer than `max_runtime`, or beyond the `deadline`, is a failure and says so. An idle interactive

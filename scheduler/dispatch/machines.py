@@ -1,4 +1,4 @@
-"""Here pods are started and stopped, from their rows; a call that was made before does no harm."""
+"""Start and stop pods from their rows, idempotently."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Here the ranks of one run are given a place to meet, before the first of them starts."""
+"""Assign a rendezvous address to the ranks of a run before the first one starts."""
 
 import logging
 import uuid

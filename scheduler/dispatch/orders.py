@@ -1,4 +1,4 @@
-"""Here we write the order for one pod: what it runs, and what its processes are told about themselves.
+"""Build the order for one pod: its command, devices and environment.
 
 Every pod is one rank with its own devices visible, so to its framework it is a node of its own:
 LOCAL_RANK is 0, LOCAL_WORLD_SIZE 1, NODE_RANK the rank.

@@ -1,4 +1,4 @@
-"""Here the first pod of an interactive workload is given the numbers of the ports that it opens to people."""
+"""Assign port numbers to interactive workloads."""
 
 import logging
 from collections.abc import Collection, Iterable

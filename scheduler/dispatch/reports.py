@@ -1,4 +1,4 @@
-"""Here we ask the runtimes how the pods are, write down what changed, and give back what is free."""
+"""Record pod states reported by the runtimes, and release freed resources."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Here runtimes and rows are compared the other way round: what a runtime keeps that no row asks for goes.
+"""Stop pods that no row requests.
 
 A pod without a row is stopped, and one whose row says that it ended. Of a pod that did end, only the log
 is kept, as long as its row.

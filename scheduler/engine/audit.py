@@ -1,4 +1,4 @@
-"""Here we write down who gave way to whom, by which rule, and how the queues stood before and after."""
+"""Audit data of evictions: parties, rule, and queues before and after."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Here we keep nodes for who has waited longest, and say who may use them meanwhile."""
+"""Keep nodes for the workload that has waited longest, and decide who may use them meanwhile."""
 
 from scheduler.engine.board import Board
 from scheduler.engine.eligible import over_bounds, over_share

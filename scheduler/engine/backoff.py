@@ -1,4 +1,4 @@
-"""Here we say how long somebody who gave way waits before the next attempt."""
+"""Backoff after an eviction or failure, in seconds."""
 
 FIRST, LONGEST = 5, 300
 

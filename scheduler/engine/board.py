@@ -1,4 +1,4 @@
-"""Here we lay one pool out and try moves on it: what a trial does not keep is undone."""
+"""The board of one pool, on which trials place, evict and move; trials that are not kept are undone."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

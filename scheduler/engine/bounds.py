@@ -1,4 +1,4 @@
-"""Here we ask, before anything is tried: if everything that may be taken went, would it do? Sums only."""
+"""Upper bounds on what evictions could free, from sums only."""
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

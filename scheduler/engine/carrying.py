@@ -1,4 +1,4 @@
-"""Here we bring a lay-out of an earlier snapshot up to date, instead of laying everything out anew.
+"""Update the layout of an earlier snapshot instead of building a new one.
 
 What is carried is how things stand, never what was decided: a cycle finds boards as if they had been laid out
 for it. So a plan is the same with a lay-out to carry or without.

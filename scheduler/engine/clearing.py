@@ -1,4 +1,4 @@
-"""Here we find the node that costs least to clear for one more replica, and clear it."""
+"""Find and clear the node that is cheapest to clear for one replica."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

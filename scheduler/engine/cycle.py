@@ -1,4 +1,4 @@
-"""Here we decide: look once, try moves on boards, answer with a plan."""
+"""Decide: try actions on boards and return a plan."""
 
 from collections.abc import Iterable, Sequence
 

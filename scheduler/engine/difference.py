@@ -1,4 +1,4 @@
-"""Here we find which workloads of a snapshot are not those of the one before."""
+"""Find the workloads that differ between two snapshots."""
 
 from collections.abc import Mapping, Sequence
 from itertools import compress, count

@@ -1,4 +1,4 @@
-"""Here we sort out who may be considered at all, and which bounds stand in the way."""
+"""Select workloads that may be considered, and the bounds that block the others."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Here we drop what is asked of one pool by work that this cycle has given a place in another."""
+"""Drop requests in one pool of workloads that this cycle placed in another."""
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang

@@ -1,4 +1,4 @@
-"""Here we estimate when who waits may start, from the runtimes that running work has declared.
+"""Estimate start times of pending workloads from declared runtimes.
 
 An estimate of sums: what ends gives back its GPUs, CPUs and memory at its declared end, and those who wait
 take them in the order of the line. It knows nothing of who may yet come, and of the shape of what is free.

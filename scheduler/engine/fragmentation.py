@@ -1,4 +1,4 @@
-"""Here we count what free GPUs are worth: how much of them the usual requests could not use.
+"""Measure how much free GPU capacity typical requests could not use.
 
 The usual requests (the mix) are those of everything that stands or waits in the pool. Of a node's free
 devices, a request loses those too small for it, and all of them where it cannot stand at all. On top comes

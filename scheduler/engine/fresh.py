@@ -1,4 +1,4 @@
-"""Here we ask what one more node would be like, and how many more there could be."""
+"""The shape and number of nodes that a pool could still add."""
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board import Board

@@ -1,4 +1,4 @@
-"""Here we look at a workload as a gang: what of it stands, what it lacks, how far it may grow."""
+"""A workload as a gang: running parts, missing replicas, room to grow."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we let elastic gangs grow, one replica at a time, the least fulfilled first."""
+"""Grow elastic gangs one replica at a time, least fulfilled first."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

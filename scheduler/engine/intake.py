@@ -1,4 +1,4 @@
-"""Here we turn a checked workload document into the engine's own values."""
+"""Convert a workload document into engine values."""
 
 from datetime import datetime
 

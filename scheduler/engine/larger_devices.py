@@ -1,5 +1,4 @@
-"""Here we let a gang that asks by device memory start on larger devices, of which it takes a smaller part,
-where the bounds of its queues have no room for what it would take of the smallest."""
+"""Start a gang that requests device memory on larger devices."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Here is what every law of taking has in common: whose work may give way, in which order, up to where."""
+"""Base of the preemption policies: victims, their order and their bounds."""
 
 from collections.abc import Iterator, Sequence
 

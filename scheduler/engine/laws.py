@@ -1,4 +1,4 @@
-"""Here we hold the laws of taking: whose work may give way to whom, and up to where.
+"""The preemption policies: which workloads may be evicted for which, and how far.
 
 A law is made for one newcomer. It looks at the board as it stands, with what has been taken so far off it.
 """

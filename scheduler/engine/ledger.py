@@ -1,4 +1,4 @@
-"""Here we keep one pool's queues: what each may hold, what it holds now and what it asks for."""
+"""The queues of one pool: quotas, limits, allocations and requests."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Here we line gangs up on a laid-out board, take them out again, and make the board ready for a cycle."""
+"""Add gangs to a board, remove them, and prepare the board for a cycle."""
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable

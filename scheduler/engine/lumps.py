@@ -1,4 +1,4 @@
-"""Here we cut what stands into lumps: the least that can be taken at once without breaking a gang."""
+"""Split allocations into the smallest units that can be evicted without breaking a gang."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

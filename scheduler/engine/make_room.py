@@ -1,4 +1,4 @@
-"""Here we make others give way for one newcomer: bound, propose, simulate, judge."""
+"""Evict victims for one preemptor: bound, propose, simulate, judge."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Here we say which nodes a role may stand on at all: labels, taints, GPU models, device memory."""
+"""Match roles to nodes by labels, taints, GPU model and device memory."""
 
 from collections.abc import Hashable, Sequence
 

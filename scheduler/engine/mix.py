@@ -1,4 +1,4 @@
-"""Here we count what everything that stands or waits in a pool asks for: its mix."""
+"""Count the requests of all workloads in a pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we say what the engine is told: frozen values, every field an input, no behaviour beyond sums.
+"""Input of the engine as frozen values.
 
 Units: milli-GPU, milli-CPU, MiB, whole seconds (times are seconds since the epoch, UTC). Sizes of
 departments, projects, nodes and workloads are unbounded; names are unique per kind.

@@ -1,4 +1,4 @@
-"""Here we say what may be moved off a node for nobody's sake, and how much work that would throw away."""
+"""Which pods may be moved off a node, and the work that would be lost."""
 
 from collections.abc import Sequence
 

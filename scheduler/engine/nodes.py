@@ -1,4 +1,4 @@
-"""Here we count what each node of a pool has free, and find nodes by it.
+"""Free resources of each node, and lookups by them.
 
 "Free" is what will be free once everything that is leaving has left, less what is promised; `leaving`
 says how much of that is still occupied, and `starts_now` whether a place needs any of it.

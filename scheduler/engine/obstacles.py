@@ -1,4 +1,4 @@
-"""Here we tell what stands in the way of taking for a newcomer, before anybody is taken from."""
+"""Obstacles to evicting for a preemptor, found before any eviction is tried."""
 
 from scheduler.engine.board import Board
 from scheduler.engine.bounds import nothing_but, reach

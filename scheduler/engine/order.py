@@ -1,4 +1,6 @@
-"""Here we say who goes next. Every order is total: ties end in a name."""
+"""Order of pending workloads; every order is total.
+
+Every order is total: ties end in a name."""
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heapreplace

@@ -1,4 +1,4 @@
-"""Here we start CPU-only work by what it asks for when its limits fit nowhere and no growth can be taken."""
+"""Start CPU-only workloads by their requests when their limits fit nowhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Here we weigh what queues used against what was due to them: 1 is exactly a queue's due.
+"""Compare decayed usage of queues with their shares.
 
 What siblings used is taken together and divided by their weights. Who has no weight is owed nothing.
 """

@@ -1,4 +1,4 @@
-"""Here we say what the engine answers: frozen values the shell can store, show and carry out."""
+"""Output of the engine as frozen values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

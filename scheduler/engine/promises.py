@@ -1,4 +1,4 @@
-"""Here we keep what earlier cycles promised: places that wait for somebody to stop, or for a node to boot."""
+"""Keep reservations of earlier cycles: places that wait for a victim to stop or a node to boot."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Here we propose whom to take from: node by node, the cheapest first, then more and more of everybody."""
+"""Propose victims: node by node, cheapest first, then larger sets."""
 
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet

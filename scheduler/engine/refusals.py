@@ -1,4 +1,4 @@
-"""Here we write refusals down as the board stands, and out when somebody reads them.
+"""Record refusals compactly, and expand them when they are read.
 
 A long line asks for few things and waits for few reasons: what peers were told is held once for all of them.
 """

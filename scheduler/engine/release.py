@@ -1,5 +1,4 @@
-"""Here we ask whether a pool could do without a node: what runs there has to fit elsewhere, and nobody may
-lose by it.
+"""Decide whether a pool can do without a node.
 
 The question goes to `decide`, on the snapshot without the node: there is no second scheduler. Its answer is
 taken only where everybody who stood there stands again at once, nobody else gives way, and nobody who waits

@@ -1,4 +1,4 @@
-"""Here we look where a newcomer would stand if all that may move were packed anew, the largest first."""
+"""Place a pending gang as if all movable workloads were packed again, largest first."""
 
 from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Part, Way

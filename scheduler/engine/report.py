@@ -1,4 +1,4 @@
-"""Here we turn the boards, when all actions are done, into the plan."""
+"""Build the plan from the boards after all actions."""
 
 from collections.abc import Sequence
 

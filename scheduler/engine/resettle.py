@@ -1,5 +1,4 @@
-"""Here we look after those who were taken off the board once the newcomer has its place: who may stay after
-all, who can stand elsewhere, who is lost; and write the outcome down without detours."""
+"""Decide after a placement which victims stay, move or are evicted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here we put back what was taken off the board for a newcomer: where it stood, or elsewhere."""
+"""Put removed pods back where they were, or elsewhere."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence

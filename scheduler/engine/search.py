@@ -1,4 +1,4 @@
-"""Here we search for an arrangement of a gang when packing its roles one after the other has failed.
+"""Search for an arrangement of a gang by backtracking.
 
 Depth first, over nodes and devices, with every constraint of topology at once; equal replicas go up the list
 of nodes, equal nodes and devices are tried once, steps are counted.

@@ -1,4 +1,4 @@
-"""Here we tell which pending gangs ask for the very same thing, so that one answer serves them all."""
+"""Group pending gangs with identical requests."""
 
 from collections.abc import Hashable
 

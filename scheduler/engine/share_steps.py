@@ -1,4 +1,4 @@
-"""Here we say what a division of shares went through, round by round, for whoever asks how one came about."""
+"""Record each round of a fair-share division."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here we divide a pool's capacity once more, only to tell how its queues' shares come about."""
+"""Divide a pool again to explain its fair shares."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Here we divide a pool's capacity: quota first, then what is left, rank by rank."""
+"""Divide a pool's capacity: quotas first, then the rest by rank and weight."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Here we look for what cannot be, as after an edit by hand, so that it is told and scheduled around."""
+"""Find inconsistent input, so that it is reported and scheduled around."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Here we write kept moves down as steps of a bundle, and rewrite those that a later trial changed."""
+"""Convert kept moves into the steps of a bundle."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

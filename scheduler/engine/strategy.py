@@ -1,4 +1,4 @@
-"""Here we settle by which strategy a pool places that leaves the choice to us."""
+"""Choose the placement strategy of a pool that leaves it open."""
 
 from dataclasses import replace
 

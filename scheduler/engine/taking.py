@@ -1,4 +1,4 @@
-"""Here we take lumps off the board for one newcomer, as far as its law allows."""
+"""Remove victims from the board for one preemptor."""
 
 from collections.abc import Iterable, Iterator
 

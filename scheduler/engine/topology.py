@@ -1,4 +1,4 @@
-"""Here we keep gangs together: inside one rack, one zone, whatever their constraints name."""
+"""Topology constraints: keep gangs inside one rack or zone."""
 
 from collections.abc import Sequence
 from functools import cached_property

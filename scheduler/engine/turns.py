@@ -1,4 +1,4 @@
-"""Here we give turns: where shares cannot be divided as work asks for them, the most starved goes next.
+"""Take turns where shares cannot be divided as workloads request them.
 
 A queue gives way only when its past stands clearly above the newcomer's: what it used while the other waited
 must outweigh the cost of changing. The same holds the other way round: work that stands beyond its queue's

@@ -1,4 +1,4 @@
-"""Here we tell what was held and used over time: minute by minute for a while, hour by hour for longer."""
+"""Allocated and used resources over time, by minute and hour."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we look what running pods and their nodes' GPUs use, and make readings of what the runtimes say."""
+"""Measure running pods and their nodes' GPUs."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Here we tell what pods, workloads, nodes and pools hold and what they use of it now."""
+"""Current allocation and use of pods, workloads, nodes and pools."""
 
 import uuid
 from collections.abc import Iterable, Sequence

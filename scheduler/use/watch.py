@@ -1,4 +1,4 @@
-"""Here a thread of the scheduler's process measures what pods use, again and again.
+"""The thread that measures utilization periodically.
 
 That of the process that leads measures, for the pods of a machine are seen from there; a lease of its own
 keeps two that believe they lead from counting the same seconds. It shares neither the scheduler's lock nor

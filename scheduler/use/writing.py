@@ -1,4 +1,4 @@
-"""Here readings are written down and old ones dropped: the one door to what pods use.
+"""Write measurements and delete old ones.
 
 One statement for each table, one transaction for all of them: a crash leaves all of a look or nothing.
 """

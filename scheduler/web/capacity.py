@@ -1,4 +1,4 @@
-"""Here we count GPUs: what pools have, what is held, what is free, what is on its way."""
+"""GPUs of pools: total, allocated, free, booting."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we draw which device of which node is held by whom; what is not yours to see stays nameless."""
+"""Map of devices and the workloads that use them, with names only where visible."""
 
 from collections import defaultdict
 from collections.abc import Iterable

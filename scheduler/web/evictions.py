@@ -1,4 +1,4 @@
-"""Here one reads who gave way for whom, by which rule, with the numbers that justified it."""
+"""Pages of evictions, with the rule and numbers of each."""
 
 from datetime import datetime
 from typing import Any

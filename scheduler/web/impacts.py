@@ -1,4 +1,4 @@
-"""Here what a draft of quotas would change is put in order of pools, for whoever edits several at once."""
+"""Group the effects of a quota draft by pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

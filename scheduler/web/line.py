@@ -1,4 +1,4 @@
-"""Here one sees a pool's line: everybody who waits, and the key that put each where it is."""
+"""Page of a pool's queue, with ordering keys."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we put departments and projects beside each other: quota, fair share, what they hold and wait for."""
+"""Departments and projects side by side: quota, fair share, allocated and requested."""
 
 from collections import defaultdict
 from collections.abc import Iterable

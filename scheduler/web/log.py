@@ -1,4 +1,4 @@
-"""Here a page reads a pod's log: its end, a piece, the lines that contain a text, or all of it as a file."""
+"""Log panel of a workload: read, search and download."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""Here all nodes of a large pool become one picture: a square for each, by how full it is."""
+"""All nodes of a large pool in one picture, coloured by utilization."""
 
 from collections import defaultdict
 from collections.abc import Mapping

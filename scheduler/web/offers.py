@@ -1,4 +1,4 @@
-"""Here we gather what a person may choose when describing a workload."""
+"""Choices offered on the submission form."""
 
 from django.db.models import Q
 

@@ -1,4 +1,4 @@
-"""Here what a pool's page shows leaves as files: its history, its nodes, its capacity over time."""
+"""CSV files of a pool: history, nodes, capacity over time."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Here the nodes of a pool are laid out for its page: all of a small one, some of a large one at a time."""
+"""Nodes on a pool's page, paginated in large pools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here one sees node pools: how full each is and was, who holds which device, what it costs, why it grew."""
+"""Pages of node pools: allocation, devices, cost, scaling history."""
 
 from dataclasses import dataclass
 from typing import Any

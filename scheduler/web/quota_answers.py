@@ -1,4 +1,4 @@
-"""Here a draft of the grid is previewed and applied, and who is overtaken is told by whom, cell by cell."""
+"""Preview and apply the quota grid, reporting conflicts cell by cell."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

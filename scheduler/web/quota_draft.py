@@ -1,4 +1,4 @@
-"""Here several quotas of a pool are edited as one draft: typed into the tree, previewed, applied whole."""
+"""Edit several quotas of a pool as one draft."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

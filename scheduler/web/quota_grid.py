@@ -1,4 +1,4 @@
-"""Here quotas of all departments and projects in all node pools are read and edited in one grid."""
+"""The quota grid of all departments and projects in all pools."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

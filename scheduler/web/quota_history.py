@@ -1,4 +1,4 @@
-"""Here one reads which quotas were changed together, and takes a change back after seeing what that does."""
+"""Page of quota changes, with revert after a preview."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

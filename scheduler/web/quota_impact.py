@@ -1,4 +1,4 @@
-"""Here one sees beside the form what an edited quota would change, before it is saved."""
+"""Preview of a quota edit beside its form."""
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404

@@ -1,4 +1,4 @@
-"""Here departments and projects stand beside all node pools: one row each, one column per pool and value.
+"""Rows and columns of the quota grid.
 
 Rows are read as plain tuples, all of them, for sums and order; only some at a time are drawn.
 """

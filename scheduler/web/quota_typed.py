@@ -1,4 +1,4 @@
-"""Here what was typed into the grid of quotas becomes a draft, and complaints find their cells again."""
+"""Parse the cells of the quota grid, and map errors back to them."""
 
 import json
 from collections.abc import Iterator, Sequence

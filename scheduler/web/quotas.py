@@ -1,4 +1,4 @@
-"""Here one sees quotas: all pools in one grid, or one pool's tree with what each was given and holds."""
+"""Pages of quotas: all pools in a grid, or one pool as a tree."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET

@@ -1,4 +1,4 @@
-"""Here one sees a pool's fair shares: what is due, held, borrowed, and what was used lately."""
+"""Page of a pool's fair shares."""
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET

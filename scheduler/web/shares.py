@@ -1,4 +1,4 @@
-"""Here one reads how the fair share of a department or a project came about."""
+"""Page that explains the fair share of a department or project."""
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404

@@ -1,4 +1,4 @@
-"""Here are the documents with which one may start: of each usual kind, of another workload, of a template."""
+"""Starting documents of the submission form: examples, copies, templates."""
 
 import contextlib
 import uuid

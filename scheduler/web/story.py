@@ -1,4 +1,4 @@
-"""Here we gather what a workload's page tells: its pods, why it waits, who gave way, what happened."""
+"""Data of a workload's page: pods, reasons, evictions, events."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here one describes a workload, in a form or as a document, sees what would happen, and submits it."""
+"""Submission page: form, document and preview."""
 
 from dataclasses import dataclass, field
 

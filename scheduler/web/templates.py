@@ -1,4 +1,4 @@
-"""Here people keep documents to begin with: a project's templates, each changed in form and text alike."""
+"""Pages of project templates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Here what happened to a workload becomes one story: it waited, started, gave way for whom, moved, ended."""
+"""Timeline of a workload."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Here we say which page of the scheduler lives where."""
+"""URL routes of the scheduler pages."""
 
 from django.urls import path, re_path
 

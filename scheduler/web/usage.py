@@ -1,4 +1,4 @@
-"""Here one reads what was used and what it cost, over time, and how the month's budgets stand."""
+"""Page of usage, cost and budgets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

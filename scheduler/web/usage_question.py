@@ -1,4 +1,4 @@
-"""Here what stands in the address of the usage page becomes a question, whatever was typed there."""
+"""Parse the address of the usage page."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here a part of a page tells what is used of what is held: by a workload, or on a node."""
+"""Utilization fragments of workload and node pages."""
 
 import uuid
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Here is one workload's page: what it is, why it waits, where it runs, what it says, what happened."""
+"""Page of one workload."""
 
 import uuid
 from datetime import datetime

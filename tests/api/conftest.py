@@ -1,4 +1,4 @@
-"""Here the API tests get their people, each with a client of their own."""
+"""People with a client each, for the API tests."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we show that bad input gets a clear refusal and leaves nothing behind."""
+"""Bad input is refused clearly and changes nothing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that whoever keeps trying tokens that do not count is told to wait, and nobody else is."""
+"""Repeated bad tokens throttle their sender and nobody else."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that several workloads are ended together, and one refusal keeps no other."""
+"""Cancelling several workloads, where one refusal does not stop the others."""
 
 from projects.models import Workload
 from tests import factories as make

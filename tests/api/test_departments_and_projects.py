@@ -1,4 +1,4 @@
-"""Here we show how departments and projects are kept over REST."""
+"""Departments and projects over REST."""
 
 from tests.api.conftest import Caller
 from tests.cast import Cast

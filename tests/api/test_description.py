@@ -1,4 +1,4 @@
-"""Here we show that the interface is described truly, and shown without any other host."""
+"""The OpenAPI document matches the API and loads nothing from other hosts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Here we show what is answered to "why does it wait?" and "what would happen?"."""
+"""Explanations of pending workloads and predictions of submissions."""
 
 import pytest
 from django.utils import timezone

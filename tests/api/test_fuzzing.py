@@ -1,4 +1,4 @@
-"""Here every described operation is called with whatever its description allows, and keeps its promises."""
+"""Every documented operation, called with generated input."""
 
 import json
 import zlib

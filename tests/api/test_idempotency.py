@@ -1,4 +1,4 @@
-"""Here we show that a request sent twice with one key is done once."""
+"""Requests repeated with one idempotency key take effect once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

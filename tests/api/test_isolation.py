@@ -1,4 +1,4 @@
-"""Here we show, address by address and role by role, that what is not yours does not exist.
+"""Tenant isolation, address by address and role by role.
 
 Each line says what alice (platform admin), bob (department admin), carol (project admin), dave (member),
 erin (viewer), grace (member of another department's project), frank (no role) and a stranger without a

@@ -1,4 +1,4 @@
-"""Here people see, issue and revoke tokens by which machines join, and remove machines that joined."""
+"""Join tokens and joined machines over REST."""
 from datetime import timedelta
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here machines join pools over REST, each with a token that lets one in, and hear what they are to be."""
+"""Machines join pools over REST and receive their instructions."""
 import os
 import subprocess
 import sys

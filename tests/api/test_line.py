@@ -1,4 +1,4 @@
-"""Here we show that a pool's line comes in pages, first in line first, and evictions added up."""
+"""The queue of a pool is paginated in order; evictions are counted by project."""
 
 from projects.models import Workload
 from tests import factories as make

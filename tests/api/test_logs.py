@@ -1,4 +1,4 @@
-"""Here we show how logs are read: in pieces, from the end, and on and on until the pod has ended."""
+"""Reading logs: in pieces, from the end, and as a stream."""
 
 import asyncio
 import threading

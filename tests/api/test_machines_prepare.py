@@ -1,4 +1,4 @@
-"""Here machines install what their node is to have, and tell how far they are."""
+"""Joined machines install their environment and report progress."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Here we show what every answer has in common: who may ask, how often, and how it is refused."""
+"""Behaviour common to all endpoints: authentication, limits and refusals."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we show how machines are seen and steered over REST."""
+"""Node pools and nodes over REST."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show how a pool's plugins and environment are declared and seen over REST."""
+"""Plugins and environments of pools over REST."""
 import json
 
 import pytest

@@ -1,4 +1,4 @@
-"""Here we show that an edited set of quotas is applied whole and once, on what was seen, and taken back."""
+"""Quota drafts are applied whole, once and against the versions seen, and can be reverted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that quotas are set by people who have seen the present version, and by no others."""
+"""Quotas are set only against the current version."""
 
 from django.utils import timezone
 

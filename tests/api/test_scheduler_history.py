@@ -1,4 +1,4 @@
-"""Here we show how evictions, cycles and the numbers for Prometheus are read."""
+"""Evictions, cycles and Prometheus metrics over REST."""
 
 import csv
 import io

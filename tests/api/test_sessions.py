@@ -1,4 +1,4 @@
-"""Here we show the doors of sessions: what may come in, who may come in, and answers that are held back."""
+"""The session endpoints: validation, authorization and long polling."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Here we show that use is read by whom and where, page by page, and budgets are set by their versions."""
+"""Usage reports and budgets over REST."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Here we show that it can be asked what is used of what is held, and that each sees only their own work."""
+"""Measured utilization over REST, limited to one's own work."""
 
 import pytest
 from django.utils import timezone

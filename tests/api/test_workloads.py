@@ -1,4 +1,4 @@
-"""Here we show how workloads are submitted, found and steered over REST."""
+"""Submitting, finding and controlling workloads over REST."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Here a test holds both ends of one ASGI request in its hands."""
+"""Both ends of one ASGI request, held by a test."""
 
 import asyncio
 from typing import Any

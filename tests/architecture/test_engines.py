@@ -1,4 +1,4 @@
-"""Here we show that the engines only compute: they load no Django, and import nothing that could do more."""
+"""The engines only compute: no Django, and no imports with side effects."""
 import ast
 import os
 import subprocess

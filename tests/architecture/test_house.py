@@ -1,4 +1,4 @@
-"""Here we hold the walls of the house."""
+"""Structural rules of the repository."""
 import ast
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""Here we show that the models and the migrations tell the same story."""
+"""Models and migrations agree."""
 import pytest
 from django.core.management import call_command
 

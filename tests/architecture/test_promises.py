@@ -1,4 +1,4 @@
-"""Here we show that a test can claim only what was promised, and that the table tells what is missing."""
+"""Tests claim only promised behaviours, and the table lists missing ones."""
 from types import SimpleNamespace
 from typing import cast
 

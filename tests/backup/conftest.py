@@ -1,4 +1,4 @@
-"""Here we give tests of backups the test's own database, a second one that is empty, and the command."""
+"""The test database, a second empty one, and the backup command."""
 
 import subprocess
 import sys

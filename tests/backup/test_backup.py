@@ -1,4 +1,4 @@
-"""Here we show that a backup, restored, is the very database that it was taken of."""
+"""A restored backup equals the original database."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here we show that what is no whole backup of this version changes nothing."""
+"""Incomplete or foreign backups are refused and change nothing."""
 
 import dataclasses
 import io

@@ -1,4 +1,4 @@
-"""Here a pod of the scene has written a log, on this machine."""
+"""A pod of the scene with a log on this machine."""
 import math
 from pathlib import Path
 

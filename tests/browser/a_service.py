@@ -1,4 +1,4 @@
-"""Here an inference service stands in the middle of a scale-out, after a busy hour."""
+"""An inference service in the middle of a scale-out."""
 
 import math
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Here a node of the scene is on its way up, phase by phase."""
+"""A node of the scene that boots phase by phase."""
 
 from pools.models import NodePool
 from pools.services import edit_pool

@@ -1,4 +1,4 @@
-"""Here a browser is driven that reaches nothing but this machine, and tells of every error a page makes."""
+"""A browser restricted to this machine that reports every page error."""
 
 import contextlib
 from collections.abc import Iterator

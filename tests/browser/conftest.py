@@ -1,4 +1,4 @@
-"""Here a server and a browser are kept for all tests of this folder; rows are made anew for each."""
+"""One server and one browser for all browser tests, with fresh rows for each."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Here is a pool of thousands of nodes, most of them busy."""
+"""A pool of thousands of nodes, most of them busy."""
 
 from pools.models import Node, NodePool
 from projects.models import Pod, Project

@@ -1,4 +1,4 @@
-"""Here projects of the busy afternoon keep documents to begin with."""
+"""Project templates of the scene."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here what the scene's pods use was measured, over the last hours."""
+"""Utilization measurements of the scene."""
 import math
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Here is the night before the busy afternoon, in the history of the pool."""
+"""Scaling history of the pool before the scene."""
 
 from pools.models import NodePool
 from tests import factories as make

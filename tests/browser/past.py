@@ -1,4 +1,4 @@
-"""Here an organisation gets a past: what its people used over the last weeks, the same every time."""
+"""Reproducible usage history of an organisation."""
 
 from datetime import timedelta
 from typing import Any

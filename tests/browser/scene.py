@@ -1,4 +1,4 @@
-"""Here is an organisation on a busy afternoon: five projects, two pools, somebody who waits."""
+"""An organisation on a busy afternoon: five projects, two pools, pending workloads."""
 
 import itertools
 from dataclasses import dataclass, field

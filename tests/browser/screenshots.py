@@ -1,4 +1,4 @@
-"""Here every page is photographed: light and dark, wide and narrow, with data and without.
+"""Take screenshots of every page: light and dark, wide and narrow, with data and without.
 
 python -m tests.browser.screenshots [FOLDER] [--only PART-OF-A-NAME]
 """

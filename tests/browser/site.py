@@ -1,4 +1,4 @@
-"""Here a real web server runs for a real browser, in a process of its own, on a port of its own."""
+"""A real web server in a process and on a port of its own."""
 
 import contextlib
 import os

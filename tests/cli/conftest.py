@@ -1,4 +1,4 @@
-"""Here we give CLI tests a terminal, settings that are nobody's, and the command against a server."""
+"""A terminal, isolated settings and the command, for the CLI tests."""
 
 import os
 import subprocess

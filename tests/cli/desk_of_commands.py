@@ -1,4 +1,4 @@
-"""Here we run commands in this process, with a desk where the server would be."""
+"""Run commands in this process against a stand-in for the server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Here we stand between a client and a server, and lose answers after the server has given them."""
+"""A proxy that loses answers after the server has sent them."""
 
 import socket
 import threading

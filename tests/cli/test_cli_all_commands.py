@@ -1,4 +1,4 @@
-"""Here we hold every command to what people expect of all: an example, data for programs, no tracebacks."""
+"""Expectations of every command: an example, machine-readable output, no tracebacks."""
 
 import re
 import shlex

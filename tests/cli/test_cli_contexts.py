@@ -1,4 +1,4 @@
-"""Here people work with several servers, each under its name."""
+"""Named contexts for several servers."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here we hold the documents to what is there: commands, options, files and examples."""
+"""Documentation matches the commands, options, files and examples that exist."""
 
 import re
 import shlex

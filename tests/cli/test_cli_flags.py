@@ -1,4 +1,4 @@
-"""Here we show that options and files are two ways to write the same document."""
+"""Options and files produce the same document."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that `berth queue` tells who waits, and `berth evictions --matrix` who took from whom."""
+"""`berth queue` and `berth evictions --matrix`."""
 
 import httpx
 

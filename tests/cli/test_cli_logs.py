@@ -1,4 +1,4 @@
-"""Here we show what `berth logs` lets through to a terminal, and how it finds lines."""
+"""`berth logs`: safe terminal output and search."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we show, with a real server, that a lost answer never makes a second workload."""
+"""A lost answer never creates a second workload."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show what tables look like, in terminals and in pipes, and that nothing in them gives orders."""
+"""Tables in terminals and pipes, without control sequences."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here we follow a workload's phases at the command line and on its page, tick by tick."""
+"""A workload's phases at the command line and on its page, tick by tick."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we show what `berth submit` sends, what it refuses to send, and how it ends."""
+"""`berth submit`: what it sends, refuses and returns."""
 
 import json
 from pathlib import Path

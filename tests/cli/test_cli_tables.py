@@ -1,4 +1,4 @@
-"""Here we show how lists look where there is little room, and what programs and spreadsheets get of them."""
+"""Lists in narrow terminals and in machine-readable formats."""
 
 import csv
 import io

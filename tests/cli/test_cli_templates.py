@@ -1,4 +1,4 @@
-"""Here we show that templates are kept, looked at and begun with at the command line."""
+"""Templates at the command line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here an organisation is set up and looked at from the command line, against a server that is there."""
+"""An organisation is set up from the command line."""
 
 import csv
 import io

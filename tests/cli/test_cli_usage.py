@@ -1,4 +1,4 @@
-"""Here we show that use and budgets are told and set at the command line."""
+"""Usage and budgets at the command line."""
 
 import json
 from typing import Any

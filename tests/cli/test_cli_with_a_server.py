@@ -1,4 +1,4 @@
-"""Here we run the command as its own process against a server that is really there."""
+"""The command as its own process against a real server."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Here we hold docs/documents.md to what the programs read: every key is told, every example can be used."""
+"""docs/documents.md lists every key that the parsers accept."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Here somebody sits before the screen of the whole cluster."""
+"""The cluster screen of `berth top`."""
 
 from typing import Any
 

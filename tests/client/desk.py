@@ -1,4 +1,4 @@
-"""Here we stand in for the network: a desk that answers as it was told and writes down what it was asked."""
+"""A stand-in for the network that gives scripted answers and records requests."""
 
 import json
 from collections.abc import Callable, Sequence

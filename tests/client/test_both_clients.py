@@ -1,4 +1,4 @@
-"""Here we show that the client under asyncio says and does what the other one does."""
+"""The asyncio client matches the synchronous one."""
 
 import asyncio
 import inspect

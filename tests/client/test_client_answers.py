@@ -1,4 +1,4 @@
-"""Here we show how answers become values, pages become lists and refusals become errors."""
+"""Answers become values, pages become lists, refusals become errors."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""Here we show that a lost connection costs time, never a second workload."""
+"""Lost connections cost time but never a second workload."""
 
 import httpx
 import pytest

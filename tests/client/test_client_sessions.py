@@ -1,4 +1,4 @@
-"""Here we show what a client's session does before, and without, a server."""
+"""Client sessions before and without a server."""
 
 import io
 import threading

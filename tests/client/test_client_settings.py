@@ -1,4 +1,4 @@
-"""Here we show where the address and the token come from, and who gets to see the token."""
+"""Sources of address and token, and who can read the token."""
 
 import stat
 from http.server import BaseHTTPRequestHandler, HTTPServer

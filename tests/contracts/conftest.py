@@ -1,4 +1,4 @@
-"""Here one Ray cluster is started for all tests that need one, when the first of them does."""
+"""One Ray cluster, started by the first test that needs it."""
 from collections.abc import Iterator
 
 import pytest

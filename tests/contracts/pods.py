@@ -1,4 +1,4 @@
-"""Here we let pods run, talk and end on any runtime: as real processes, or as the fake is told."""
+"""Pods with scripted behaviour on any runtime."""
 import os
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Here we start a real Ray cluster on this machine: one process of ours per node, each at its own address."""
+"""A real Ray cluster on this machine, one process and address per node."""
 import contextlib
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Here we hold every provider to its contract."""
+"""The contract of every provider."""
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

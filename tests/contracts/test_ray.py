@@ -1,4 +1,4 @@
-"""Here pods of a real Ray cluster keep the contract, land where they were told to, and outlive Berth."""
+"""The runtime contract on a real Ray cluster."""
 import contextlib
 import inspect
 import json

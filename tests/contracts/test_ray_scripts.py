@@ -1,4 +1,4 @@
-"""Here a machine becomes a node of a Ray cluster by the script that it is told, and is one no longer."""
+"""The scripts that add a machine to a Ray cluster and remove it."""
 import io
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Here we hold every runtime to its contract; that of Ray in `test_ray.py`, beside its cluster."""
+"""The contract of every runtime; `test_ray.py` covers Ray."""
 import select
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here we show that one process leads, and that a former leader can write nothing."""
+"""One process leads, and a former leader can write nothing."""
 import subprocess
 import sys
 import threading

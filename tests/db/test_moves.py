@@ -1,4 +1,4 @@
-"""Here we show that of two who change one row, the second learns that it was late."""
+"""The second of two concurrent changes learns that it was late."""
 import pytest
 from django.contrib.auth.models import User
 

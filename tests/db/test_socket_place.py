@@ -1,4 +1,4 @@
-"""Here we show that the embedded database opens no socket in a place that somebody else prepared."""
+"""The embedded database refuses socket directories prepared by others."""
 
 import os
 import stat

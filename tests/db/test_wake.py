@@ -1,4 +1,4 @@
-"""Here we show that a loop is woken by a commit, by a file, and by a database that came back."""
+"""Loops are woken by commits, files and a recovered database."""
 import os
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Here we read names out of PromQL: which metrics an expression asks for, and by which labels."""
+"""Extract metric and label names from PromQL."""
 
 import re
 from dataclasses import dataclass, field

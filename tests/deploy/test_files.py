@@ -1,4 +1,4 @@
-"""Here we hold what lies in deploy/ to what Berth is, and show it to the programs that will read it."""
+"""The files in deploy/ match Berth and parse in their programs."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Here a real Prometheus scrapes a real Berth, loads the rules, and is asked what every panel asks."""
+"""A real Prometheus scrapes a real Berth and evaluates every panel."""
 
 import json
 import shutil

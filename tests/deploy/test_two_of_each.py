@@ -1,4 +1,4 @@
-"""Here two web processes and two schedulers share one database, and one of each is killed."""
+"""Two web processes and two schedulers, with one of each killed."""
 
 import contextlib
 import os

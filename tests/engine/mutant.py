@@ -1,4 +1,4 @@
-"""Here a broken copy of the engine is held to every law and every story, to see which of them notice.
+"""Run every law and story against a broken copy of the engine.
 
     python -m tests.engine.mutant CLUSTERS
 

@@ -1,4 +1,4 @@
-"""Here we hold the answer of a simulation to what a story expects of it.
+"""Compare a simulation's result with a story's expectations.
 
 `expect`:
   decisions  a list for each cycle of "kind workload [for workload]", in any order

@@ -1,4 +1,4 @@
-"""Here we show what each action may and may not do, on clusters of a few nodes."""
+"""What each action may and may not do, on small clusters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here we show that a gang is not refused where an arrangement of it exists."""
+"""No gang is refused where an arrangement exists."""
 
 import pytest
 from hypothesis import given, settings

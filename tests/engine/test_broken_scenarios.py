@@ -1,4 +1,4 @@
-"""Here we show that no scenario file, however broken, ends in anything but an answer or one line."""
+"""Every broken scenario file ends in an answer or a one-line error."""
 
 import copy
 import json

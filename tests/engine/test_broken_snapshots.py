@@ -1,4 +1,4 @@
-"""Here we show that a snapshot that breaks an invariant is told of, scheduled around, never made worse."""
+"""Inconsistent snapshots are reported, scheduled around and never made worse."""
 
 from collections.abc import Callable
 from dataclasses import replace

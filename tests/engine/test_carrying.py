@@ -1,4 +1,4 @@
-"""Here we show that a lay-out carried from cycle to cycle leads to the very plans that a fresh one does."""
+"""A carried layout leads to the same plans as a fresh one."""
 
 from dataclasses import replace
 from typing import Any

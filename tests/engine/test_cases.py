@@ -1,4 +1,4 @@
-"""Here we play the cases under cases/: clusters told in a line for each thing, many to a file.
+"""Run the compact cases under cases/.
 
 A case: `claim`, `shows`, `play` and `expect` as in scenarios/, and
 

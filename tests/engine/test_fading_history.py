@@ -1,4 +1,4 @@
-"""Here we show how use fades in a simulation: by half-life, by window, by calendar."""
+"""Decay of usage by half-life, window and calendar."""
 
 import math
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""Here we hold the engine's shares against the worked numbers, and against a plain calculation."""
+"""Fair shares match worked numbers and a plain calculation."""
 
 from fractions import Fraction
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we show when who waits is expected to start, on what that rests, and where nobody can know."""
+"""Estimated start times and their limits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here we show that placement by fragmentation keeps what is free usable for what usually asks."""
+"""Placement by fragmentation keeps free capacity usable."""
 
 from dataclasses import replace
 from random import Random

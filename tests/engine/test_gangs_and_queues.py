@@ -1,4 +1,4 @@
-"""Here we show what a workload's pods belong to: its gang, its role's part of that, its queues."""
+"""The gang, role and queues of a workload's pods."""
 
 import pytest
 

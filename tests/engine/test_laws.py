@@ -1,4 +1,4 @@
-"""Here we hold every plan to the laws, on made-up clusters.
+"""Every plan obeys the laws, on random clusters.
 
 `BERTH_LAWS=20000` looks at so many clusters for each law (default: some hundreds).
 """

@@ -1,4 +1,4 @@
-"""Here we play made-up clusters to their end and look at what a person would look at: the answer alone.
+"""Random clusters, simulated to the end and judged by the answer alone.
 
 `BERTH_LAWS=20000` looks at so many clusters (default: some dozens).
 """

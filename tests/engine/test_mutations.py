@@ -1,4 +1,4 @@
-"""Here we break the engine on purpose, one rule at a time, and see that what should notice does."""
+"""Break one engine rule at a time and check that tests notice."""
 
 import json
 import os

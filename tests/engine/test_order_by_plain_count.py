@@ -1,4 +1,4 @@
-"""Here we hold the order of queues, and who starts, to a plain count on one large node."""
+"""The queue order matches a plain count on one large node."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show where replicas go: nodes, devices, racks, and gangs that need an arrangement."""
+"""Placement of replicas: nodes, devices, racks and arrangements."""
 
 import pytest
 

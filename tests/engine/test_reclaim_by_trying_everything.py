@@ -1,4 +1,4 @@
-"""Here we hold reclaim to a plain search over everybody who could give way."""
+"""Reclaim matches a brute-force search."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that a trace is read as it is written and played as it would have gone."""
+"""Traces are read exactly and replayed faithfully."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path

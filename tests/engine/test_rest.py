@@ -1,4 +1,4 @@
-"""Here we show that a simulation at rest is not played on, and that playing on would have told the same.
+"""A simulation at rest stops, and continuing would change nothing.
 
 `BERTH_LAWS=20000` looks at so many clusters (default: some dozens).
 """

@@ -1,4 +1,4 @@
-"""Here we show that a scenario file is taken exactly, or refused with the key that is wrong."""
+"""Scenario files are taken exactly or refused with the wrong key."""
 
 import json
 from pathlib import Path

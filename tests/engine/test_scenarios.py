@@ -1,4 +1,4 @@
-"""Here we play every file under scenarios/ and hold it to what it expects.
+"""Run every file under scenarios/ against its expectations.
 
 A file holds one story, or several with `---` between them and, if it likes, `common` in front: parts of a
 scenario that each story starts from. A story: `claim` (a sentence), `shows` (behaviours), `play` (cycles,

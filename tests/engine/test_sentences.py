@@ -1,4 +1,4 @@
-"""Here we show that what is said of none, of one and of two is said as people say it."""
+"""Sentences agree in number for zero, one and two."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we show that what is told of a fair share is what was divided: the worked numbers, in sentences."""
+"""The explanation of a share matches the division."""
 
 from typing import Any
 

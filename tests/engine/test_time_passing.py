@@ -1,4 +1,4 @@
-"""Here we show what happens between two cycles of a simulation, while time passes."""
+"""What happens between two cycles of a simulation."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that the older system's manifest is taken as it stands."""
+"""TrainingJob manifests are accepted unchanged."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Here we show what a workload document may say, and how it is refused."""
+"""Workload documents: what is accepted, and how errors are reported."""
 
 from typing import Any
 

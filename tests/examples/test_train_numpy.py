@@ -1,4 +1,4 @@
-"""Here ranks train together for real, as processes on this machine, and are interrupted in every way."""
+"""The training example with real processes and every interruption."""
 import json
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Here is what runs in a pod of these journeys: pages and WebSockets for those who know the pod's secret."""
+"""A web server for the pods of these journeys."""
 
 import asyncio
 import os

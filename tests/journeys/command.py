@@ -1,4 +1,4 @@
-"""Here tests use the `berth` command as a person does: a process of its own, signed in once."""
+"""The `berth` command as a signed-in process."""
 import json
 import os
 import subprocess

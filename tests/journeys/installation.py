@@ -1,4 +1,4 @@
-"""Here tests start Berth as a person does, on a port and in a home of its own, and look at its processes."""
+"""A Berth started as a person would, with its own port and home."""
 import http.cookiejar
 import os
 import re

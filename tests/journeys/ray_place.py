@@ -1,4 +1,4 @@
-"""Here tests have an installation with a pool that runs Ray, and look at what runs there."""
+"""An installation with a Ray pool."""
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

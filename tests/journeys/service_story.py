@@ -1,4 +1,4 @@
-"""Here a real Berth serves a model behind a real sglang-router, while the load on it rises and falls.
+"""A real Berth that serves a model behind a real sglang-router under changing load.
 
 Everything is a process of its own: Berth's parts, the router, each engine. The engines speak SGLang's
 protocol and only pretend to compute; that they queue, are used and take their time is real.

@@ -1,4 +1,4 @@
-"""Here we show that a Berth that was lost with its disk runs on from a backup, and nothing of it twice."""
+"""A Berth restored from a backup continues and repeats nothing."""
 
 import shutil
 import signal

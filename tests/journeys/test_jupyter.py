@@ -1,4 +1,4 @@
-"""Here somebody works in JupyterLab through Berth: the example as it stands, on nodes that install it.
+"""JupyterLab through Berth, from the shipped example.
 
 The package is installed as a pool's nodes install it, which takes minutes: `make test-heavy`.
 """

@@ -1,4 +1,4 @@
-"""Here we show the main job: one borrows, another takes its quota back, nothing is lost, all is told."""
+"""The main job: borrow, reclaim, resume without loss, explain."""
 import re
 import tempfile
 from collections.abc import Iterator

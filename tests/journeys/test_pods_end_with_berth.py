@@ -1,4 +1,4 @@
-"""Here we show that running pods end with Berth: asked to by Ctrl-C, on their own when it is killed."""
+"""Running pods end with Berth, on Ctrl-C and when it is killed."""
 import signal
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Here people open what their pods serve through a Berth that really runs, also when its web process dies."""
+"""Ports of pods through a running Berth, also when its web process dies."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Here a pool that runs Ray is used as any other: real processes, real raylets, and both are killed."""
+"""A Ray pool with real raylets, some of them killed."""
 import os
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Here we show a session on a pool that runs Ray: its functions use Ray's tasks, and joblib Ray's backend."""
+"""A session on a Ray pool uses Ray's tasks and joblib backend."""
 
 import os
 import re

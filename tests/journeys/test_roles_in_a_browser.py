@@ -1,4 +1,4 @@
-"""Here we show one day of four people at a running Berth: each does their part in a real browser."""
+"""One day of four people at a running Berth, in a real browser."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""Here we show sessions as people use them: a real server, real pods, functions that go there and back."""
+"""Sessions with a real server, real pods and real functions."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Here we show that nothing of a session is lost, or left, when a part of it dies or is taken away."""
+"""Nothing of a session is lost or leaked when parts of it die."""
 
 import os
 import signal

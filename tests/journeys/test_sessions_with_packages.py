@@ -1,4 +1,4 @@
-"""Here we show PyTorch, JAX and scikit-learn on pools that declare these plugins.
+"""PyTorch, JAX and scikit-learn on pools with these plugins.
 
 The packages are installed as a pool's nodes install them, which takes minutes: `make test-heavy`.
 """

@@ -1,4 +1,4 @@
-"""Here we show that one command starts everything, keeps it running, and leaves nothing behind."""
+"""One command starts everything, keeps it running and leaves nothing behind."""
 import os
 import signal
 import socket

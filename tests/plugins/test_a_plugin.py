@@ -1,4 +1,4 @@
-"""Here we show what a plugin is, and what several of them come to."""
+"""Single plugins, and combinations of several."""
 import dataclasses
 import os
 import pickle

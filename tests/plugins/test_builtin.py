@@ -1,4 +1,4 @@
-"""Here we show what each plugin that comes with Berth adds, and how they go together."""
+"""The built-in plugins, alone and together."""
 import os
 import sys
 import types

@@ -1,4 +1,4 @@
-"""Here we show which plugins a pool may name, and how what is given for their parameters is judged."""
+"""Plugins that a pool may name, and validation of their parameters."""
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here we show that every plugin has a page, that examples can be saved, and the plugin to copy works."""
+"""Every plugin has a documentation page with working examples."""
 import re
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here a front stands before moto's EC2 server and adds what EC2 does and moto does not.
+"""A proxy for moto's EC2 server that adds missing EC2 behaviour and faults.
 
 Launches are idempotent by client token, a token that comes back with other parameters is refused, there may
 be too few machines, calls fail or lose their answer as told, machines take a while to boot, and spot

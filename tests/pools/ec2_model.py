@@ -1,4 +1,4 @@
-"""Here a recorded call is held against the service's own model, also where the SDK itself does not look."""
+"""Validate recorded calls against the EC2 service model."""
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache

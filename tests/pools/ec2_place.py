@@ -1,4 +1,4 @@
-"""Here EC2 is on this machine: moto's server, started once, with our front or without it."""
+"""moto's EC2 server, with or without the proxy."""
 import logging
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Here one pool, a provider that can be told to fail, and a clock stand ready."""
+"""One pool, a provider with scripted failures, and a clock."""
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here a pool on this machine gets its own environment, and a pod of it runs in that; nothing is played."""
+"""A real pod in the environment of its pool."""
 import os
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Here pools with a slow provider are reconciled beside the loop, one pass at a time."""
+"""Pools with a slow provider are reconciled outside the loop, one pass at a time."""
 import threading
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Here we press on a pool and see how many nodes it wants; GPUs are whole numbers of slots here."""
+"""Desired nodes under demand, in whole GPU slots."""
 import dataclasses
 
 import pytest

@@ -1,4 +1,4 @@
-"""Here a pool on EC2, wired as in earnest, goes the whole way from a wish to a node, and back."""
+"""An EC2 pool from a request to a node and back."""
 import base64
 import re
 from collections.abc import Iterator

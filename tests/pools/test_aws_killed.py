@@ -1,4 +1,4 @@
-"""Here the reconciler orders from EC2 and is killed between any two steps, and has bad days with it."""
+"""The reconciler on EC2, killed between any two steps."""
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here EC2 is asked for machines through the real SDK: what is asked for, and what comes of trouble."""
+"""The EC2 provider through the real SDK."""
 import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

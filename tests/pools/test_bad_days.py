@@ -1,4 +1,4 @@
-"""Here providers, machines and clocks have bad days, and every pool comes through and says what happened."""
+"""Pools survive faults of providers, machines and clocks, and report them."""
 from datetime import timedelta
 
 import pytest

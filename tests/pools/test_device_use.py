@@ -1,4 +1,4 @@
-"""Here we show how GPUs are asked what they do, with a program that prints what nvidia-smi prints."""
+"""GPU utilization from a program that prints what nvidia-smi prints."""
 import os
 from pathlib import Path
 

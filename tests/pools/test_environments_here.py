@@ -1,4 +1,4 @@
-"""Here we show how environments are made on this machine: by the same script as anywhere, once for all nodes.
+"""Environments on this machine, built by the common script, once for all nodes.
 
 The packages are made here and found in a directory, so no network is needed.
 """

@@ -1,4 +1,4 @@
-"""Here the program of a machine meets real TLS servers: the right one and wrong ones."""
+"""The join program against real TLS servers, valid and invalid."""
 import json
 import os
 import ssl

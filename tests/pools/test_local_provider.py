@@ -1,4 +1,4 @@
-"""Here we cut this machine into nodes, and see that no device is cut twice."""
+"""Nodes carved out of this machine share no device."""
 import subprocess
 import sys
 import types

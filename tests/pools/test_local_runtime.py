@@ -1,4 +1,4 @@
-"""Here we try pods as real processes: what they find, what ends with them, and every kind of bad luck."""
+"""Pods as real processes, with every kind of failure."""
 import json
 import os
 import signal

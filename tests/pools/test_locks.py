@@ -1,4 +1,4 @@
-"""Here we show who need not wait for whom: two who wait for each other cost one of them the work."""
+"""Transactions that must not wait for each other."""
 from threading import Thread
 
 import pytest

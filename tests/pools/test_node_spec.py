@@ -1,4 +1,4 @@
-"""Here we read numbers of nodes in the four notations, and refuse what contradicts itself."""
+"""Node counts in four notations, and contradictions."""
 import dataclasses
 
 import pytest

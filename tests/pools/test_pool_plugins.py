@@ -1,4 +1,4 @@
-"""Here we show how a pool declares plugins and an environment, and where its secrets are, and are not."""
+"""Declared plugins and environments, and the places of secrets."""
 import json
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here people make, change and remove pools and nodes, and what contradicts itself is refused."""
+"""Creating, changing and removing pools and nodes."""
 from datetime import timedelta
 from typing import Any
 

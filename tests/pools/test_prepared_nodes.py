@@ -1,4 +1,4 @@
-"""Here we show when a node with an environment is ready, and what becomes of it where that fails."""
+"""When a node with an environment is ready, and what happens on failure."""
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Here a pool of this machine runs Ray: its nodes are raylets that come, die, are replaced and end."""
+"""A Ray pool on this machine: nodes come, die, are replaced and end."""
 import os
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Here pools say that they run Ray, where that can be."""
+"""Where pools may use the Ray runtime."""
 from datetime import timedelta
 from importlib.machinery import ModuleSpec
 from pathlib import Path

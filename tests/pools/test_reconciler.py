@@ -1,4 +1,4 @@
-"""Here pools are brought to the number of nodes they want, on rows, with a provider that has bad days."""
+"""Pools reach their desired size on rows, with a faulty provider."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""Here the reconciler is killed between any two steps, and nothing is leaked, lost or ordered twice."""
+"""The reconciler, killed between any two steps, leaks and doubles nothing."""
 from collections.abc import Callable
 from contextlib import suppress
 

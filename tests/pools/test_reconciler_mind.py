@@ -1,4 +1,4 @@
-"""Here we watch a pool on its way to the number of nodes it wants, one event and one step at a time."""
+"""The pure reconciler, one event and one step at a time."""
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here the program of a machine on EC2 asks a metadata service that plays EC2's, in version 2 only."""
+"""The join program against an EC2 metadata service, version 2 only."""
 import json
 import subprocess
 import sys

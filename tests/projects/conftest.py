@@ -1,4 +1,4 @@
-"""Here we give these tests their cast."""
+"""The cast for these tests."""
 import pytest
 
 from tests.cast import Cast, make_cast

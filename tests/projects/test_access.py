@@ -1,4 +1,4 @@
-"""Here we show who may what."""
+"""Permissions of each role."""
 import pytest
 
 from berth.core.errors import Forbidden, NotFound

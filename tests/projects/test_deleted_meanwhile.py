@@ -1,4 +1,4 @@
-"""Here we show that what is deleted while somebody refers to it anew gives a clear answer to both."""
+"""Concurrent deletion gives both sides a clear answer."""
 
 import threading
 from collections.abc import Callable

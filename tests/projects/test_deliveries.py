@@ -1,4 +1,4 @@
-"""Here we show that whom a workload names is told what became of it, by mail, by post and in a chat."""
+"""Notifications named in a workload are delivered by email, webhook and chat."""
 
 import hashlib
 import hmac

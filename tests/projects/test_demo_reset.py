@@ -1,4 +1,4 @@
-"""Here we show that the demo can be made anew, also where there is nothing yet."""
+"""The demo can be created again, also from nothing."""
 
 from typing import Any
 

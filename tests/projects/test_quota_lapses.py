@@ -1,4 +1,4 @@
-"""Here we show that a change of quotas made for a while goes back by itself, and overwrites nobody."""
+"""Temporary quota changes expire and overwrite nobody."""
 
 from datetime import datetime, timedelta
 from typing import Any

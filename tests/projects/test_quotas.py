@@ -1,4 +1,4 @@
-"""Here we show that quotas are set in one place, guarded, bounded and audited."""
+"""Quotas are set in one place: guarded, bounded and audited."""
 import pytest
 from django.db import IntegrityError, transaction
 from hypothesis import HealthCheck, given, settings

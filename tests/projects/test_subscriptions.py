@@ -1,4 +1,4 @@
-"""Here we show that whoever asks to be told is told, of what is theirs, once, and nobody else."""
+"""Subscribers receive their own notifications once."""
 
 import socket
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Here we show that a token makes no token that may more, or lives longer, than itself."""
+"""A token cannot issue a token with more rights or a longer life."""
 
 from datetime import datetime, timedelta
 

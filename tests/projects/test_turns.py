@@ -1,4 +1,4 @@
-"""Here we show whose turn it is when a session's calls are handed out."""
+"""The order in which a session's calls are handed out."""
 
 import pytest
 from hypothesis import given

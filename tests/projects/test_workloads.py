@@ -1,4 +1,4 @@
-"""Here we show what submitting, cancelling, suspending and resuming do to the rows."""
+"""Submitting, cancelling, suspending and resuming, on rows."""
 from datetime import UTC, datetime, timedelta
 
 import pytest

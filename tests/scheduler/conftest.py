@@ -1,4 +1,4 @@
-"""Here we set the stage for these tests."""
+"""The stage for these tests."""
 import pytest
 
 from tests.cast import make_cast

@@ -1,4 +1,4 @@
-"""Here tests get a scheduler of their own: real rows, a clock that stands still, pods that are played."""
+"""A scheduler with real rows, a fixed clock and simulated pods."""
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

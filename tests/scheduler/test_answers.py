@@ -1,4 +1,4 @@
-"""Here we show what people are told: why something waits, what would happen, whether the laws hold."""
+"""Explanations, predictions and invariants."""
 import pytest
 from django.db import connection
 from django.utils import timezone

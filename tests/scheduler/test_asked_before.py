@@ -1,4 +1,4 @@
-"""Here we show that what one question has learnt spares the next one effort, and changes no answer."""
+"""Cached dry runs save effort and change no answer."""
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext

@@ -1,4 +1,4 @@
-"""Here we show that one broken row, machine or cycle holds nobody else up."""
+"""One broken row, machine or cycle does not stop the others."""
 import pytest
 
 from projects.models import Phase, Workload

@@ -1,4 +1,4 @@
-"""Here we show what a pod is bound to when its workload starts: a node, devices, storage, an address."""
+"""Nodes, devices, storage and addresses of started pods."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here we show that what a scheduler remembers from tick to tick spares it work and changes nothing.
+"""What a scheduler carries between ticks changes no decision.
 
 Days are made up: people submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
 rows are edited behind everybody's back, the lead changes hands. In each cycle what was read with what was

@@ -1,4 +1,4 @@
-"""Here we show that what changed between looking and committing is noticed, bundle by bundle."""
+"""Changes between observe and commit are detected, bundle by bundle."""
 from collections.abc import Callable
 from typing import Any
 

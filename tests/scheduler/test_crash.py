@@ -1,4 +1,4 @@
-"""Here the scheduler dies between any two steps, again and again, and the next one heals what it left."""
+"""The scheduler, killed between any two steps, and the recovery."""
 from collections.abc import Iterator
 from datetime import timedelta
 

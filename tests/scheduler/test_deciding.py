@@ -1,4 +1,4 @@
-"""Here we show that a pool that cannot be decided keeps no other pool waiting, and is named."""
+"""A pool that cannot be decided is named and blocks no other pool."""
 
 from typing import Any
 

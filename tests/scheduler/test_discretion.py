@@ -1,4 +1,4 @@
-"""Here we show that a reason does not tell what strangers call their work."""
+"""Reasons do not reveal names of other tenants' work."""
 import pytest
 
 from pools.models import NodePool

@@ -1,6 +1,4 @@
-"""Here we show what each party to an eviction learns of the other: its project, its size, its queues' numbers
-where the two paths part, and no name, unless the reader sees the other project too.
-"""
+"""What each party to an eviction learns about the other."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we show that each answer of a dry run is complete, and is what then happens."""
+"""Dry runs predict what then happens."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here we show how runs end: failures, restarts, limits of time, lost machines."""
+"""Ends of runs: failures, restarts, time limits and lost machines."""
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Here we show how one workload gives way to another, in rows: stopped, promised, written down, started."""
+"""Evictions in rows: stopped, reserved, recorded, started."""
 from datetime import timedelta
 
 import pytest

@@ -1,4 +1,4 @@
-"""Here we show that a deleted workload leaves nothing on machines, whatever dies in between."""
+"""Deleted workloads leave nothing on machines."""
 from types import SimpleNamespace
 
 import pytest

@@ -1,4 +1,4 @@
-"""Here we show that a pool's line is read in the order of the last cycle, by whom one may see."""
+"""A pool's queue in the order of the last cycle, as far as visible."""
 
 from projects.models import Workload
 from projects.services import workloads

@@ -1,4 +1,4 @@
-"""Here we show that lines are found in logs of any length, and that little of them is ever in memory."""
+"""Log search in bounded memory."""
 import random
 import re
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Here we show a workload's way from submission to its end."""
+"""A workload from submission to its end."""
 from projects.models import Event, Phase
 from projects.services import workloads
 from scheduler.models import Allocation, Cycle, DeviceClaim

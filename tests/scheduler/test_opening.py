@@ -1,4 +1,4 @@
-"""Here we show that a pool takes on work once as many nodes are ready as it wants to begin with."""
+"""A pool starts work at its ready threshold."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here we show that the overview's numbers are those of the rows: how full, how long, who lacks what."""
+"""The overview's numbers match the rows."""
 
 from datetime import timedelta
 

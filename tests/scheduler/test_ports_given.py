@@ -1,4 +1,4 @@
-"""Here we show which numbers the ports of one pod are given."""
+"""Port numbers of pods."""
 
 from itertools import chain, repeat
 from types import SimpleNamespace

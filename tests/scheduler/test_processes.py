@@ -1,4 +1,4 @@
-"""Here real scheduler processes run real pods, and are killed in the middle of it."""
+"""Real scheduler processes with real pods, killed midway."""
 import os
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Here we show that what was promised to a running workload ends with its run."""
+"""Growth reservations end with the run."""
 
 from collections.abc import Callable
 

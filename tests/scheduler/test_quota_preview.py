@@ -1,4 +1,4 @@
-"""Here we show that a preview of quotas is what the next cycle then does, and that it stores nothing."""
+"""A quota preview matches the next cycle and stores nothing."""
 
 from typing import Any
 

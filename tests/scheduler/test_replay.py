@@ -1,4 +1,4 @@
-"""Here we show that a stored cycle can be decided once more, and comes out the same."""
+"""Stored cycles decide the same again."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Here the scheduler tells pools what presses on them, after whatever may have changed it."""
+"""Demand reports to pools after every relevant change."""
 import ast
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Here we show how calls are kept: leased in turn, never lost, ended by whoever is first."""
+"""Session calls are leased in turn, never lost and ended once."""
 
 import uuid
 from dataclasses import dataclass

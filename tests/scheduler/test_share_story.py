@@ -1,4 +1,4 @@
-"""Here we show that the story of a share needs no look at the workloads once a cycle has been."""
+"""Fair-share explanations read no workloads after a cycle."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""Here we show that fair shares stand beside each other as the last cycle saw them, for whom they concern."""
+"""Fair shares side by side, as the last cycle saw them."""
 
 from scheduler.models import QueueStanding
 from scheduler.share_table import share_table

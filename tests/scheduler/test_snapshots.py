@@ -1,4 +1,4 @@
-"""Here we show that what cycles saw is kept for a while, and never takes more than its room."""
+"""Stored cycle inputs are kept for a while in bounded space."""
 from datetime import UTC, datetime, timedelta
 
 import pytest

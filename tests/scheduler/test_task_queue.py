@@ -1,4 +1,4 @@
-"""Here we show the task queue at work: real processes, killed half way, and nothing is lost."""
+"""The task queue with real processes, killed midway."""
 
 import os
 import signal

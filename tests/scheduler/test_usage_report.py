@@ -1,4 +1,4 @@
-"""Here we show that the report of use adds up to what was held: exactly, once, and for good."""
+"""Usage reports add up exactly."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

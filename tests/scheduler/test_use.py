@@ -1,4 +1,4 @@
-"""Here we show that use is charged to the second and fades by half in a half-life."""
+"""Usage is charged to the second and halves every half-life."""
 import math
 from datetime import UTC, datetime, timedelta
 

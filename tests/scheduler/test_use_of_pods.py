@@ -1,4 +1,4 @@
-"""Here we show that what pods use is measured, written down once whatever dies, and told."""
+"""Utilization of pods is measured, recorded once and shown."""
 from collections.abc import Iterator
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Here real schedulers measure real pods, die of it, and count no second twice."""
+"""Real schedulers measure real pods and count no second twice."""
 import signal
 from pathlib import Path
 

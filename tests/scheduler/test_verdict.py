@@ -1,4 +1,4 @@
-"""Here we show what becomes of a gang, by how its pods stand."""
+"""The state of a gang, from the states of its pods."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Here we show what is kept of the reasons for which work waited, one after another."""
+"""The history of pending reasons."""
 from datetime import timedelta
 
 import pytest

@@ -1,4 +1,4 @@
-"""Here we show that the ledger is exact at every change, restarts or not, and what a window forgets."""
+"""The usage ledger is exact at every change, also with sliding windows."""
 
 import math
 from collections.abc import Sequence

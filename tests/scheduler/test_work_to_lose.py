@@ -1,4 +1,4 @@
-"""Here we show that what would be lost with each node is added up by the database as one would by hand."""
+"""Work that would be lost with each node, summed by the database."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Here we set the stage for these tests, and give its people clients."""
+"""The stage and clients for these tests."""
 
 from collections.abc import Callable, Iterator
 

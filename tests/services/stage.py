@@ -1,4 +1,4 @@
-"""Here tests put a service on a stage: the real scheduler on real rows, engines and a router in play."""
+"""A service on real rows with the real scheduler and simulated engines."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

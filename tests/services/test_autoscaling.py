@@ -1,4 +1,4 @@
-"""Here services scale themselves: by what engines report, within what they were told, never blindly."""
+"""Services scale themselves by metrics, within their settings."""
 
 from typing import Any
 

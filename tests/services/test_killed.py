@@ -1,4 +1,4 @@
-"""Here Berth dies between any two steps of a scale-out, a cancel and a scale-in, and the next one goes on."""
+"""Berth, killed between any two steps of a scale request, and the recovery."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Here real processes carry a service of real engines, are killed in the middle, and lose nothing."""
+"""Real processes carry a service of real engines and are killed midway."""
 
 import os
 import re

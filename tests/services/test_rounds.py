@@ -1,4 +1,4 @@
-"""Here we show how often the process that carries services goes round."""
+"""How often the service process runs each service."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Here services give engines back: the newest first, the initial ones never, and no request is dropped."""
+"""Scale-in removes the newest engines first and drops no request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here services get more engines: step by step, all or nothing, and back when somebody changes their mind."""
+"""Scale-out step by step, all or nothing, with cancellation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Here services are scaled over REST: statuses, codes and fields as programs that do so expect them."""
+"""The scaling endpoints: statuses, codes and fields."""
 
 from collections.abc import Callable
 

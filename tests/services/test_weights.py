@@ -1,4 +1,4 @@
-"""Here engines that were added get the weights of the initial ones, and a copy that fails harms nobody."""
+"""Added engines load the initial weights; failed copies harm nothing."""
 
 import pytest
 

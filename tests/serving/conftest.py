@@ -1,4 +1,4 @@
-"""Here engines of our own are started for a test, on this machine's loopback."""
+"""Local inference engines for these tests."""
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here clients send requests to a router, one after the other each, and note what became of every one."""
+"""Load generator that records the outcome of every request."""
 import threading
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here routers run for tests: the real sglang-router as a process, and one with its older pages."""
+"""Routers for tests: the real sglang-router, and one with its older API."""
 import os
 import socket
 import subprocess

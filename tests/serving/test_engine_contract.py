@@ -1,4 +1,4 @@
-"""Here every kind of engine is held to the port's contract, over HTTP, and so is the fake."""
+"""The contract of every inference engine, over HTTP."""
 import threading
 import time
 from collections.abc import Callable

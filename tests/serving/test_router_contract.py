@@ -1,4 +1,4 @@
-"""Here every kind of router is held to the port's contract: sglang-router is the real one, as a process."""
+"""The contract of every router, including a real sglang-router."""
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

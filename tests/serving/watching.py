@@ -1,4 +1,4 @@
-"""Here a service is watched sample by sample, as its autoscaler would."""
+"""Sample a service as its autoscaler would."""
 from dataclasses import dataclass, field
 
 from projects.engine.replicas.conditions import Condition, conditions, seen

@@ -1,4 +1,4 @@
-"""Here an OTLP collector stands on this machine: it takes what the exporter posts, and reads it."""
+"""A local OTLP collector."""
 
 import gzip
 import threading

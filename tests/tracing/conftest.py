@@ -1,4 +1,4 @@
-"""Here traces are collected while a test runs, and forgotten afterwards."""
+"""Collect traces during a test."""
 
 from collections.abc import Iterator
 

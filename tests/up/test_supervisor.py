@@ -1,4 +1,4 @@
-"""Here we show how the supervisor treats what it started, and what came to it without being asked for."""
+"""The supervisor, its children and adopted processes."""
 import os
 import signal
 import subprocess

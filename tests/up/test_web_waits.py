@@ -1,4 +1,4 @@
-"""Here we show that the web process answers nobody before the tables are there, and refuses nobody either."""
+"""The web process waits for the tables before it answers."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Here a workload runs whose pod is a small web server of this machine, behind the door of ports."""
+"""A workload whose pod is a small local web server."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

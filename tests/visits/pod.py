@@ -1,4 +1,4 @@
-"""Here a small web server plays what runs in a pod: it tells what it hears, streams, and echoes sockets."""
+"""A small web server that plays a pod: it records, streams and echoes."""
 
 import asyncio
 import contextlib

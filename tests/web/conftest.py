@@ -1,4 +1,4 @@
-"""Here we give these tests their cast, and a client for each of its people."""
+"""The cast, with a web client for each person."""
 
 import pytest
 from django.test import Client

@@ -1,4 +1,4 @@
-"""Here is an OpenID Connect provider that speaks the real protocol over HTTP, and can be told to lie."""
+"""An OpenID Connect provider over HTTP with scripted faults."""
 
 import base64
 import hashlib

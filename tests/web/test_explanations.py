@@ -1,4 +1,4 @@
-"""Here we show that pages tell of the present what is present, and nothing that is over."""
+"""Pages show current reasons only."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Here we show a pod's log on its page: text alone, found by the server, followed as it is written."""
+"""Logs on the workload page: plain text, search and streaming."""
 
 import asyncio
 import json

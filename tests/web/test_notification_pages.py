@@ -1,4 +1,4 @@
-"""Here we show that people choose on a page what they are told, and see where it went."""
+"""Subscriptions and deliveries on their page."""
 
 from projects.models import Subscription
 from projects.services.subscriptions import subscribe

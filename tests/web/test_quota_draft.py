@@ -1,4 +1,4 @@
-"""Here we show that quotas are edited as one draft on a page, and that changes are taken back."""
+"""Quota drafts on a page, and reverting changes."""
 
 from datetime import timedelta
 from typing import Any

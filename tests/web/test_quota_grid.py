@@ -1,4 +1,4 @@
-"""Here we show the grid of quotas: all pools at once, drafts over them, and who was faster."""
+"""The quota grid: all pools, drafts and conflicts."""
 
 import csv
 import io

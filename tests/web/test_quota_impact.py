@@ -1,4 +1,4 @@
-"""Here we show that a quota's form tells what saving it would change, and saves nothing meanwhile."""
+"""The quota form previews its effects and saves nothing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we show that the page of quotas stays small however many projects there are."""
+"""The quota page stays small with many projects."""
 
 from typing import Any
 

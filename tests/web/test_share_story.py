@@ -1,4 +1,4 @@
-"""Here we show that REST and pages tell how a share came about in one wording, and no stranger's names."""
+"""Fair-share explanations read the same over REST and on pages."""
 
 from typing import Any
 

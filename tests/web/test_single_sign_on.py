@@ -1,4 +1,4 @@
-"""Here we show that people sign in by the organisation's provider, and that nothing false gets anybody in."""
+"""Sign-in through OpenID Connect, and forged answers."""
 
 from collections.abc import Iterator
 from typing import Any

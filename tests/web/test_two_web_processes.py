@@ -1,4 +1,4 @@
-"""Here we show that pages hear of changes whichever web process serves them, also after a lost connection."""
+"""Live updates across web processes and lost connections."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Here we show that use and its cost are read on a page, by whom one may see, and budgets set there."""
+"""Usage, cost and budgets on their page."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

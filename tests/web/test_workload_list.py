@@ -1,4 +1,4 @@
-"""Here we show that the list of workloads is chosen from, shaped, and saved as a view of one's own."""
+"""Filters, columns and saved views of the workload list."""
 
 from projects.models import SavedView, Workload
 from tests import factories as make

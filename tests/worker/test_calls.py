@@ -1,4 +1,4 @@
-"""Here we show what becomes of a call on its worker, whatever it does."""
+"""Outcomes of a call on its worker."""
 
 import sys
 from collections.abc import Callable

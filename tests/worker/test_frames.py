@@ -1,4 +1,4 @@
-"""Here we show that what is opaque travels untouched, and that nothing else is taken for frames."""
+"""Binary frames travel unchanged, and nothing else is taken for them."""
 
 import pytest
 from hypothesis import given

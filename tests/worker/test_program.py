@@ -1,4 +1,4 @@
-"""Here we show that the worker needs nothing but Python, and the server nothing of what it carries."""
+"""The worker needs only Python; the server needs no worker code."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Here we show when a session has a Ray of its own, and what of Ray's errors is nobody's fault."""
+"""When a session has its own Ray cluster, and how Ray's errors are handled."""
 
 import logging
 import os

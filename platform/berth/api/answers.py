@@ -1,4 +1,4 @@
-"""Here we hold what all answers have in common: exact shapes, and amounts in the units that people use."""
+"""Base model of REST answers, and amounts in the units people use."""
 
 from pydantic import BaseModel, ConfigDict
 

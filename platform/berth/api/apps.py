@@ -1,4 +1,4 @@
-"""Here we register what every REST door shares, with the one table it keeps."""
+"""Django app of the parts that all REST endpoints share."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Here we hold what a client sent against a model, and name every value that does not fit."""
+"""Validate request bodies against their models, naming every value that does not fit."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

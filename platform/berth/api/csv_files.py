@@ -1,4 +1,4 @@
-"""Here rows leave as CSV files, one by one, however many there are; no cell begins a formula."""
+"""Stream rows as CSV files whose cells never start a formula."""
 
 import csv
 import json

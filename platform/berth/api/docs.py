@@ -1,4 +1,4 @@
-"""Here we show the interface to people (Swagger UI) and programs (OpenAPI), without any other host."""
+"""The OpenAPI document and its Swagger UI, served without other hosts."""
 
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.permissions import AllowAny

@@ -1,4 +1,4 @@
-"""Here we define the door: what every address of the REST interface does around its own few lines."""
+"""Base view of the REST endpoints: authentication, scopes, limits and idempotency."""
 
 from io import SEEK_END
 from typing import Any, ClassVar

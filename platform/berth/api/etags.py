@@ -1,4 +1,4 @@
-"""Here we guard changes by the version that the person has seen (ETag, If-Match, If-None-Match)."""
+"""Guard changes with the version the client last saw (ETag, If-Match, If-None-Match)."""
 
 from rest_framework.request import Request
 

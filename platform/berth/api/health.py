@@ -1,4 +1,4 @@
-"""Here we tell whoever watches the process whether it lives, and whether it can serve."""
+"""Liveness and readiness endpoints."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Here we see to it that a request sent twice with one Idempotency-Key is done once.
+"""Execute a request that is sent twice with one Idempotency-Key only once.
 
 The key's row and the change itself are one transaction: a second request with the key waits at the unique
 index until the first is through, then is given the first one's answer, or, where the first was refused and

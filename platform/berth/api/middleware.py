@@ -1,4 +1,4 @@
-"""Here we give every request a name that its answer, its audit rows and its log lines share."""
+"""Give every request an id that its answer, audit rows and log lines share."""
 
 import logging
 import re

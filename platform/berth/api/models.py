@@ -1,4 +1,4 @@
-"""Here we keep what a request with an idempotency key was answered, for when it comes again."""
+"""Stored answers of requests with an idempotency key."""
 
 from django.conf import settings
 from django.db import models

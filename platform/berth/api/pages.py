@@ -1,4 +1,4 @@
-"""Here we cut lists into pages that stay true while rows come and go: each begins after the last row seen."""
+"""Keyset pagination that stays stable while rows are added and removed."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Here we read bodies: JSON or YAML, of bounded size, without tricks that say two things at once."""
+"""Parse JSON and YAML bodies of bounded size and reject ambiguous ones."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Here we answer what went wrong as a problem document (RFC 9457), whatever raised it."""
+"""Turn every exception into a problem document (RFC 9457)."""
 
 import logging
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Here we read query parameters: only known ones, each of its type, each once unless it may repeat."""
+"""Validate query parameters: known names, correct types, repeated only where allowed."""
 
 from typing import Annotated, Any, TypeVar, get_origin
 

@@ -1,4 +1,4 @@
-"""Here we write answers as JSON: times in UTC, ids as text, no NaN."""
+"""Render answers as JSON: times in UTC, ids as strings, no NaN."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we describe the interface (OpenAPI 3.1) from the very models that read requests and write answers."""
+"""Generate the OpenAPI 3.1 document from the request and answer models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here long answers leave piece by piece, under both kinds of server."""
+"""Stream long answers under WSGI and ASGI."""
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice

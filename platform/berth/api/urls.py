@@ -1,4 +1,4 @@
-"""Here we say where the REST doors are; each floor lists its own."""
+"""URL routes of the REST API; each app adds its own."""
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 

@@ -1,4 +1,4 @@
-"""Here an answer is held back until there is something to say, or the time that the client gave is up."""
+"""Long polling: hold an answer until something changes or the client's timeout expires."""
 
 import asyncio
 import time

@@ -1,1 +1,1 @@
-"""Here the whole of what Berth knows is put into one file, and taken out of it again."""
+"""Back up the whole installation into one file, and restore it."""

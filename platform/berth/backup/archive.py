@@ -1,4 +1,4 @@
-"""Here a backup is one tar file: what it tells of itself, the dump, and perhaps the keys."""
+"""The tar file of a backup: manifest, database dump and, optionally, keys."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Here are the keys that lie beside the database, and the version of Berth that is installed."""
+"""Key files of an installation, and its installed version."""
 
 import os
 from collections.abc import Collection, Mapping

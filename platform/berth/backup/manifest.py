@@ -1,4 +1,4 @@
-"""Here we say what a backup file tells of itself before its contents are read."""
+"""The manifest of a backup, readable before its contents."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Here we find the database that Berth uses now, and PostgreSQL's programs that fit its server."""
+"""Find the database in use and the PostgreSQL programs that match its server."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Here a backup takes the place of a database: in one transaction, so whole or not at all."""
+"""Restore a backup in one transaction, whole or not at all."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""Here a backup is taken, of one moment, while Berth runs on."""
+"""Take a consistent backup while Berth runs."""
 
 import subprocess
 import tempfile

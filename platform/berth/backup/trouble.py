@@ -1,4 +1,4 @@
-"""Here is the one error of a backup or a restore that could not be made."""
+"""The error of a failed backup or restore."""
 
 
 class BackupTrouble(Exception):

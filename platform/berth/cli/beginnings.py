@@ -1,4 +1,4 @@
-"""Here a command finds the documents that it begins with: in files, in a project's templates."""
+"""Read the documents a command starts from: files or project templates."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

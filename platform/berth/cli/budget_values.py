@@ -1,4 +1,4 @@
-"""Here disruption budgets are read as one types them; whether they hold together is for the server to say."""
+"""Parse disruption budgets; the server validates them."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Here we say which columns each kind of thing has in a table."""
+"""Table columns for each kind of object."""
 
 from datetime import datetime
 from typing import Any

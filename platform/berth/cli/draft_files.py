@@ -1,4 +1,4 @@
-"""Here we read which quotas are to change: from a file, or from words such as research/vision:local.gpu=8."""
+"""Read a quota draft from a file or from arguments such as research/vision:local.gpu=8."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any

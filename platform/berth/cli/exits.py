@@ -1,4 +1,4 @@
-"""Here we say what the exit codes mean, and which one fits an error or an ended workload."""
+"""Exit codes, and the code for each error and workload outcome."""
 
 from enum import IntEnum
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Here we decide how a table fits a terminal: what is written shorter, left out, or cut, in this order."""
+"""Fit a table to the width of the terminal: shorten, drop, then truncate columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

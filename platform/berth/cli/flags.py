@@ -1,4 +1,4 @@
-"""Here we turn the options of `berth submit` into the same document that a file would hold."""
+"""Turn the options of `berth submit` into a workload document."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Here an answer becomes a table that spreadsheets read: a row for each item, a column for each value."""
+"""Flatten an answer into CSV: one row per item, one column per value."""
 
 import csv
 import io

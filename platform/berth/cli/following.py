@@ -1,4 +1,4 @@
-"""Here we show a workload's output while it is written, through evictions, until it has ended."""
+"""Follow the output of a workload through evictions until it ends."""
 
 import time
 from typing import TYPE_CHECKING

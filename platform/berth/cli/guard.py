@@ -1,4 +1,4 @@
-"""Here we end every command in one way: what went wrong on stderr, and a code that scripts can read."""
+"""Report every error of a command on stderr with its exit code."""
 
 import sys
 from typing import Any

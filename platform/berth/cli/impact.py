@@ -1,4 +1,4 @@
-"""Here we tell what an edited set of quotas would change."""
+"""Print the effects of a quota draft."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Here we open the connection that a command works over."""
+"""Open the connection to the server for a command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

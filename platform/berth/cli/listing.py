@@ -1,4 +1,4 @@
-"""Here a list is shown once, or kept up to date for as long as somebody looks."""
+"""Print a list once, or keep it updated with `--watch`."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any

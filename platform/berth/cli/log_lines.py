@@ -1,4 +1,4 @@
-"""Here we let a log's output through to the terminal: all of it, or its matching lines, never its commands.
+"""Filter log output for the terminal: all lines or matching ones, without control sequences.
 
 What a program writes may hold sequences that move the cursor, change the window's title or type for the
 reader. Colours go through; of a pipe or a file everything does, as it is.

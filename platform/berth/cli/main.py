@@ -1,4 +1,4 @@
-"""Here we put the `berth` command together. Nothing heavy is imported before a command runs."""
+"""The `berth` command, assembled without heavy imports."""
 
 import os
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Here we offer names of what the server has, for the shell to complete; nothing rather than an error."""
+"""Shell completion of names on the server; empty on any error."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Here we print answers: as tables that fit the terminal, or whole, as JSON, YAML or CSV."""
+"""Print answers as tables, JSON, YAML or CSV."""
 
 import json
 import sys

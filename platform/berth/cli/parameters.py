@@ -1,4 +1,4 @@
-"""Here we let a command take its options as one value: a dataclass whose fields are the options."""
+"""Let a command take its options as one dataclass."""
 
 import inspect
 from collections.abc import Callable

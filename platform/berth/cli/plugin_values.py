@@ -1,4 +1,4 @@
-"""Here we read what people type of plugins and of where packages are found."""
+"""Parse plugin names and package indexes."""
 
 from collections.abc import Iterable
 from pathlib import Path

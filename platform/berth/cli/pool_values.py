@@ -1,4 +1,4 @@
-"""Here we hold the options of `berth pool create` and `edit`, and turn them into what REST takes."""
+"""Options of `berth pool create` and `edit`, converted to REST fields."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

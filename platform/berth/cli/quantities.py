@@ -1,4 +1,4 @@
-"""Here we read what people type after an option: durations, pairs, amounts."""
+"""Parse durations, key-value pairs and amounts."""
 
 import re
 from collections.abc import Iterable

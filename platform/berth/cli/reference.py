@@ -1,4 +1,4 @@
-"""Here the reference of all commands is written from their own help: `python -m berth.cli.reference`."""
+"""Write the command reference from the help texts: `python -m berth.cli.reference`."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Here we hold the filters of `berth list`."""
+"""Filters of `berth list`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Here we print how fair shares come about, in the words that the server found for it."""
+"""Print how fair shares were computed."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

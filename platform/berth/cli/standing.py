@@ -1,4 +1,4 @@
-"""Here we put the engine's numbers into people's units: blockers, and how queues stand."""
+"""Convert the engine's numbers into display units: blockers and queues."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here are the options that departments and projects have in common, and how both are shown."""
+"""Options and output that departments and projects share."""
 
 from typing import Annotated, Any
 

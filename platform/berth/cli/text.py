@@ -1,4 +1,4 @@
-"""Here we write values for people: short, on one line, harmless to a terminal."""
+"""Format values for the terminal: short, on one line, without control characters."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Here we keep something on the screen up to date, and stay with a workload until it has ended."""
+"""Keep a display updated, and wait for a workload to end."""
 
 import sys
 from collections.abc import Callable

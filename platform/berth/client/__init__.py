@@ -1,4 +1,4 @@
-"""Here we let Python programs use Berth over REST; nothing of the server is needed."""
+"""Python client of the REST API, without any server code."""
 
 from berth.client.aio.client import AsyncClient
 from berth.client.client import Client

@@ -1,4 +1,4 @@
-"""Here we give the server's answers types; what a newer server adds is kept beside them."""
+"""Typed answers of the server; fields of newer servers are kept."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we hold everything a program can ask of one server."""
+"""The synchronous client of one server."""
 
 import time
 from collections.abc import Callable, Sequence

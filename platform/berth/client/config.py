@@ -1,4 +1,4 @@
-"""Here we find out which server to talk to and as whom: environment first, then the file that login wrote."""
+"""Choose the server and the credentials: environment first, then the settings file of `berth login`."""
 
 import json
 import os

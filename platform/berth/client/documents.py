@@ -1,4 +1,4 @@
-"""Here we read workload documents from files: YAML or JSON, one or several, or from stdin."""
+"""Read workload documents from files or stdin: YAML or JSON, one or several."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Here we name what can go wrong between a program and the server."""
+"""Errors between a program and the server."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we read what happened: events, who gave way to whom, who changed what."""
+"""Events, evictions, audit and cycles."""
 
 from collections.abc import Iterator
 from typing import Any

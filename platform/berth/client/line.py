@@ -1,4 +1,4 @@
-"""Here we read who waits in a pool."""
+"""The queue of a pool."""
 
 from datetime import datetime
 from typing import Any

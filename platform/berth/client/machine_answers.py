@@ -1,4 +1,4 @@
-"""Here the server's answers about pools, nodes and what is on them get their types."""
+"""Typed answers about pools, nodes and machines."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we look at node pools and their nodes, change them, and take nodes out of use and put them back."""
+"""List and change node pools and nodes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here the server's answers about people, and about who changed what, get their types."""
+"""Typed answers about people and audit entries."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we decide whether a request is sent again, and after how long."""
+"""Decide whether and when a request is repeated."""
 
 from dataclasses import dataclass
 from enum import Enum

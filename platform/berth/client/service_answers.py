@@ -1,4 +1,4 @@
-"""Here the server's answers about inference services get their types."""
+"""Typed answers about inference services."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we look at inference services and scale them. A service is named by its name, `project/name` or id."""
+"""List and scale inference services, addressed by name, `project/name` or id."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal

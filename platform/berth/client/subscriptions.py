@@ -1,4 +1,4 @@
-"""Here one says what one wants to be told and where."""
+"""Subscriptions to notifications, and their deliveries."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here one keeps workload documents in projects, and begins with them."""
+"""Workload templates of projects."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here we keep departments, projects and quotas, and change quotas without losing a change."""
+"""Departments, projects and quotas, with guarded quota edits."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Here we send a request and take its answer: what is lost is sent again, but never done twice."""
+"""Send requests, and repeat lost ones without doing them twice."""
 
 import os
 import random

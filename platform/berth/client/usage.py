@@ -1,4 +1,4 @@
-"""Here we read what was used and what it cost, and look after monthly budgets."""
+"""Usage, cost and monthly budgets."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

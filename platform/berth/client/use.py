@@ -1,4 +1,4 @@
-"""Here we read what is really used of what is held."""
+"""Measured utilization beside allocation."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Here we submit, find, follow and steer workloads."""
+"""Submit, find, follow and control workloads."""
 
 import time
 import uuid

@@ -1,4 +1,4 @@
-"""Here we count resources: whole numbers only, so that sums are exact and orders total."""
+"""Resource amounts as integers, so that sums are exact and orders total."""
 from collections.abc import Iterator
 from typing import NamedTuple
 

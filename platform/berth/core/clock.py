@@ -1,4 +1,4 @@
-"""Here we tell the time, so that nothing else has to ask the machine for it."""
+"""Clocks: the only source of the current time."""
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Here we name what can be wrong with a request; a refused GPU is an answer, not an error.
+"""Errors of a request. A workload that gets no GPUs is a result, not an error.
 
 Every error has a stable `code` and becomes a problem document (RFC 9457) by `to_problem`.
 """

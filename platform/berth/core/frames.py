@@ -1,4 +1,4 @@
-"""Here we lay words and bytes beside each other in one message: what is opaque stays untouched."""
+"""Frame JSON and binary parts in one message, leaving the binary parts untouched."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Here a process that holds whole clusters in memory is told to look for garbage less often."""
+"""Collect garbage less often in processes that hold whole clusters in memory."""
 
 import gc
 

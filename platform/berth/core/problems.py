@@ -1,4 +1,4 @@
-"""Here we say what is wrong in one place: where, what was given, and what would be allowed."""
+"""One validation problem: where it is, what was given, what is allowed."""
 import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

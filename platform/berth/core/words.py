@@ -1,4 +1,4 @@
-"""Here we put numbers before nouns: the one place that knows when a word takes its plural."""
+"""Format counted nouns with the correct plural."""
 
 from berth.core.amounts import MILLI
 

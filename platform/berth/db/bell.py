@@ -1,4 +1,4 @@
-"""Here requests wait, without a thread or a connection of their own, until they are rung."""
+"""Let requests wait for a wake-up without a thread or connection each."""
 
 import asyncio
 import threading

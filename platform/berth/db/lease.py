@@ -1,4 +1,4 @@
-"""Here we let one process lead, and keep one that only believes it leads from writing anything.
+"""Leader election by a lease with fencing, timed by the database clock.
 
 Times are the database's: two machines need not agree on the hour.
 """

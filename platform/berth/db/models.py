@@ -1,4 +1,4 @@
-"""Here we keep who leads: one row per thing that only one process may do at a time."""
+"""The lease table: one row per task that only one process may do."""
 from django.db import models
 
 

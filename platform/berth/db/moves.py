@@ -1,4 +1,4 @@
-"""Here we change a row only if it is still what we took it for."""
+"""Compare-and-set changes of rows."""
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""Here we name the places between two steps at which a crash must do no harm; tests crash there."""
+"""Named crash points between two steps, where tests stop the process."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Here we tell a race that was lost, after which one may simply try again, from a database that is away."""
+"""Tell a lost race, which can be retried, from an unavailable database."""
 
 from django.db import Error
 from psycopg.errors import DeadlockDetected, LockNotAvailable, SerializationFailure

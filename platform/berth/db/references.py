@@ -1,4 +1,4 @@
-"""Here we notice, while it can still be told, that what a new row refers to was deleted in the meantime."""
+"""Detect that a referenced row was deleted in the meantime."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Here we wake a loop in another process, and wait in ours for a wake-up, a file or a time."""
+"""Wake a loop in another process, and wait for a wake-up, a file or a timeout."""
 import selectors
 import time
 from collections.abc import Iterable

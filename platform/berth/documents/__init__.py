@@ -1,4 +1,4 @@
-"""Here we work on documents as people wrote them: where each part stands, and how one part is changed."""
+"""Edit documents as people wrote them: locate parts and change one at a time."""
 
 from berth.documents.edits import CannotEdit, edited
 from berth.documents.places import Places

@@ -1,4 +1,4 @@
-"""Here we cut and join the lines of a YAML text around the parts that its reader names."""
+"""Cut and join the lines of a YAML text around parsed nodes."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Here we change one part of a YAML text and leave the rest as it was written, comments and all.
+"""Change one part of a YAML text and keep the rest, comments included.
 
 The text is cut where the reader says that a part begins and ends, and what comes out is read again: where
 it does not say exactly what was meant, the edit is refused rather than guessed.

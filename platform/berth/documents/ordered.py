@@ -1,4 +1,4 @@
-"""Here a document that was read is written as text, in the order in which people write it."""
+"""Write a parsed document in the customary key order."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we find where each part of a YAML text stands, so that a fault can be shown on its line."""
+"""Locate each part of a YAML text, to report errors by line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

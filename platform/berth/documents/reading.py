@@ -1,4 +1,4 @@
-"""Here is the one YAML reader of documents: the quick one where it was built."""
+"""The YAML loader of documents: the C loader where available."""
 
 from typing import TYPE_CHECKING
 

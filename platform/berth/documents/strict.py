@@ -1,4 +1,4 @@
-"""Here we read YAML from strangers: of bounded depth, without tricks that say two things at once."""
+"""Parse untrusted YAML: bounded depth, no duplicate keys or aliases."""
 
 from collections.abc import Hashable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we change one part of a document that was read: set it, or take it out."""
+"""Set or remove one value of a parsed document."""
 
 import re
 from collections.abc import Sequence

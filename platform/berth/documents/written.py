@@ -1,4 +1,4 @@
-"""Here we write values as YAML: on one line, or in lines below a key."""
+"""Format values as YAML, inline or as blocks."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Here we keep small real programs to try Berth with: `python -m berth.examples.train_numpy`."""
+"""Small real programs to try Berth with, such as `python -m berth.examples.train_numpy`."""
 import os
 
 # One rank is one thread: ranks share this machine's processors, and the matrices are small.

@@ -1,4 +1,4 @@
-"""Here training is put down so that it can be taken up again: the whole of it, or the one before."""
+"""Save and load training checkpoints atomically."""
 import os
 from pathlib import Path
 

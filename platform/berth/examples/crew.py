@@ -1,4 +1,4 @@
-"""Here the ranks of a training find each other, and go on when some of them come or go.
+"""Rendezvous of training ranks that tolerates members joining and leaving.
 
 Rank 0 keeps the list. Before each step it says go; when the list changed, or a step failed, it hands
 everybody its own state and a new ring instead, so nobody can drift away.

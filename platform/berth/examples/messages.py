@@ -1,4 +1,4 @@
-"""Here two processes of a training send each other small headers with bytes behind them."""
+"""Messages between training processes: a small header followed by bytes."""
 import json
 import socket
 import struct

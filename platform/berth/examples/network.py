@@ -1,4 +1,4 @@
-"""Here we learn to tell two interleaved spirals apart, with a small network and Adam."""
+"""A small neural network that separates two interleaved spirals, trained with Adam."""
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Here ranks add up their vectors in a ring: each sends to the next, and all end with the same bits."""
+"""Ring all-reduce: every rank ends with bitwise identical sums."""
 import select
 import socket
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Here a network is trained by any number of ranks together, on processors alone.
+"""Data-parallel training on CPUs with any number of ranks.
 
 It is a real data-parallel job: gradients go round a ring of TCP connections, the loss falls, state is kept
 in BERTH_WORKSPACE every so many steps and on SIGTERM, and the next start goes on from there. Run it with

@@ -1,4 +1,4 @@
-"""Here we gather the settings; every one that differs between places is read from the environment."""
+"""Django settings; everything that differs between installations comes from the environment."""
 from berth.settings.admin import *
 from berth.settings.apps import *
 from berth.settings.base import *

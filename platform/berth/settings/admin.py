@@ -1,4 +1,4 @@
-"""Here we give the admin site Berth's name and colours, and an order to what stands in it."""
+"""Name, colours and order of the admin site."""
 
 from typing import Any
 

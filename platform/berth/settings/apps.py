@@ -1,4 +1,4 @@
-"""Here we name the applications: Django's, the libraries', our own."""
+"""Installed applications."""
 
 INSTALLED_APPS = [
     "unfold",

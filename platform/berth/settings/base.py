@@ -1,4 +1,4 @@
-"""Here we set what every part needs: where state lives, the secret, the hosts, the clock's zone."""
+"""State directory, secret key, allowed hosts and time zone."""
 import environ
 
 from berth.home import home

@@ -1,4 +1,6 @@
-"""Here we set up WebSockets. Changes travel between processes as PostgreSQL notifications (berth.db.wake),
+"""WebSocket settings.
+
+Changes travel between processes as PostgreSQL notifications (berth.db.wake),
 so the layer that channels brings for it has nothing to do and stays inside its process."""
 
 ASGI_APPLICATION = "berth.asgi.application"

@@ -1,4 +1,4 @@
-"""Here we choose the database: DATABASE_URL, or the embedded PostgreSQL of this installation."""
+"""Database settings: DATABASE_URL or the embedded PostgreSQL."""
 from berth.db.embedded import Embedded
 from berth.settings.base import BERTH_HOME, env
 

@@ -1,4 +1,4 @@
-"""Here we make every line of the log one event: JSON for machines, colours for a terminal."""
+"""Structured logging: JSON for machines, colours on a terminal."""
 import sys
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we set how news leaves the house: the mail server, the key that signs letters, who may be called."""
+"""Notification settings: mail server, signing key, allowed addresses."""
 from berth.settings.base import BERTH_HOME, env
 from berth.settings.secret import kept_key
 

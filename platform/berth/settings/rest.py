@@ -1,4 +1,4 @@
-"""Here we set the habits of the REST interface."""
+"""Settings of the REST framework."""
 from typing import Any
 
 from berth.settings.base import env

@@ -1,4 +1,4 @@
-"""Here we set for how many days is kept what is not kept for ever."""
+"""Retention periods in days."""
 from berth.settings.base import env
 
 BERTH_KEEP_DAYS = {

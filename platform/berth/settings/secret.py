@@ -1,4 +1,4 @@
-"""Here we keep the keys that sign sessions and letters: made once, readable by the owner only."""
+"""Secret keys, generated once and readable by the owner only."""
 import os
 import secrets
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here we set which OpenID Connect provider people may sign in by; without an issuer there is none."""
+"""OpenID Connect provider; disabled without an issuer."""
 from berth.settings.base import env
 
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")

@@ -1,4 +1,4 @@
-"""Here we set the task queue: background work that may wait a second and may run twice."""
+"""Task queue settings: background work that may be delayed and may run twice."""
 from berth.settings.base import env
 
 Q_CLUSTER = {

@@ -1,4 +1,4 @@
-"""Here we set how requests become pages: middleware, templates, static files, sessions, login."""
+"""Middleware, templates, static files, sessions and login."""
 from berth.home import CHECKOUT, PACKAGE, in_checkout
 from berth.settings.base import DEBUG, env
 

@@ -1,1 +1,1 @@
-"""Here what Berth does becomes OpenTelemetry traces, where the environment names who collects them."""
+"""OpenTelemetry traces, enabled by the environment."""

@@ -1,4 +1,4 @@
-"""Here spans are sent to the collector over OTLP, in batches, by a thread of their own.
+"""Send spans to the OTLP collector in batches from a separate thread.
 
 Addresses, headers, certificates, sampling and the size of queues are read by the SDK from its usual
 variables (OTEL_*). A collector that is away costs spans, never a request.

@@ -1,4 +1,4 @@
-"""Here calls to a provider of machines become spans."""
+"""Spans around provider calls."""
 
 from collections.abc import Sequence
 

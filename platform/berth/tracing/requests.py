@@ -1,4 +1,4 @@
-"""Here a request becomes a span, named after its route: an address itself may hold a name or a secret."""
+"""Spans around requests, named by route because addresses may contain secrets."""
 
 from django.http import HttpRequest, HttpResponseBase
 

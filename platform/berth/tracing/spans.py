@@ -1,4 +1,4 @@
-"""Here a part of the work becomes a span of a trace; without a collector it costs a look at one variable.
+"""Spans that cost one variable check when no collector is configured.
 
 Nothing of OpenTelemetry is imported until a first span is wanted and somebody collects it.
 """

@@ -1,4 +1,4 @@
-"""Here each job of the task queue becomes a span, and its lines in the log carry the job's name."""
+"""Spans around task queue jobs, and their names in log lines."""
 
 from contextlib import ExitStack
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we start Berth from a command line: `python -m berth.up`."""
+"""Entry point of `python -m berth.up`."""
 import argparse
 import sys
 

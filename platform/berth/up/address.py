@@ -1,4 +1,4 @@
-"""Here we take the address that people will open, and wait until somebody answers there."""
+"""Bind the public address, and wait until it answers."""
 import http.client
 import socket
 import time

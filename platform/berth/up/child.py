@@ -1,4 +1,4 @@
-"""Here we keep one process running: start it, notice its end, start it again."""
+"""Keep one child process running."""
 import os
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""Here we see to it that one Berth at a time uses a home directory."""
+"""Ensure that a single Berth uses a home directory."""
 import fcntl
 import os
 from collections.abc import Iterator

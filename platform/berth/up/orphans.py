@@ -1,4 +1,4 @@
-"""Here we take in the processes that outlive their parent: the keepers of running pods."""
+"""Adopt orphaned processes: the keepers of running pods."""
 import ctypes
 import os
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Here we bring the database up to date and see to it that somebody can sign in.
+"""Migrate the database and create the first admin.
 
 A process of its own, so that the supervisor never loads Django.
 """

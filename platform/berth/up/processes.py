@@ -1,4 +1,4 @@
-"""Here we say which processes there are, and with what command and environment each one runs."""
+"""The processes of an installation, with their commands and environments."""
 import os
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""Here we start everything that Berth is made of on one machine, in order, and say where it is."""
+"""Start all processes on one machine in order, and print the address."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Here we keep a set of processes running until somebody asks us to stop, and then leave none behind."""
+"""Keep a set of processes running until asked to stop, then stop them all."""
 import os
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Here we run the task queue so that none of its processes outlives the one that forked it."""
+"""Run the task queue so that no worker outlives its parent."""
 import os
 import signal
 import sys

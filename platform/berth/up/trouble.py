@@ -1,4 +1,4 @@
-"""Here we name what keeps Berth from starting."""
+"""Errors that prevent Berth from starting."""
 
 
 class CannotStart(Exception):

@@ -1,4 +1,4 @@
-"""Here is what an admin sees first at the admin site: what wants looking at, and what happened last."""
+"""The landing page of the admin site: problems that need attention and recent events."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Here is what the admin site shares: who may enter, what is never changed, how lists leave."""
+"""Shared parts of the admin site: permissions, read-only models, CSV export."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Here we tell Django about this application, and let it hear what changes."""
+"""Django app of the web pages; connects live updates to signals."""
 
 from django.apps import AppConfig
 from django.db.models.signals import post_save

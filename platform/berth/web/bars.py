@@ -1,4 +1,4 @@
-"""Here we work out the geometry of bars; the page draws them as SVG, the style sheet colours them."""
+"""Geometry of bars, drawn as SVG."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Here we work out the geometry of columns over time, in layers; pages draw them as SVG."""
+"""Geometry of stacked columns over time, drawn as SVG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here a service's complaints find the fields of the form that they are about."""
+"""Map a service's validation errors to form fields."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Here we surround every page: who acts, what a page may load, and how a refusal looks."""
+"""Middleware of all pages: acting person, content security policy, error pages."""
 
 import time
 from collections.abc import Callable

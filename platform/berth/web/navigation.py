@@ -1,4 +1,4 @@
-"""Here we say which pages there are and in which groups they stand."""
+"""The pages of the site and their groups."""
 
 from dataclasses import dataclass
 

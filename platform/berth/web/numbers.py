@@ -1,4 +1,4 @@
-"""Here we write numbers for people: GPUs, cores, memory and durations, each with its unit."""
+"""Format GPUs, cores, memory, durations and money with units."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""Here is the first page: how many GPUs there are, who holds them, who waits and why, who gave way."""
+"""The overview page: GPUs, queues, pending workloads with reasons, recent evictions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we answer with pages: whole ones, or only the part that an open page asks for anew."""
+"""Answer with a whole page, or with the fragment that an open page requests."""
 
 import json
 from collections.abc import Callable, Mapping

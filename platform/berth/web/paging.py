@@ -1,4 +1,4 @@
-"""Here we show long lists page by page: by what was last seen, so that new rows shift nothing."""
+"""Keyset pagination of long lists."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Here we make text of what a program wrote for a terminal: its commands go, its letters stay."""
+"""Strip terminal control sequences from program output."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Here people sign in by the organisation's OpenID Connect provider (code flow with PKCE, by Authlib)."""
+"""Sign-in through OpenID Connect (code flow with PKCE, by Authlib)."""
 
 from functools import lru_cache
 from typing import Any

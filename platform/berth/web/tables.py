@@ -1,4 +1,4 @@
-"""Here lists are looked at in one way: sorted by a column, searched, page by page, and handed on as CSV.
+"""Sorting, search, pagination and CSV export for every list.
 
 What is exported are the rows of the page under its filters and in its order, all of them, told by the same
 columns. A page with several tables gives each a name, which begins its words in the address.

@@ -1,4 +1,4 @@
-"""Here the admin site's lists are narrowed to what lies between two times of the reader's zone."""
+"""Admin filter for a time range in the reader's time zone."""
 
 from datetime import datetime, time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we say which page lives where; each floor lists its own."""
+"""URL routes of the pages; each app adds its own."""
 
 from django.urls import include, path
 

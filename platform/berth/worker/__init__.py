@@ -1,1 +1,1 @@
-"""Here we run, on a session's node, the functions that its client sends; nothing of the server is needed."""
+"""Run a session's functions on its nodes, without any server code."""

@@ -1,4 +1,4 @@
-"""Here `python -m berth.worker` starts; a session's pods run it."""
+"""Entry point of `python -m berth.worker`, run by the pods of a session."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Here one call is opened, run within what plugins put around it, and its outcome closed again."""
+"""Unpack one call, run it inside its plugins, and pack the outcome."""
 
 import traceback
 from collections.abc import Sequence

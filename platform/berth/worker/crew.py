@@ -1,4 +1,4 @@
-"""Here a worker's slots take calls from one queue and put what became of them into another."""
+"""A worker's slots: take calls from one queue, put outcomes into another."""
 
 import queue
 import threading

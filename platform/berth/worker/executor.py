@@ -1,4 +1,4 @@
-"""Here is an executor process: one call after the other, within its plugins' contexts, until told to end."""
+"""An executor process that runs calls one after another inside its plugins."""
 
 import logging
 import signal

@@ -1,4 +1,4 @@
-"""Here a worker reads from its environment where it stands and whom it answers to."""
+"""A worker's configuration, read from its environment."""
 
 import os
 from collections.abc import Mapping

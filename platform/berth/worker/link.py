@@ -1,4 +1,4 @@
-"""Here a worker talks to its server: over one connection for each thread, again and again if need be."""
+"""A worker's connection to its server: one per thread, with reconnects."""
 
 import base64
 import http.client

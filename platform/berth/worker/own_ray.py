@@ -1,4 +1,4 @@
-"""Here the pods of one run make a Ray of their own, of what they were given and no more.
+"""Start a Ray cluster from the pods of one run.
 
 A pool that runs Ray keeps its own to itself: who has its secret may run anything on every node of it, past
 every quota and among everybody's work. So a session that wants Ray's tasks, actors or joblib backend starts

@@ -1,4 +1,4 @@
-"""Here both ends of a session come to the same plugins: the pool's, and those that the client gave."""
+"""The plugins of a session: those of the pool and those of the client."""
 
 import logging
 from collections.abc import Iterable, Mapping

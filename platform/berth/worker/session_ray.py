@@ -1,4 +1,4 @@
-"""Here a worker on a pool that runs Ray takes its part in the session's own Ray, and functions find it."""
+"""A worker's part in the session's Ray cluster."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Here are a worker's places to run a call: in a process of its own that may die, or in a thread of ours."""
+"""Slots that run calls in a disposable process or in a thread."""
 
 import signal
 import socket

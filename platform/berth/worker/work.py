@@ -1,4 +1,4 @@
-"""Here a worker lives: it says that it is there, runs what it is sent, and leaves in good order."""
+"""Lifecycle of a worker: register, run calls, shut down."""
 
 import logging
 import queue

@@ -1,4 +1,4 @@
-"""Here are the ten plugins that come with Berth, each a function with parameters."""
+"""The ten plugins that ship with Berth, each a function with parameters."""
 from collections.abc import Callable, Mapping
 
 from pools.plugins.base import Plugin

@@ -1,4 +1,4 @@
-"""Here is Accelerate: FSDP, DeepSpeed and mixed precision, set as `accelerate launch` would set them."""
+"""Hugging Face Accelerate: FSDP, DeepSpeed and mixed precision."""
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Here is cuML: scikit-learn as it stands, computed on the GPU."""
+"""cuML: scikit-learn on the GPU without code changes."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal

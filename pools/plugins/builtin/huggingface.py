@@ -1,4 +1,4 @@
-"""Here is Hugging Face: its libraries, and the login of each node."""
+"""Hugging Face libraries and the login of each node."""
 from typing import Annotated
 
 from pools.plugins.base import Operation, Plugin

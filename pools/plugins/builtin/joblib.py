@@ -1,4 +1,4 @@
-"""Here is joblib on a pool: `Parallel(n_jobs=-1)` runs on the session's workers, or on the session's Ray."""
+"""joblib: `Parallel(n_jobs=-1)` on the session's workers or its Ray cluster."""
 import functools
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Here is Keras on the backend that is asked for, with the data spread over all devices."""
+"""Keras on the requested backend, with data spread over all devices."""
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Here is NVIDIA's Multi-Instance GPU: each GPU of a node is cut into parts with memory of their own."""
+"""NVIDIA Multi-Instance GPU: partition each GPU of a node."""
 from typing import Annotated
 
 from pools.plugins.base import Operation, Plugin

@@ -1,4 +1,4 @@
-"""Here is NVIDIA's Multi-Process Service: several processes share a GPU without taking turns."""
+"""NVIDIA Multi-Process Service: several processes share a GPU concurrently."""
 from typing import Annotated
 
 from pools.plugins.base import Operation, Plugin

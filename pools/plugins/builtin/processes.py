@@ -1,4 +1,4 @@
-"""Here a process is told which one it is among those that work together, in the usual variables."""
+"""Rank and world size in the usual environment variables."""
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Here is scikit-learn on a pool: what it does in parallel runs on the session's workers."""
+"""scikit-learn with its parallel work on the session's workers."""
 from pools.plugins.base import Plugin
 from pools.plugins.builtin.joblib import on_ray, parallel
 from pools.plugins.facts import Cluster

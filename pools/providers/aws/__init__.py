@@ -1,1 +1,1 @@
-"""Here nodes come from Amazon EC2: the only place that knows its SDK, which is imported when it is needed."""
+"""The Amazon EC2 provider; its SDK is imported on first use."""

@@ -1,4 +1,4 @@
-"""Here we reach EC2 and SSM, with the credentials that this process has from its surroundings and no others.
+"""EC2 and SSM clients with ambient credentials only.
 
 boto3 finds them: environment, profile, web identity, the role of the machine. None is ever stored.
 """

@@ -1,4 +1,4 @@
-"""Here we tell which kind of trouble the SDK or EC2 reports."""
+"""Classify errors of the SDK and of EC2."""
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""Here an order becomes a fleet request of type instant, and its answer the ids of machines."""
+"""Turn an order into an instant fleet request, and its answer into instance ids."""
 import base64
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Here we find the machine image: the one that is named, or the one that an SSM parameter names now."""
+"""Resolve the machine image, by id or SSM parameter."""
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.settings import AwsSettings
 from pools.providers.base import ProviderError, ProviderErrorKind

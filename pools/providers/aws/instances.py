@@ -1,4 +1,4 @@
-"""Here we read which machines EC2 has for us, page after page."""
+"""List our EC2 instances, page by page."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Here we ask what an instance type has, and whether it is what a node of the pool must be."""
+"""Hardware of an instance type, checked against the pool's node shape."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

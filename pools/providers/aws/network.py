@@ -1,4 +1,4 @@
-"""Here we find or make the security group of a pool: its nodes reach each other, nobody else reaches them."""
+"""Find or create a pool's security group, closed to the outside."""
 from typing import Any
 
 from pools.providers.aws.clients import Clients

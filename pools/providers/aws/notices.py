@@ -1,4 +1,4 @@
-"""Here we see from outside which spot machines EC2 is about to take back.
+"""Detect upcoming spot interruptions from request status.
 
 Without an event bus the status of the spot request is the only word of it: two minutes before the end it
 becomes `marked-for-termination`. We look with every listing, so up to one tick of the two minutes is gone

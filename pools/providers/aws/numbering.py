@@ -1,4 +1,4 @@
-"""Here each machine of an order is given its ordinal, and the ordinal is written on it."""
+"""Assign each instance of an order its ordinal and tag."""
 from collections.abc import Iterable, Mapping, Sequence
 
 from pools.providers.aws.clients import Clients

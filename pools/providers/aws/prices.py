@@ -1,4 +1,4 @@
-"""Here we say what a GPU of a pool costs in an hour, from a dated table of list prices.
+"""Hourly GPU prices from a dated table of list prices.
 
 The table holds on-demand prices of one region. Other regions and spot cost something else: `known` answers
 only for what it holds, and a pool's own `price_per_gpu_hour` goes before it.

@@ -1,4 +1,4 @@
-"""Here EC2 is a provider: one launch per order, machines known by their tags, nothing kept in memory."""
+"""The EC2 provider: one launch per order, instances identified by tags, no state in memory."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 

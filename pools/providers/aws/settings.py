@@ -1,4 +1,4 @@
-"""Here we say what a pool on EC2 has to be told, and check it. Credentials are no setting: see clients."""
+"""Validate a pool's EC2 settings."""
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator

@@ -1,4 +1,4 @@
-"""Here we say by which tags our instances are known: whose they are, which pool's, which order's."""
+"""Tags that identify our instances, their pool and their order."""
 from collections.abc import Iterable, Mapping
 
 INSTALLATION, POOL = "berth:installation", "berth:pool"

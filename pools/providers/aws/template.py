@@ -1,4 +1,4 @@
-"""Here we find or make the launch templates of a pool: what every machine of it is, whatever its type.
+"""Find or create a pool's launch templates, named by content.
 
 A template's name tells what is in it, so that the same settings find the same template, and other settings
 make another one. Those that no settings lead to any more are removed. Spot has one of its own: EC2 launches

@@ -1,4 +1,4 @@
-"""Here pods run on a cluster of machines: each is a Ray job on the node that the scheduler chose.
+"""Run pods as Ray jobs on the nodes chosen by the scheduler.
 
 Ray decides that a job runs once and where it was told to, and sees that a node died. What Ray's jobs API
 does not tell (signals, bytes of a log, a grace that becomes shorter) is known by the keeper that a job

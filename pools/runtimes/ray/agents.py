@@ -1,4 +1,4 @@
-"""Here we ask the agent of one node about its pods."""
+"""Client of a node's agent."""
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any

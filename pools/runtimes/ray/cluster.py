@@ -1,4 +1,4 @@
-"""Here we say where the nodes of Ray clusters are, and how they are named and reached."""
+"""Names and addresses of Ray nodes."""
 from __future__ import annotations
 
 import re

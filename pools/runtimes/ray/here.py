@@ -1,4 +1,4 @@
-"""Here nodes of this machine are raylets: a process of ours for each, at a loopback address of its own."""
+"""Raylets on this machine, each at its own loopback address."""
 import json
 import os
 import shutil

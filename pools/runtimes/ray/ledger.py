@@ -1,4 +1,4 @@
-"""Here we keep on Berth's side which node has which pod, how it ended, and the logs that came home.
+"""Berth's record of pods per Ray node, one file each.
 
 A file per pod, written whole or not at all: any process may look, and a new one goes on where one was killed.
 """

@@ -1,4 +1,4 @@
-"""Here pods are Ray jobs, each on exactly the node and the devices that the scheduler chose."""
+"""The Ray runtime: each pod is a job on exactly its node and devices."""
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable

@@ -1,4 +1,4 @@
-"""Here we look at the pods of all nodes again and again, so that who waits for news need not."""
+"""Poll the pods of all Ray nodes in the background."""
 import contextlib
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Here orders, reports and pieces of logs become JSON between Berth and the nodes, and back."""
+"""JSON encoding of orders, reports and log pieces."""
 from __future__ import annotations
 
 from dataclasses import asdict

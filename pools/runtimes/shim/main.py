@@ -1,4 +1,4 @@
-"""Here we watch over one pod, from the order on disk to the record of its end."""
+"""Watch one pod from its order to its exit record."""
 from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]

@@ -1,4 +1,4 @@
-"""Here we start a pod's command once and end it with everything that descends from it."""
+"""Start a pod's command once, and end it with all descendants."""
 # `signal` wraps these numbers in enums, and takes half as long to import as Python to start.
 import _signal as signal  # type: ignore[import-not-found]
 import os

@@ -1,4 +1,4 @@
-"""Here we keep a pod's log within its limit.
+"""Keep a pod's log within its size limit.
 
 The command writes to the file itself, nothing stands between. Past the limit a hole is made in the middle:
 the first quarter and the last half of the limit stay, offsets go on counting what the pod wrote, the disk

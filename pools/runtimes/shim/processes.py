@@ -1,4 +1,4 @@
-"""Here we tell processes apart and end them; an id alone names nothing, it comes back."""
+"""Identify processes safely by id and start time, and signal them."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Here we write small facts to disk so that a crash leaves all of one or nothing of it.
+"""Small crash-safe records on disk.
 
 A record is `key=value` joined by NUL, which no argument, path or variable can hold. (JSON would cost the
 shim as much time to import as Python takes to start.)

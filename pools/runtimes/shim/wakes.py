@@ -1,4 +1,4 @@
-"""Here we wake whoever waits for news of pods; a wake says nothing, the records on disk do."""
+"""Wake processes that wait for pod changes."""
 import errno
 import os
 

@@ -1,4 +1,4 @@
-"""Here we decide how many engines a service should have, from what they report and nothing else; pure.
+"""Decide the number of engines of a service from their metrics.
 
 A door reads settings with `document.parsed`, the loop adds each sample to the service's `Window` with
 `conditions.seen` and asks `decide.decide`. Asking changes nothing: only a new sample moves a streak.

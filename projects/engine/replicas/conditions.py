@@ -1,4 +1,4 @@
-"""Here we judge the conditions: which hold now, since when, and which have held for long enough."""
+"""Evaluate scaling conditions and how long they have held."""
 from dataclasses import dataclass, replace
 from operator import attrgetter
 

@@ -1,4 +1,4 @@
-"""Here stand the autoscaler's settings with their defaults; durations in seconds."""
+"""Autoscaler settings with defaults; durations in seconds."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

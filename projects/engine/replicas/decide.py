@@ -1,4 +1,4 @@
-"""Here we decide whether a service gets engines, gives some back, or stays as it is."""
+"""Decide whether a service scales out, scales in or stays."""
 from dataclasses import dataclass
 from enum import StrEnum
 

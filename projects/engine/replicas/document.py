@@ -1,4 +1,4 @@
-"""Here we read the autoscaler's settings as people write them: what is missing keeps its default."""
+"""Parse autoscaler settings; missing keys keep their defaults."""
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace

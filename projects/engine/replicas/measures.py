@@ -1,4 +1,4 @@
-"""Here we make figures of a service out of what its engines reported, and say how many bear them out."""
+"""Aggregate engine metrics into service figures."""
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise

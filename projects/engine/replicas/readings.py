@@ -1,4 +1,4 @@
-"""Here we hold what engines reported: samples of a service, oldest first, and since when conditions hold."""
+"""Metric samples of a service over a window."""
 from dataclasses import dataclass, field
 
 

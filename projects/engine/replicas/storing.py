@@ -1,4 +1,4 @@
-"""Here a window and its figures become plain values, as they are kept and shown, and a window again."""
+"""Store and restore a metrics window."""
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

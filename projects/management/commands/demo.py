@@ -1,4 +1,4 @@
-"""Here `manage.py demo` seeds the demo organisation into an empty installation."""
+"""Seed the demo organisation into an empty installation."""
 import os
 from pathlib import Path
 from typing import Any

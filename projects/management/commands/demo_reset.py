@@ -1,4 +1,4 @@
-"""Here `manage.py demo_reset` empties the database and seeds the demo organisation anew."""
+"""Empty the database and seed the demo organisation again."""
 from typing import Any
 
 from django.core.management import call_command

@@ -1,4 +1,4 @@
-"""Here inference services are carried by a process of their own; SIGTERM and SIGINT end it."""
+"""Run the inference service process until SIGTERM or SIGINT."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here are the kinds of engines that Berth can talk to, one module each."""
+"""Supported inference engines, one module each."""
 from projects.serving.base import EngineAdapter
 from projects.serving.engines.openai import OpenAIEngines
 from projects.serving.engines.sglang import SGLangEngines

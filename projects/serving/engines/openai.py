@@ -1,4 +1,4 @@
-"""Here we talk to any engine that serves OpenAI's API: its health, its models, its metrics."""
+"""Engines with an OpenAI-compatible API."""
 from http import HTTPStatus
 
 from projects.serving.base import Identity, ServingError, Trouble

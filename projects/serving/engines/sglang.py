@@ -1,4 +1,4 @@
-"""Here we talk to SGLang's HTTP server, as it is in 0.5; older names of pages are tried where they moved."""
+"""SGLang engines."""
 import hashlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait

@@ -1,4 +1,4 @@
-"""Here we tell sglang-router of engines: by `/workers`, or by `/add_worker` where it is older than that.
+"""Register engines with sglang-router.
 
 Neither has a mark for an engine that is to get nothing new, and the checks by which it could be made look ill
 run once a minute. So such an engine is taken out of the list: what is under way to it ends as it would have.

@@ -1,4 +1,4 @@
-"""Here we play a trace without fairness, to compare with: in the order of arrival, skipping or not."""
+"""First-in-first-out policies to compare a trace replay with."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Here we sum a replay up: queueing, use, fairness, and what giving way has cost."""
+"""Summary figures of a replay: queueing, utilization, fairness, eviction cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we find a trace: by the name of a public one, or in a file whose head tells what it is."""
+"""Find a trace by name or file."""
 
 import csv
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Here we read the Alibaba GPU trace of 2023: pods that ask for parts of GPUs, on nodes of many models.
+"""Read the Alibaba GPU trace of 2023 (openb).
 
 `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,deletion_time,scheduled_time`
 (seconds), and the nodes `sn,cpu_milli,memory_mib,gpu,model`. It tells of no tenants: one project, no quota.

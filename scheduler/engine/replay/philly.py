@@ -1,4 +1,4 @@
-"""Here we read the Philly trace: jobs of virtual clusters that ask for GPUs and run for so long.
+"""Read the Philly trace.
 
 `timestamp,duration,num_gpus,gpu_time,cluster`, and beside it `vc,node_num`: the nodes of each virtual
 cluster, which are its quota. A quarter of them, so that six weeks of jobs fill what there is.

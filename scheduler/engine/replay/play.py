@@ -1,4 +1,4 @@
-"""Here we play a trace: from one event to the next, a cycle where something changed."""
+"""Replay a trace event by event, with a cycle after each change."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Here we draw a replay: who held what and how many waited, as SVG that stands by itself."""
+"""Plot a replay as SVG: allocations and pending workloads."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

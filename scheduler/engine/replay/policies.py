@@ -1,4 +1,4 @@
-"""Here we play a trace the way that was chosen."""
+"""Replay a trace with the selected policy."""
 
 from collections.abc import Iterator
 

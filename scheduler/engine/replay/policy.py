@@ -1,4 +1,6 @@
-"""Here we name the ways in which a trace can be played. Nothing is loaded for a name."""
+"""Names of the replay policies.
+
+Nothing is loaded for a name."""
 
 from enum import StrEnum
 

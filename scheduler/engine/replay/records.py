@@ -1,4 +1,4 @@
-"""Here we keep what became of everybody in a replay: who waited how long, who held what, who gave way."""
+"""Records of every job in a replay."""
 
 from bisect import bisect_left
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Here we read the numbers of a trace's rows, and refuse what is none with its line and column."""
+"""Parse numbers in trace rows, reporting line and column of errors."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Here we say what a trace is: a cluster, its tenants, and who comes when for how long."""
+"""A trace: cluster, tenants and jobs over time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

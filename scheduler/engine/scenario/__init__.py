@@ -1,4 +1,4 @@
-"""Here we read, write and play scenarios: a cluster in words."""
+"""Read, write and run scenarios: clusters described in YAML."""
 
 from scheduler.engine.scenario.command import run
 from scheduler.engine.scenario.dump import snapshot_to_scenario

@@ -1,4 +1,4 @@
-"""Here we tell what a simulation came to, as data: `berth.plan/1`."""
+"""The result of a simulation as data: `berth.plan/1`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we answer `berth simulate`: the exit status and the text to print."""
+"""Run `berth simulate`: exit status and output."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence

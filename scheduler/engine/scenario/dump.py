@@ -1,4 +1,4 @@
-"""Here we write a snapshot as a scenario, so that a stored cycle can be read and played again."""
+"""Write a snapshot as a scenario."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Here we write pools and nodes in the words of a scenario."""
+"""Write pools and nodes of a scenario."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we read JSON and YAML as data, without the tricks that either can play."""
+"""Parse JSON and YAML strictly."""
 
 import json
 from collections.abc import Iterator

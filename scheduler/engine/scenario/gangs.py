@@ -1,4 +1,4 @@
-"""Here we say of a workload in a simulation whether its gang is whole, and what its pods hold."""
+"""State of gangs in a simulation."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Here we let the past fade: what queues used, as time passes between two cycles of a simulation."""
+"""Decay the usage of queues between two cycles of a simulation."""
 
 import math
 from dataclasses import dataclass, field

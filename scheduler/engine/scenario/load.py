@@ -1,4 +1,4 @@
-"""Here we turn a scenario file into the engine's snapshot, or refuse it with the offending key."""
+"""Load a scenario as a snapshot, or reject it with the offending key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Here we read the pools and nodes of a scenario."""
+"""Read the pools and nodes of a scenario."""
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import in_thousandths

@@ -1,4 +1,4 @@
-"""Here we check that every name in a scenario is the name of something, and of one thing only."""
+"""Check that every name in a scenario refers to exactly one object."""
 
 from collections.abc import Collection, Iterator, Sequence
 

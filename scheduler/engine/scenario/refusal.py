@@ -1,4 +1,4 @@
-"""Here we refuse a scenario in one line that names the offending key."""
+"""The error of an invalid scenario."""
 
 from collections.abc import Sequence
 from typing import ClassVar

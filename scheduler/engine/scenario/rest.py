@@ -1,4 +1,4 @@
-"""Here we tell when a simulation is at rest: no later cycle could decide anything, however long it is played.
+"""Detect that no later cycle of a simulation can decide anything.
 
 Nothing happens by itself any more, no clock runs that a decision looks at, and what grows with time (what was
 used, what would be lost) has come to where it no longer matters. In doubt it is not at rest.

@@ -1,4 +1,4 @@
-"""Here we ask whether what was promised a place could start there now."""
+"""Check whether reserved places could start now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Here running work is saved now and then in a simulation, and who gives way goes on from what was saved."""
+"""Checkpoints of running work in a simulation."""
 
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush

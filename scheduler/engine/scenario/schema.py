@@ -1,4 +1,4 @@
-"""Here we say what may stand in a scenario file: the engine's snapshot in the words of people."""
+"""Schema of scenario files."""
 
 from typing import Annotated, Any, Literal
 

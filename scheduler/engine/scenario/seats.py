@@ -1,4 +1,4 @@
-"""Here we seat the pods of a scenario on their nodes, and refuse what a node cannot hold."""
+"""Place the pods of a scenario on their nodes, rejecting what does not fit."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Here we play a scenario: cycle after cycle, with time passing in between."""
+"""Run a scenario cycle by cycle."""
 
 import time
 from collections.abc import Callable, Collection

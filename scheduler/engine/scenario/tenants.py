@@ -1,4 +1,4 @@
-"""Here we read the departments and projects of a scenario: what they may expect of every pool."""
+"""Read the departments and projects of a scenario."""
 
 from collections.abc import Container
 

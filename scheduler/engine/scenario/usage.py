@@ -1,4 +1,4 @@
-"""Here we charge queues for what they hold in a simulation, where history counts."""
+"""Charge queues for their usage in a simulation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

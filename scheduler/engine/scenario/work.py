@@ -1,4 +1,4 @@
-"""Here we read the workloads of a scenario and put their pods where the file says they are."""
+"""Read the workloads and pods of a scenario."""
 
 from collections.abc import Mapping
 from dataclasses import replace

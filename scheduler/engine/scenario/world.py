@@ -1,4 +1,4 @@
-"""Here we carry a plan out on a scenario and let time pass: the cluster of a simulation."""
+"""Apply plans to the simulated cluster and let time pass."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Here an operator ends the past: history that is only ever added to is deleted up to a day."""
+"""Delete history older than a given day."""
 
 from argparse import ArgumentParser
 from datetime import UTC, date, datetime

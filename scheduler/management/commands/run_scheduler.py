@@ -1,4 +1,4 @@
-"""Here the scheduler is run as a process of its own; SIGTERM and SIGINT end it after the present tick."""
+"""Run the scheduler process until SIGTERM or SIGINT."""
 
 import signal
 from collections.abc import Mapping

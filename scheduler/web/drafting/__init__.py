@@ -1,1 +1,1 @@
-"""Here a form and a document are two views of one draft: what is changed in one changes in the other."""
+"""The submission draft: a form and a document that follow each other."""

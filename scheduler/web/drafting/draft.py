@@ -1,4 +1,4 @@
-"""Here we keep a form and a document in step.
+"""Keep a form and a document in step.
 
 Both come with every request, and with them the text on which they agreed last. A field that says something
 else than that text has been changed: the change is written into the document as it is now. Then the form is

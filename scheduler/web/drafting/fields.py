@@ -1,4 +1,4 @@
-"""Here we say which fields a document has in the form, part by part, with what one may choose."""
+"""The form fields of a document, with their choices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here we say how a value of the document reads in a field, and what a field's text means there."""
+"""Convert between document values and field texts."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Here the two fields of how many pods a role has become `replicas`, or `min` and `max`."""
+"""Convert the two replica fields into `replicas`, or `min` and `max`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

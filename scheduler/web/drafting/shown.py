@@ -1,4 +1,4 @@
-"""Here a draft becomes what the page shows: fields with their faults beside them, faults with their lines."""
+"""Prepare a draft for display, with errors beside fields and lines."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Here we look through every arrangement of one gang on a small cluster: the slow way, for comparison."""
+"""Brute-force search of all arrangements of one gang."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

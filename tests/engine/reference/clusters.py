@@ -1,4 +1,4 @@
-"""Here we make up clusters, as scenario data: small, crooked ones, where every rule gets something to do."""
+"""Random small clusters as scenario data."""
 
 from typing import Any
 

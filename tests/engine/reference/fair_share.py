@@ -1,4 +1,4 @@
-"""Here we divide a capacity among queues slowly and plainly, step by step as the formulas are told.
+"""A slow, plain reference calculation of fair shares.
 
 Nothing of the engine is used. Exact fractions, one resource, one level; the caller walks the levels.
 """

@@ -1,4 +1,4 @@
-"""Here we gather the laws, family by family."""
+"""All laws, by family."""
 
 from collections.abc import Callable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Here we judge what a plan tells those who wait.
+"""Laws about the reasons that a plan gives.
 
 Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
 """

@@ -1,4 +1,4 @@
-"""Here we judge a plan by limits and quotas.
+"""Laws about limits and quotas.
 
 Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
 """

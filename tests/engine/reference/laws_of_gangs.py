@@ -1,4 +1,4 @@
-"""Here we judge what a plan does to gangs: whole or not at all, at every level.
+"""Laws about gangs: whole or not at all.
 
 Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
 """

@@ -1,4 +1,4 @@
-"""Here we judge who gives way in a plan, to whom, and by what right.
+"""Laws about evictions: victims, preemptors and rules.
 
 Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
 """

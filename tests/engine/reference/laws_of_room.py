@@ -1,4 +1,4 @@
-"""Here we judge where a plan puts things: nothing holds more than it has, nothing stands where it may not.
+"""Laws about placement: capacity and constraints.
 
 Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
 """

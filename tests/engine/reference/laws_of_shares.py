@@ -1,4 +1,4 @@
-"""Here we judge the shares a plan reports.
+"""Laws about reported shares.
 
 Each law yields what breaks it, in a sentence. Nothing of the engine's own judgement is used.
 """

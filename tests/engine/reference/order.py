@@ -1,4 +1,4 @@
-"""Here we hand out one large node's GPUs in the order of queues, plainly: every key is computed anew.
+"""A plain reference of the queue order on one large node.
 
 Nothing of the engine is used but the shares it reports.
 """

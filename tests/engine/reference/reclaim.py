@@ -1,4 +1,4 @@
-"""Here we look for whom a newcomer may reclaim from by trying every set of running gangs, plainly.
+"""Brute-force reference of reclaim over every set of running gangs.
 
 Whole GPUs, gangs of one role, nothing elastic, one pool: small enough to try everything. Nothing of the
 engine is used but the shares it reports.

@@ -1,4 +1,4 @@
-"""Here we carry a plan out on plain lists, to see what a cluster would look like after it."""
+"""Apply a plan to plain lists."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Here a pretended model generates: so many requests at once, the rest queue, all is really counted."""
+"""A simulated model with bounded concurrency and real metrics."""
 import threading
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Here a small engine answers SGLang's HTTP API, as 0.5 does; it can be told to be slow, torn or a liar.
+"""A small engine with SGLang's HTTP API (0.5) and scripted faults.
 
 Run it as a program (`python -m tests.serving.engine.server --port 30000`) or in a thread with `serving`.
 """

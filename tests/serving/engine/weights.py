@@ -1,4 +1,4 @@
-"""Here two engines really copy weights from one to the other, as a group of two with a line of its own."""
+"""Real weight transfer between two engines."""
 import hashlib
 import socket
 import struct

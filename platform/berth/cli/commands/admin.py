@@ -1,4 +1,4 @@
-"""Here whoever keeps Berth running backs it up and restores it, on the server's machine itself."""
+"""`berth admin`: back up and restore Berth on the server's own machine."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Here we show who changed what, and whether the scheduler is well."""
+"""`berth audit` and `berth health`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""Here we show how monthly budgets stand, set and remove them."""
+"""`berth budget`: show, set and remove monthly budgets."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Here people go from one server to another, by the names that they gave them."""
+"""`berth context`: switch between named servers."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any

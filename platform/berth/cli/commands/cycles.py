@@ -1,4 +1,4 @@
-"""Here platform admins look at the scheduler's cycles, and have one decided again."""
+"""`berth cycles` and `berth replay`, for platform admins."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Here departments are listed, made, changed and removed."""
+"""`berth department`: list, create, edit and delete departments."""
 
 from typing import Annotated, Any
 

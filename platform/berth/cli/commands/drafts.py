@@ -1,4 +1,4 @@
-"""Here several quotas are changed together: planned against the live cluster, applied, listed, taken back."""
+"""`berth quota plan`, `apply`, `history` and `undo`: change several quotas together."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

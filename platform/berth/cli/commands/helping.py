@@ -1,4 +1,4 @@
-"""Here we explain: a command, or what holds for all of them; and give shells what they complete by."""
+"""`berth help` and `berth completion`."""
 
 from enum import StrEnum
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Here we start Berth on this machine, and say which version this is."""
+"""`berth up` and `berth version`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Here we list what happened, and who gave way to whom."""
+"""`berth events` and `berth evictions`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

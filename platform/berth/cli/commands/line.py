@@ -1,4 +1,4 @@
-"""Here we show a pool's line, as `squeue` does, with the keys that made it."""
+"""`berth queue`: the queue of a pool with its ordering keys, similar to `squeue`."""
 
 import sys
 from datetime import datetime

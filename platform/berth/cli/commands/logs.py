@@ -1,4 +1,4 @@
-"""Here we print what a pod wrote: all of it, its end, what comes, or the lines that contain a text."""
+"""`berth logs`: print, follow and search the output of a pod."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""Here we list machines that joined a pool and remove them, and keep the tokens by which they join."""
+"""`berth machine`: machines that joined a pool, and their join tokens."""
 
 import sys
 from typing import Annotated, Any

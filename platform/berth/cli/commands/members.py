@@ -1,4 +1,4 @@
-"""Here people are given roles and lose them, and are made known."""
+"""`berth member` and `berth user`: roles and accounts."""
 
 import sys
 from enum import StrEnum

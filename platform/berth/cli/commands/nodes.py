@@ -1,4 +1,4 @@
-"""Here we list nodes, take them out of use, put them back and end them."""
+"""`berth node`: list, cordon, drain and terminate nodes."""
 
 import sys
 from collections.abc import Callable

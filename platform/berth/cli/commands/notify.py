@@ -1,4 +1,4 @@
-"""Here people say at the command line what they want to be told and where."""
+"""`berth notify`: subscriptions to notifications, and their deliveries."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Here we open a port of an interactive workload in a browser."""
+"""`berth open`: open a port of an interactive workload in a browser."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Here we list and describe node pools, make and change them, resize, pause and drain them."""
+"""`berth pool`: create, edit, scale, pause and drain node pools."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""Here projects are listed, made, changed and removed."""
+"""`berth project`: list, create, edit and delete projects."""
 
 from typing import Annotated, Any
 

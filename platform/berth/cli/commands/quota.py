@@ -1,4 +1,4 @@
-"""Here we show quotas with what became of them, and set them."""
+"""`berth quota show` and `berth quota set`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Here we show inference services, scale them and set their autoscalers."""
+"""`berth service`: show and scale inference services, set their autoscalers."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Here inference services, their engines and what was asked of them become tables."""
+"""Tables of inference services, their engines and their scaling requests."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Here we show fair shares side by side, as `sshare` does."""
+"""`berth share`: fair shares side by side, similar to `sshare`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Here we sign in and out, and say who is signed in."""
+"""`berth login`, `berth logout` and `berth whoami`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Here we play a scenario on this machine, without any server."""
+"""`berth simulate`: run a scenario without a server."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Here we cancel, suspend, resume and delete workloads."""
+"""`berth cancel`, `suspend`, `resume` and `delete`."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Here we submit workloads, from options or from files."""
+"""`berth submit`: submit workloads from options or files."""
 
 import sys
 from collections import Counter

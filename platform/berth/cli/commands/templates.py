@@ -1,4 +1,4 @@
-"""Here people keep workload documents in projects and look at those that are kept."""
+"""`berth template`: workload documents stored in projects."""
 
 from typing import Annotated, Any
 

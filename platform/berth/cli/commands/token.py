@@ -1,4 +1,4 @@
-"""Here we make, list and revoke the tokens by which programs act for a person."""
+"""`berth token`: create, list and revoke API tokens."""
 
 import sys
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Here the cluster, or one service, is watched in the terminal until the person leaves."""
+"""`berth top`: watch the cluster or one service in the terminal."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Here we play a trace of many jobs in simulated time, without any server."""
+"""`berth trace`: replay a trace of jobs in simulated time, without a server."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Here we report what was used and what it cost."""
+"""`berth usage`: report usage and cost."""
 
 import sys
 from enum import StrEnum

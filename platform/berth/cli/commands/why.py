@@ -1,4 +1,4 @@
-"""Here we tell why a workload waits, or what it had to give way to: every blocker, with its numbers."""
+"""`berth why`: explain with numbers why a workload is pending or was evicted."""
 
 from typing import TYPE_CHECKING
 

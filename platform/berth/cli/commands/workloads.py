@@ -1,4 +1,4 @@
-"""Here we list workloads, and tell everything about one."""
+"""`berth list` and `berth describe`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""Here is the screen itself: panels that refresh by themselves, `r` to do so now, `q` to leave."""
+"""The screen of one service; `r` refreshes, `q` quits."""
 
 from collections import deque
 from collections.abc import Callable

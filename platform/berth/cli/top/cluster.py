@@ -1,4 +1,4 @@
-"""Here the whole cluster is looked at: pools, nodes and workloads, what each holds and what it uses."""
+"""The cluster's pools, nodes and workloads with allocated and used resources."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

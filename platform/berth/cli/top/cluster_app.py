@@ -1,4 +1,4 @@
-"""Here is the screen of the whole cluster: `s` sorts workloads, `r` looks now, `q` leaves."""
+"""The screen of the whole cluster; `s` sorts workloads, `r` refreshes, `q` quits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Here the answers of a server become the rows of each panel; what is unknown is a dash."""
+"""Rows of each panel; unknown values are shown as a dash."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Here is what every screen of `berth top` does: it asks anew by itself, `r` asks now, `q` leaves."""
+"""Base class of the `berth top` screens: periodic refresh, `r` refreshes now, `q` quits."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Here we ask a server for all that is shown of a service at one time."""
+"""Fetch everything shown about a service in one step."""
 
 import os
 import time

@@ -1,1 +1,1 @@
-"""Here the Python client speaks asyncio: the same words, awaited."""
+"""The asyncio client."""

@@ -1,4 +1,4 @@
-"""Here we hold what a program can ask of one server under asyncio."""
+"""The asyncio client of one server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Here is a session under asyncio: what is submitted can be awaited."""
+"""A session under asyncio, whose results can be awaited."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Here one keeps workload documents in projects under asyncio, and begins with them."""
+"""Workload templates of projects, under asyncio."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we send a request and await its answer: what is lost is sent again, but never done twice."""
+"""Send requests under asyncio, and repeat lost ones without doing them twice."""
 
 import asyncio
 import random

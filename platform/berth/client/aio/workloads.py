@@ -1,4 +1,4 @@
-"""Here workloads are submitted, found, followed and steered under asyncio."""
+"""Submit, find, follow and control workloads, under asyncio."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 

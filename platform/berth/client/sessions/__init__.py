@@ -1,1 +1,1 @@
-"""Here programs hold a session: nodes of a pool that run the functions they are sent."""
+"""Sessions: run Python functions on the nodes of a pool."""

@@ -1,4 +1,4 @@
-"""Here we keep which calls are on their way and give each its outcome; whoever sends and receives is told."""
+"""Track pending calls and deliver their outcomes."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Here we find the very part of a value that cannot be pickled, and how it is reached."""
+"""Locate the part of a value that cannot be pickled."""
 
 import types
 from collections.abc import Iterator, Mapping

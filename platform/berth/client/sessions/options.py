@@ -1,4 +1,4 @@
-"""Here we say what a session may be asked for, in the words of whoever writes `client.session(...)`."""
+"""Options of `client.session(...)`."""
 
 import base64
 import sys

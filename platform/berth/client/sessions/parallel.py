@@ -1,4 +1,4 @@
-"""Here joblib runs on a session: `Parallel(n_jobs=-1)` has as many jobs as the nodes take at a time."""
+"""A joblib backend that runs `Parallel(n_jobs=-1)` on a session."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future

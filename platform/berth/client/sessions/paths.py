@@ -1,4 +1,4 @@
-"""Here we say which requests a session is made of, for clients with and without asyncio."""
+"""The requests of a session, shared by the synchronous and the asyncio client."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Here a call is closed before it is sent, and its outcome opened when it comes back."""
+"""Serialize calls and deserialize their outcomes."""
 
 import pickle
 from collections.abc import Callable, Mapping

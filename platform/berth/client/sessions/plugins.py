@@ -1,4 +1,4 @@
-"""Here we take the plugins that a program gives its session."""
+"""The plugins that a program passes to its session."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Here two threads carry a session's calls to the server and their outcomes back."""
+"""Two threads that send a session's calls and receive the outcomes."""
 
 import threading
 import time

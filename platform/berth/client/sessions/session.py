@@ -1,4 +1,4 @@
-"""Here is a session as a program holds it: functions go out, futures come back."""
+"""A session: submit functions, receive futures."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""Here we keep the one workload document: what may stand in it and what it means."""
+"""The workload document: its keys and their meaning."""
 
 from berth.core.problems import Problem
 from berth.core.spec.parse import parse_workload

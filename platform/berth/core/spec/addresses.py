@@ -1,4 +1,4 @@
-"""Here we say what kind of address somebody is to be told at: a mailbox, a web address, a chat."""
+"""Notification addresses: email, webhook or chat."""
 
 import re
 from enum import StrEnum

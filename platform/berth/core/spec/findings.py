@@ -1,4 +1,4 @@
-"""Here we put what the model layer finds wrong into our own words."""
+"""Translate validation errors of the model layer into our own words."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args

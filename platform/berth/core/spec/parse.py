@@ -1,4 +1,4 @@
-"""Here we take a workload document in, whole or with everything that is wrong with it."""
+"""Parse a workload document, or report everything that is wrong with it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Here we say which ports of its first pod an interactive workload opens to people, through Berth."""
+"""Ports that an interactive workload publishes through Berth."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Here we read quantities as people write them: cores, devices, MiB, priorities, moments."""
+"""Parse quantities: cores, devices, MiB, priorities and times."""
 
 import math
 import re

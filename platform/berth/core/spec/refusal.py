@@ -1,4 +1,4 @@
-"""Here we refuse a document, with everything that is wrong with it."""
+"""The error that lists all problems of a document."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Here we say what one role asks for: how many replicas, and what each of them needs."""
+"""A role of a workload: its replicas and the resources of each."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Here we hold a well-formed document against the rules that bind its fields to each other."""
+"""Rules that connect several fields of a document."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Here we say what a document tells of an inference service: its engines, its router, its patience."""
+"""The inference service section of a document."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Here we hold what a document tells of an inference service against the rest of it."""
+"""Rules between the inference service section and the rest of the document."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Here we say which texts a document may hold: names, labels, commands, and nothing that hides in them."""
+"""Texts allowed in a document: names, labels, commands; no hidden characters."""
 
 import re
 import unicodedata

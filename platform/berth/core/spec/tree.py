@@ -1,4 +1,4 @@
-"""Here we turn a checked document into counted values: thousandths, MiB, and nothing left to default."""
+"""Convert a checked document into integer amounts with all defaults filled in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

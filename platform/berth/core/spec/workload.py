@@ -1,4 +1,4 @@
-"""Here we define the one workload document that REST, files, the SDK, scenarios and what-if share."""
+"""The workload document shared by REST, files, the SDK, scenarios and dry runs."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Here we write dates and times where the admin site leaves it to the framework: to the second."""
+"""Date and time formats of the admin site, to the second."""
 
 DATE_FORMAT = "j M Y"
 DATETIME_FORMAT = "j M Y, H:i:s"

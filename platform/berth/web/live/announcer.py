@@ -1,4 +1,4 @@
-"""Here changes become notes to every web process: what kind, which ids, whose; nothing of their content.
+"""Announce changes to all web processes as notes with kinds and ids, without content.
 
 The first note of a while is sent at once; what follows on its heels is gathered and sent together, so that
 a cycle that starts a thousand workloads costs a handful of notes.

@@ -1,4 +1,4 @@
-"""Here one thread of a web process hears the notes and hands each to the open pages of this process."""
+"""One thread per web process that passes change notes to its open pages."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Here every WebSocket has a name for as long as it is open, which the lines of its log share."""
+"""Give each open WebSocket an id that its log lines share."""
 
 import uuid
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Here we give templates their words: numbers with units, times, chips, icons, bars."""
+"""Template tags: numbers with units, times, chips, icons, bars."""
 
 from datetime import UTC, datetime
 from typing import Any

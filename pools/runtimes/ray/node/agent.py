@@ -1,4 +1,4 @@
-"""Here a node answers for its pods: HTTP on the cluster's own network, for whoever has its secret."""
+"""HTTP agent of a node, authenticated by the cluster's secret."""
 from __future__ import annotations
 
 import hmac

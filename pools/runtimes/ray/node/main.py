@@ -1,4 +1,4 @@
-"""Here a node runs: Ray and the agent together, until one of them, or what they are tied to, ends.
+"""Run Ray and the agent until either of them ends.
 
     python -m pools.runtimes.ray.node.main SETTINGS
 """

@@ -1,4 +1,4 @@
-"""Here a node keeps its pods as the local runtime does; only the keepers are started by Ray."""
+"""Pods of a node, kept like local ones but started by Ray."""
 from __future__ import annotations
 
 import shlex

@@ -1,4 +1,4 @@
-"""Here a node starts Ray, and ends what it started by process id (`ray stop` ends every Ray of a machine)."""
+"""Start and stop a node's Ray processes."""
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Here we read what a node is told: a file of its own, since a secret is in it."""
+"""Read a node's settings from a private file."""
 from __future__ import annotations
 
 import json
