@@ -90,7 +90,8 @@ class Board:
         self.settled: set[str] = set()  # gangs that others give way to, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
-        self.unschedulable: dict[Hashable, tuple[Reason, Numbers] | None] = {}  # by kind of gang
+        # By kind of gang: what it asks for, and why the pool can never hold it, if so.
+        self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
         self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
         self.efforts = Efforts()

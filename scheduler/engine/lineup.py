@@ -23,7 +23,8 @@ def line_up(board: Board, kind: Hashable, gang: Gang) -> None:
     peers = board.waiting.get(kind)
     if peers is None:
         peers = board.waiting[kind] = Peers(kind, gang.account, gang.choice)
-        peers.asks = asks(board, gang)
+        judged = board.unschedulable.get(kind)
+        peers.asks = asks(board, gang) if judged is None else judged[0]
         board.lines.setdefault(gang.account, []).append(peers)
     gangs = _own_list(peers)
     if gangs and in_project(gangs[-1]) > in_project(gang):
@@ -38,8 +39,9 @@ def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Num
     if kind in board.waiting:
         return None  # one that requests the same passed
     if kind not in board.unschedulable:
-        board.unschedulable[kind] = never_fits(board, gang, asks(board, gang))
-    return board.unschedulable[kind]
+        alike = asks(board, gang)
+        board.unschedulable[kind] = alike, never_fits(board, gang, alike)
+    return board.unschedulable[kind][1]
 
 
 def line_down(board: Board, gang: Gang) -> None:
