@@ -6,7 +6,7 @@ and without a token from the networks in `BERTH_METRICS_NETWORKS`.
 
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
 from django.db.models import Count, Q
@@ -48,7 +48,7 @@ class Metrics(Door):
 
     def permission_denied(
         self, request: Request, message: str | None = None, code: str | None = None
-    ) -> None:
+    ) -> NoReturn:
         if not request.user.is_authenticated:
             raise Unauthenticated(HOW_TO_READ)
         super().permission_denied(request, message, code)

@@ -1,0 +1,103 @@
+"""Claims about the addresses that a static router writes for nginx."""
+
+import socket
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from projects.serving.addresses import Reach, checked_addresses
+from projects.serving.base import ServingError, Trouble
+from projects.serving.routers import StaticList
+
+
+def listed(router: StaticList) -> dict[str, bool]:
+    return {worker.address: worker.healthy for worker in router.workers()}
+
+
+def lines_of(path: Path) -> list[str]:
+    return [line.strip() for line in path.read_text().splitlines() if line.startswith("    server")]
+
+
+class Names:
+    """A name server that a tenant controls."""
+
+    def __init__(self, *addresses: str, networks: tuple[str, ...] = ()) -> None:
+        self.addresses, self.reach = addresses, Reach(networks)
+
+    def __call__(self, url: str) -> tuple[str, ...]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("projects.serving.addresses.is_here", lambda address: False)
+            patched.setattr(
+                "socket.getaddrinfo",
+                lambda *_, **__: [(socket.AF_INET, 1, 6, "", (one, 0)) for one in self.addresses],
+            )
+            return checked_addresses(url, self.reach)
+
+
+ENGINE = "http://engine.example.com:30000"
+
+
+def test_the_file_holds_the_checked_address_not_the_name(tmp_path: Path) -> None:
+    router = StaticList(tmp_path / "chat.conf", "chat", resolve=Names("8.8.4.4", "8.8.8.8"))
+    router.register(ENGINE, model="m")
+    assert lines_of(router.path) == [f"server 8.8.4.4:30000;  # {ENGINE}"]
+    router.register("http://other.example.com", model="m")
+    router.mark_unhealthy("http://other.example.com")
+    assert lines_of(router.path)[1] == "server 8.8.4.4:80 down;  # http://other.example.com"
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "10.0.0.9"])
+def test_a_name_that_leads_to_a_forbidden_address_is_never_written(tmp_path: Path, address: str) -> None:
+    router = StaticList(tmp_path / "chat.conf", "chat", resolve=Names("8.8.8.8", address))
+    for listed_by in (partial(router.register, model="m"), router.mark_healthy):
+        with pytest.raises(ServingError) as caught:
+            listed_by(ENGINE)
+        assert caught.value.trouble is Trouble.FORBIDDEN
+    assert not router.path.exists()
+
+
+def test_a_name_that_changes_later_keeps_its_checked_address(tmp_path: Path) -> None:
+    names = Names("8.8.8.8")
+    router = StaticList(tmp_path / "chat.conf", "chat", resolve=names)
+    router.register(ENGINE, model="m")
+    names.addresses = ("169.254.169.254",)
+    router.unregister("http://1.1.1.1")
+    assert lines_of(router.path) == [f"server 8.8.8.8:30000;  # {ENGINE}"]
+    assert listed(router) == {ENGINE: True}
+
+
+def test_an_engine_that_moved_to_another_checked_address_is_registered_again(tmp_path: Path) -> None:
+    names = Names("8.8.8.8")
+    router = StaticList(tmp_path / "chat.conf", "chat", resolve=names)
+    router.register(ENGINE, model="m")
+    names.addresses = ("8.8.4.4",)
+    assert listed(router) == {}
+    router.register(ENGINE, model="m")
+    assert lines_of(router.path) == [f"server 8.8.4.4:30000;  # {ENGINE}"]
+
+
+def test_names_that_an_older_release_wrote_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "chat.conf"
+    path.write_text(
+        "upstream chat {\n"
+        "    server engine.example.com:30000;  # http://engine.example.com:30000\n"
+        "    server inside.example.com:80;  # http://inside.example.com/path\n}\n"
+    )
+    router = StaticList(path, "chat", resolve=Names("8.8.8.8"))
+    router.unregister("http://1.1.1.1")
+    assert lines_of(path) == [
+        f"server 8.8.8.8:30000;  # {ENGINE}", "server 127.0.0.1:9 down;  # http://inside.example.com/path",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "engine",
+    ["http://a;}b", "http://10.0.0.1:80;  # x", "http://10.0.0.1\nserver 1.1.1.1;", "ftp://a", "a b"],
+)
+def test_nothing_but_an_engines_address_gets_into_the_file(tmp_path: Path, engine: str) -> None:
+    router = StaticList(tmp_path / "chat.conf", "chat", resolve=lambda url: ("8.8.8.8",))
+    with pytest.raises(ServingError) as caught:
+        router.register(engine, model="m")
+    assert caught.value.trouble is Trouble.FORBIDDEN
+    assert not router.path.exists()
