@@ -43,7 +43,7 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
     sent = dave("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert sent.status_code == 201, sent.json()
     answer = sent.json()
-    assert (answer["name"], answer["project"], answer["kind"]) == ("job-1", "vision", "elastic")
+    assert (answer["name"], answer["project"], answer["kind"]) == ("digits", "vision", "elastic")
     roles = {role["name"]: role for role in answer["spec"]["roles"]}
     assert (roles["trainer"]["min"], roles["trainer"]["max"], roles["trainer"]["gpu"]) == (3, 6, 1)
     assert [roles[name]["idle"] for name in ("pserver", "master")] == [True, True]

@@ -22,7 +22,7 @@ PATIENCE = 300.0
 def berth() -> Iterator[Installation]:
     """With the trainer's program in the workspace that the manifest names, and no node yet."""
     with tempfile.TemporaryDirectory(prefix="berth-training-job-") as place:
-        workspace = Path(place) / "shared" / "home" / "job-1"
+        workspace = Path(place) / "shared" / "home" / "digits"
         workspace.mkdir(parents=True)
         shutil.copy(EXAMPLE / "train.py", workspace)
         installation = Installation(Path(place) / "home")
@@ -54,8 +54,8 @@ def test_workload_without_gpus_starts_in_an_empty_pool(dave: Terminal) -> None:
 def test_manifest_runs_to_completion_and_grows_onto_new_nodes(dave: Terminal) -> None:
     client = dave.client()
     dave.berth("submit", "-f", str(EXAMPLE / "training_job.yaml"))
-    until(lambda: phase(client, "job-1") in ("completed", "failed", "cancelled"), PATIENCE)
-    workload = client.workloads.find("job-1")
+    until(lambda: phase(client, "digits") in ("completed", "failed", "cancelled"), PATIENCE)
+    workload = client.workloads.find("digits")
     pods = client.workloads.pods(workload.id)
     log = client.workloads.log(workload.id, pod="trainer-0").data.decode()
     assert workload.phase == "completed", log

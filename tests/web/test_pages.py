@@ -54,6 +54,9 @@ def test_a_stranger_is_sent_to_the_login_and_back(path: str, cast: Cast) -> None
 @pytest.mark.parametrize("name", ["alice", "bob", "carol", "dave", "erin", "frank", "grace"])
 def test_everybody_signed_in_opens_every_page(path: str, name: str, sign_in, running: Workload) -> None:
     answer = sign_in(name).get(path)
+    if name == "frank" and path.startswith("/node-pools/"):  # without a role there are no pools
+        assert answer.status_code == 404
+        return
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store, private"
     assert "'unsafe-inline'" not in answer.headers["Content-Security-Policy"]
