@@ -8,7 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from projects.models import Audit
-from projects.services import workloads
+from projects.selectors import audit
+from projects.services import views, workloads
 from tests.api.conftest import Caller
 from tests.api.test_isolation import MATRIX, named  # noqa: F401  (a fixture)
 from tests.cast import Cast, training
@@ -73,3 +74,11 @@ def test_statements_of_a_submission_do_not_grow_with_its_replicas(cast: Cast) ->
             workloads.submit(acting=cast.dave, project=cast.vision, document=document)
         counts.append(len(queries))
     assert counts[1] == counts[2], "the first one also asks for the roles of the person"
+
+
+def test_saved_views_are_audited_for_platform_admins(cast: Cast) -> None:
+    view = views.save_view(acting=cast.dave, name="mine", query="state=running")
+    views.remove_view(acting=cast.dave, view=view)
+    rows = audit(cast.alice).filter(object_type="savedview").values_list("actor", "action", "object_name")
+    assert list(rows) == [("dave", "delete", "mine"), ("dave", "save", "mine")]
+    assert not audit(cast.carol).filter(object_type="savedview").exists()
