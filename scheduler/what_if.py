@@ -21,14 +21,15 @@ from scheduler.dry_run_slots import dry_run_slot
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.intake import seconds_of, workload_from_spec
 from scheduler.engine.model import Workload as Asked
-from scheduler.engine.plan import Bundle, Kind, Place, Plan
+from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
+from scheduler.engine.reasons import is_schedulable
 from scheduler.observe import Seen, observe
 from scheduler.opening import told as retold
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """`outcome`: would_start | would_evict | would_wait. GPUs are whole numbers of devices or parts."""
+    """`outcome`: would_start | would_evict | would_wait | unschedulable. GPUs are devices or parts of one."""
 
     outcome: str
     workload: dict[str, Any]
@@ -103,7 +104,7 @@ def _foreseen(plan: Plan, workload: Workload, asked: Asked, seen: Seen, acting: 
         "preemptible": workload.preemptible,
     }
     return Foreseen(
-        outcome=_outcome(mine),
+        outcome=_outcome(mine, refusal),
         workload={**shown, "gpus": workload.gpu_milli_min / MILLI},
         decisions=[_decision(bundle, workload.handle) for bundle in mine],
         evictions=[shown_eviction(each) for each in told(reader(acting), foreseen(mine, seen, [asked]))],
@@ -112,10 +113,12 @@ def _foreseen(plan: Plan, workload: Workload, asked: Asked, seen: Seen, acting: 
     )
 
 
-def _outcome(mine: list[Bundle]) -> str:
+def _outcome(mine: list[Bundle], refusal: Refusal | None) -> str:
     if any(bundle.evictions for bundle in mine):
         return "would_evict"
-    return "would_start" if any(bundle.kind is Kind.START for bundle in mine) else "would_wait"
+    if any(bundle.kind is Kind.START for bundle in mine):
+        return "would_start"
+    return "would_wait" if refusal is None or is_schedulable(refusal.blockers) else "unschedulable"
 
 
 def _decision(bundle: Bundle, handle: str) -> dict[str, Any]:

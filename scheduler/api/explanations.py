@@ -59,7 +59,7 @@ class ExplanationAnswer(Answer):
 class Foreseen(Answer):
     """What the next cycle would do if nothing else changed."""
 
-    outcome: Literal["would_start", "would_wait", "would_evict", "invalid"]
+    outcome: Literal["would_start", "would_wait", "would_evict", "unschedulable", "invalid"]
     workload: dict[str, Any] | None
     decisions: list[dict[str, Any]] = []
     evictions: list[dict[str, Any]] = []
