@@ -1,6 +1,6 @@
 """Pages of evictions, with the rule and numbers of each."""
 
-from datetime import datetime
+from datetime import datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -92,15 +92,12 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     A day stands for its first moment, or for its last where `end` is set.
     """
     try:
-        if found := parse_datetime(text):
-            return make_aware(found, zone) if is_naive(found) else found
-        day = parse_date(text)
+        if day := parse_date(text):  # first: a day would also count as its midnight
+            return make_aware(datetime.combine(day, time.max if end else time.min), zone)
+        at = parse_datetime(text)
     except ValueError:
         return None
-    if day is None:
-        return None
-    clock = datetime.max.time() if end else datetime.min.time()
-    return make_aware(datetime.combine(day, clock), zone)
+    return make_aware(at, zone) if at is not None and is_naive(at) else at
 
 
 def sides(each: Told) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -84,7 +84,7 @@ def test_a_list_is_searched_while_one_types_without_a_reload(opened: Open, scene
 def test_the_numbers_of_a_chart_are_searched_where_they_are_seen(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         page.goto("/", wait_until="networkidle")
-        name = "GPU-hours, latest hour first"
+        name = "GPUs on average per hour, latest hour first"
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
         expect(search).to_have_count(0)  # folded away with the numbers
