@@ -46,6 +46,7 @@ test-heavy: $(DEV) chromium
 
 lint: $(DEV)
 	@$(call quiet,ruff,$(PY) -m ruff check .)
+	@$(call quiet,format,$(PY) -m ruff format --check .)
 	@$(call quiet,imports,$(VENV)/bin/lint-imports --no-cache --no-logo)
 
 types: $(DEV)

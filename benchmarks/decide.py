@@ -65,9 +65,7 @@ def _measured(name: str, make: Callable[[], Snapshot]) -> dict[str, object]:
     return _row(name, [spent for spent, _ in runs], runs[-1][1], peak, made)
 
 
-def _carried(
-    chosen: Callable[[str], bool], size: tuple[int, int, int]
-) -> Iterator[dict[str, object]]:
+def _carried(chosen: Callable[[str], bool], size: tuple[int, int, int]) -> Iterator[dict[str, object]]:
     """Cycle after cycle on one lay-out; making the changes and reading plans is not measured with it."""
     for name, (change, changed) in CHANGES.items():
         if not chosen(name):

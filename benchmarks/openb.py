@@ -76,9 +76,7 @@ def measured(name: str, strategy: Strategy, seeds: Sequence[int], moves: bool) -
     row = {
         "list": name,
         "placement": strategy.value,
-        "allocated": [
-            round(statistics.mean(at(each, point) for each in curves), 2) for point in POINTS
-        ],
+        "allocated": [round(statistics.mean(at(each, point) for each in curves), 2) for point in POINTS],
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "seconds": round(time.perf_counter() - started, 1),
         "moves": moved,

@@ -97,9 +97,7 @@ class Play:
             nodes=(0, size), gpus_per_node=GPUS, cpu_milli=64_000, memory_mib=524_288,
         )  # fmt: skip
         chance = random.Random(SEED)
-        self.waiting = deque(
-            Gang(chance.choice(GANGS), chance.uniform(*RUNS)) for _ in range(figures.gangs)
-        )
+        self.waiting = deque(Gang(chance.choice(GANGS), chance.uniform(*RUNS)) for _ in range(figures.gangs))
         self.running: list[Gang] = []
         self.ended_work: datetime | None = None
 
@@ -134,9 +132,7 @@ class Play:
         figures, seconds = self.figures, (self.cloud.now - START).total_seconds()
         figures.simulated_s, figures.history = seconds, Counter(dict(told.annotate(n=Count("pk"))))
         figures.calls, figures.fates = self.cloud.calls, self.cloud.fates
-        living = set(
-            Node.objects.filter(pool=self.pool, ended_at=None).values_list("instance_id", flat=True)
-        )
+        living = set(Node.objects.filter(pool=self.pool, ended_at=None).values_list("instance_id", flat=True))
         figures.leaks = len(self.cloud.paid() ^ living)
 
     def _work(self, states: dict[int, str]) -> None:

@@ -1,4 +1,5 @@
 """Django app of node pools."""
+
 from django.apps import AppConfig
 
 

@@ -1,4 +1,5 @@
 """Parse, store and describe disruption budgets."""
+
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo

@@ -1,4 +1,5 @@
 """Cost of a pool's nodes, each hour at the price of its time."""
+
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -53,9 +54,13 @@ def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
         Greatest(ended, F("created_at")) - F("created_at"), output_field=DurationField()
     )
     seconds = Extract(lasted, "epoch")
-    rows = Node.objects.order_by().values_list("pool_id").annotate(
-        nodes=Sum(seconds, output_field=FloatField()),
-        of_gpus=Sum(seconds * F("gpus"), output_field=FloatField()),
+    rows = (
+        Node.objects.order_by()
+        .values_list("pool_id")
+        .annotate(
+            nodes=Sum(seconds, output_field=FloatField()),
+            of_gpus=Sum(seconds * F("gpus"), output_field=FloatField()),
+        )
     )
     return {pool_id: (nodes / HOUR, gpus / HOUR) for pool_id, nodes, gpus in rows}
 

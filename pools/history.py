@@ -1,4 +1,5 @@
 """Record why the number of nodes changed, or did not."""
+
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -25,7 +26,11 @@ def write(
 
 
 def write_each(
-    pool: NodePool, kind: ScalingKind, nodes: Iterable[tuple[Node, str]], *, at: datetime,
+    pool: NodePool,
+    kind: ScalingKind,
+    nodes: Iterable[tuple[Node, str]],
+    *,
+    at: datetime,
     after: int | None = None,
 ) -> None:
     """One row for each node with its reason, in one statement."""

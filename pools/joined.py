@@ -1,4 +1,5 @@
 """Queries of join tokens and joined machines."""
+
 from datetime import datetime
 from typing import Any, Literal
 

@@ -1,4 +1,5 @@
 """A pool's capacity over time, from its nodes and scaling history."""
+
 from collections import defaultdict
 from datetime import datetime, timedelta
 

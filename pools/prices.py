@@ -1,4 +1,5 @@
 """The price of a pool's GPU at a given time."""
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,5 @@
 """Preview the nodes that leave at a smaller size, and those a budget protects."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

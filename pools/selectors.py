@@ -1,4 +1,5 @@
 """Queries of pools, nodes and their history."""
+
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass

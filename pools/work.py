@@ -3,6 +3,7 @@
 Pods, and what they hold, are rows of a higher floor; they are reached from the node, by name. The database
 adds up: there are many more pods than nodes.
 """
+
 from datetime import datetime
 
 from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, Sum, Value

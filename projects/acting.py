@@ -1,4 +1,5 @@
 """Who acts: a person with the scopes of the token used, or a part of Berth itself."""
+
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING

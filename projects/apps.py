@@ -1,4 +1,5 @@
 """Django app of tenants and workloads."""
+
 from django.apps import AppConfig
 
 

@@ -3,6 +3,7 @@
 Research holds 4 GPUs of quota and product 4; the pool `local` grows from nothing to four nodes of two GPUs.
 Vision's weight lets it borrow most of what the others leave idle; ads can take its own four back.
 """
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,4 +1,5 @@
 """Tenant-scoped queries: everything one person may see."""
+
 from uuid import UUID
 
 from django.contrib.auth.models import User

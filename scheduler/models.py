@@ -252,9 +252,7 @@ class QueueStanding(models.Model):
 class PodUse(models.Model):
     """What a pod's processes used when they were measured last; what it holds stands in its allocation."""
 
-    pod = models.OneToOneField(
-        "projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use"
-    )
+    pod = models.OneToOneField("projects.Pod", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
     cpu_seconds = models.FloatField(help_text="Since the pod started.")
     cpu_milli = models.PositiveIntegerField(help_text="Since it was measured before.")
@@ -270,9 +268,7 @@ class PodUse(models.Model):
 class NodeUse(models.Model):
     """What a node's GPUs did when they were measured last. A node without a row was never measured."""
 
-    node = models.OneToOneField(
-        "pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use"
-    )
+    node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()
     devices = models.JSONField(help_text="Of each of its devices, as of a pod's.")
 

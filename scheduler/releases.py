@@ -3,6 +3,7 @@
 Nodes on which nothing runs go first, all at once as far as budgets allow. A node with work goes alone: the
 moves that empty it and its drain are one transaction, so that neither is done without the other.
 """
+
 import logging
 import time
 from dataclasses import dataclass, field

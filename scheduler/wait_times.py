@@ -37,5 +37,3 @@ def wait_times(acting: Acting, pools: Iterable[NodePool], since: datetime) -> Wa
         n=Count("pk"), median=Percentile("waited", part=0.5), p95=Percentile("waited", part=0.95)
     )
     return WaitTimes(told["n"], told["median"], told["p95"])
-
-

@@ -3,6 +3,7 @@
 The promises are listed by id in docs/behaviours, one file per chapter; a test claims one with
 `@pytest.mark.shows("RAI-29")`. Run `make behaviours` for the table.
 """
+
 import os
 import sys
 from collections import defaultdict

@@ -1,4 +1,5 @@
 """Alice and the others: one person per role, two departments, four projects, one pool."""
+
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -52,8 +53,14 @@ def make_cast() -> Cast:
         if role is not None:
             Membership.objects.create(user=user, **role)
     pool = NodePool.objects.create(
-        name="local", provider="fake", runtime="fake", nodes_min=0, nodes_max=4,
-        gpus_per_node=2, cpu_milli=8000, memory_mib=16384,
+        name="local",
+        provider="fake",
+        runtime="fake",
+        nodes_min=0,
+        nodes_max=4,
+        gpus_per_node=2,
+        cpu_milli=8000,
+        memory_mib=16384,
     )
     return Cast(
         **people,

@@ -1,4 +1,5 @@
 """A PostgreSQL server for the tests, and the check of behaviour markers."""
+
 import os
 import sys
 import tempfile

@@ -247,3 +247,19 @@ def scheduler_leads() -> Lease:
     now = timezone.now()
     values = {"holder": "host:1", "epoch": 1, "renewed_at": now, "expires_at": now + timedelta(hours=1)}
     return Lease.objects.update_or_create(name=NAME, defaults=values)[0]
+
+
+def eviction_side(queue: str, quota: float, share: float, before: float, after: float) -> dict[str, object]:
+    """Return one queue's numbers in an eviction record; amounts are in GPUs."""
+
+    def milli(gpus: float) -> dict[str, int]:
+        return {"gpu": round(gpus * 1000)}
+
+    return {
+        "queue": queue,
+        "quota": milli(quota),
+        "share": milli(share),
+        "allocated_before": milli(before),
+        "allocated_after": milli(after),
+        "usage": round(before / (quota or 1), 3),
+    }

@@ -1,4 +1,5 @@
 """The ASGI application: HTTP and WebSocket requests of Berth, and of the ports of its workloads."""
+
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")

@@ -1,4 +1,5 @@
 """Locate the state directory of this installation."""
+
 import os
 from pathlib import Path
 

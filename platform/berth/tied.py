@@ -3,6 +3,7 @@
 Run as a script, between the two: it asks the kernel for a signal at the parent's death, then becomes the
 program.
 """
+
 import ctypes
 import os
 import signal

@@ -1,4 +1,5 @@
 """URL routes of the whole site."""
+
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 

@@ -1,4 +1,5 @@
 """Connect the ports to their implementations: clock, providers, runtimes."""
+
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """WSGI application, without live updates."""
+
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")

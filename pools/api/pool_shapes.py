@@ -169,7 +169,8 @@ class PoolValues(Body):
     boot_failure_limit: Annotated[
         int,
         Field(
-            ge=0, le=LARGEST,
+            ge=0,
+            le=LARGEST,
             description="Failed boots in a row after which no more nodes are ordered; 0: no limit.",
         ),
     ] = 5

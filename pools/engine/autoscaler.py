@@ -1,4 +1,5 @@
 """Desired number of nodes of an elastic pool, from its demand."""
+
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -85,9 +86,7 @@ def desired_nodes(
     return bounded
 
 
-def _for_the_queue(
-    pressure: Pressure, current: int, config: AutoscalerConfig
-) -> ScaleDecision | None:
+def _for_the_queue(pressure: Pressure, current: int, config: AutoscalerConfig) -> ScaleDecision | None:
     if pressure.queued <= 0:
         return None
     by_slots = _ceil(pressure.queued, config.slots_per_node)

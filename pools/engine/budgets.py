@@ -1,4 +1,5 @@
 """How many nodes may be disrupted at once, by reason and time."""
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo

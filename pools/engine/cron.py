@@ -1,4 +1,5 @@
 """Parse five-field cron schedules and find their latest run."""
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo

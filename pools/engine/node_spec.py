@@ -1,4 +1,5 @@
 """Minimum, ready threshold and maximum of a pool, in four notations."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,6 +4,7 @@ A node counts once: pending (ordered, not there yet), current (takes work, or wo
 it) or draining. All that is known stands in rows, so a step is a function of what is, not of what happened:
 an event changes the fleet, `next_step` looks at the fleet.
 """
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

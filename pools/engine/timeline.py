@@ -1,4 +1,5 @@
 """Number of nodes over time, from the life of each node."""
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

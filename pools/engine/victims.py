@@ -1,4 +1,5 @@
 """Choose the nodes to drain: those with the least work to lose."""
+
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

@@ -1,4 +1,5 @@
 """Package the part of Berth that workers run."""
+
 import hashlib
 import io
 import tarfile

@@ -1,4 +1,5 @@
 """Run bootstrap scripts on this machine, shared by digest."""
+
 import fcntl
 import os
 import shutil
@@ -17,8 +18,21 @@ from pools.runtimes.shim.records import read_record, write_record
 
 # The script writes what it says, and at its end how it ended: nobody has to wait for it.
 KEEPER = 'cd / && /bin/sh "$0/script" > "$0/output" 2>&1; echo $? > "$0/exit.new"; mv "$0/exit.new" "$0/exit"'
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "HTTP_PROXY",
-              "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_PASSED_ON = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
 
 
 @dataclass(frozen=True)
@@ -117,9 +131,7 @@ class EnvironmentsHere:
             "BERTH_APT": "no",
         }
 
-    def _unexplained(
-        self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
-    ) -> Progress:
+    def _unexplained(self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]) -> Progress:
         """It ended outside of its phases: a full disk, a text that the shell cannot read."""
         return ended_outside(progress, f"{_text(home / 'output')}\nit ended with {code}", secrets.values())
 

@@ -1,4 +1,5 @@
 """Parse the progress of a bootstrap script, one JSON line per phase."""
+
 import json
 import re
 from collections.abc import Iterable, Mapping

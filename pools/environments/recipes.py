@@ -1,4 +1,5 @@
 """What nodes of this machine must install, with secrets."""
+
 from pools.environments.here import Recipe
 from pools.joining.sealed import Unopened
 from pools.models import Environment, Node, NodePool
@@ -17,9 +18,7 @@ def recipes(pool_name: str) -> dict[str, Recipe]:
     coming = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
     rows = list(coming.select_related("pool", "environment"))
     found = {row.environment_id: row for row in rows}
-    made = {
-        digest: _recipe(row.pool, row.environment) for digest, row in found.items() if row.environment
-    }
+    made = {digest: _recipe(row.pool, row.environment) for digest, row in found.items() if row.environment}
     return {row.instance_id: made[row.environment_id] for row in rows if row.environment_id}
 
 

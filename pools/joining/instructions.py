@@ -1,4 +1,5 @@
 """Instructions that turn a joined machine into a node, from the pool's runtime."""
+
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 

@@ -14,6 +14,7 @@ It runs on the Python that the machine has: 3.9 or newer.
 Certificates are checked, against BERTH_CA where that names a file. Plain HTTP is for this machine alone,
 unless BERTH_PLAIN_HTTP=1 says that the network is trusted: who can change an answer can run anything here.
 """
+
 import json
 import os
 import socket

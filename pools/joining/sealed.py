@@ -1,4 +1,5 @@
 """Encrypt secrets with the installation's key before they are stored."""
+
 import base64
 import hashlib
 

@@ -4,6 +4,7 @@ What an order's machines join with, and what any machine calls with later, is wo
 installation's key: nothing of it is stored, and an order that is repeated after a crash says the same again.
 Only tokens that people issue are random, and of them a digest is kept.
 """
+
 import hashlib
 import secrets
 

@@ -1,4 +1,5 @@
 """The first-boot script of ordered machines."""
+
 import base64
 import gzip
 import shlex

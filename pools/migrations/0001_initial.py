@@ -1,382 +1,837 @@
-
 import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Environment',
+            name="Environment",
             fields=[
-                ('digest', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('image', models.JSONField(help_text='What it is made of.')),
-                ('script', models.TextField(help_text='What makes it on a node.')),
-                ('phases', models.JSONField(help_text='The names of its phases, in order.')),
-                ('made_at', models.DateTimeField()),
+                ("digest", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("image", models.JSONField(help_text="What it is made of.")),
+                ("script", models.TextField(help_text="What makes it on a node.")),
+                ("phases", models.JSONField(help_text="The names of its phases, in order.")),
+                ("made_at", models.DateTimeField()),
             ],
             options={
-                'ordering': ['-made_at', 'digest'],
+                "ordering": ["-made_at", "digest"],
             },
         ),
         migrations.CreateModel(
-            name='Installation',
+            name="Installation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(max_length=40)),
-                ('made_at', models.DateTimeField(auto_now_add=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.SlugField(max_length=40)),
+                ("made_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('pk', 1)), name='installation_is_one')],
+                "constraints": [
+                    models.CheckConstraint(condition=models.Q(("pk", 1)), name="installation_is_one")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='NodePool',
+            name="NodePool",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(max_length=40, unique=True)),
-                ('provider', models.CharField(choices=[('local', 'Local'), ('static', 'Static'), ('fake', 'Fake'), ('aws', 'Aws')], default='local', max_length=16)),
-                ('runtime', models.CharField(choices=[('local', 'Local'), ('fake', 'Fake'), ('ray', 'Ray')], default='local', max_length=16)),
-                ('provider_settings', models.JSONField(blank=True, default=dict, help_text='What the provider has to be told; never a secret.')),
-                ('nodes_min', models.PositiveIntegerField(default=1)),
-                ('nodes_desired', models.PositiveIntegerField(blank=True, null=True)),
-                ('nodes_max', models.PositiveIntegerField(blank=True, null=True)),
-                ('wanted', models.PositiveIntegerField(default=0)),
-                ('paused', models.BooleanField(default=False)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('autoscale_cooldown', models.PositiveIntegerField(default=30)),
-                ('autoscale_idle_timeout', models.PositiveIntegerField(default=60)),
-                ('reconcile_tick', models.PositiveIntegerField(default=15)),
-                ('drain_timeout', models.PositiveIntegerField(default=600)),
-                ('boot_timeout', models.PositiveIntegerField(default=900)),
-                ('boot_failure_limit', models.PositiveIntegerField(default=5, help_text='Failed boots in a row after which no more nodes are ordered; 0: no limit.')),
-                ('node_consolidation', models.CharField(choices=[('never', 'Never'), ('when_empty', 'When Empty'), ('when_underutilised', 'When Underutilised')], default='never', max_length=20)),
-                ('node_consolidation_after', models.PositiveIntegerField(default=300, help_text="Seconds without any change: of the node, and of the pool's size.")),
-                ('disruption_budgets', models.JSONField(blank=True, default=list, help_text='Such as [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]; reasons are empty and underutilised.')),
-                ('last_scaled_at', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('idle_since', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('pressure', models.JSONField(blank=True, editable=False, null=True)),
-                ('operational_since', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('ticked_at', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('retry_at', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('provisioning', models.JSONField(blank=True, editable=False, null=True)),
-                ('last_error', models.TextField(blank=True, editable=False)),
-                ('boot_failures', models.PositiveIntegerField(default=0, editable=False)),
-                ('boot_error', models.TextField(blank=True, editable=False)),
-                ('boot_retry_at', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('provision_outcomes', models.JSONField(blank=True, default=dict, editable=False)),
-                ('gpus_per_node', models.PositiveIntegerField(default=0)),
-                ('gpu_model', models.CharField(blank=True, max_length=64)),
-                ('gpu_memory_mib', models.PositiveIntegerField(default=0)),
-                ('cpu_milli', models.PositiveIntegerField(default=1000)),
-                ('memory_mib', models.PositiveIntegerField(default=1024)),
-                ('max_pods', models.PositiveIntegerField(default=110)),
-                ('labels', models.JSONField(blank=True, default=dict)),
-                ('taints', models.JSONField(blank=True, default=list)),
-                ('price_per_gpu_hour', models.DecimalField(blank=True, decimal_places=4, max_digits=10, null=True)),
-                ('plugins', models.JSONField(blank=True, default=list, help_text='Names and parameters, in order; secrets are kept elsewhere.')),
-                ('environment', models.JSONField(blank=True, default=dict, help_text='python, pip, indexes, apt and env, before plugins add theirs.')),
-                ('node_placement', models.CharField(choices=[('binpack', 'Binpack'), ('spread', 'Spread'), ('fragmentation', 'Fragmentation'), ('auto', 'Auto')], default='auto', max_length=16)),
-                ('device_placement', models.CharField(choices=[('binpack', 'Binpack'), ('spread', 'Spread'), ('fragmentation', 'Fragmentation'), ('auto', 'Auto')], default='auto', max_length=16)),
-                ('reclaim_min_runtime', models.PositiveIntegerField(default=0)),
-                ('preempt_min_runtime', models.PositiveIntegerField(default=0)),
-                ('preemption_delay', models.PositiveIntegerField(default=0)),
-                ('stale_gang_grace', models.IntegerField(default=60, help_text='Negative: never.')),
-                ('consolidation_enabled', models.BooleanField(default=True)),
-                ('consolidation_max_moves', models.PositiveIntegerField(blank=True, null=True)),
-                ('consolidation_max_trials', models.PositiveIntegerField(blank=True, null=True)),
-                ('fairshare_mode', models.CharField(choices=[('point_in_time', 'Point In Time'), ('time_based', 'Time Based')], default='point_in_time', max_length=16)),
-                ('half_life', models.PositiveIntegerField(blank=True, null=True)),
-                ('window', models.PositiveIntegerField(blank=True, null=True)),
-                ('tumbling', models.BooleanField(default=False)),
-                ('k', models.FloatField(default=1.0)),
-                ('count_all', models.BooleanField(default=False)),
-                ('over_quota_weights', models.BooleanField(default=True)),
-                ('topology', models.JSONField(blank=True, default=list, help_text='Node label keys, outermost first.')),
-                ('reservation_after', models.PositiveIntegerField(blank=True, null=True)),
-                ('cpu_load_limit', models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU.")),
-                ('version', models.PositiveIntegerField(default=1, editable=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('built_environment', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='pools.environment')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.SlugField(max_length=40, unique=True)),
+                (
+                    "provider",
+                    models.CharField(
+                        choices=[("local", "Local"), ("static", "Static"), ("fake", "Fake"), ("aws", "Aws")],
+                        default="local",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "runtime",
+                    models.CharField(
+                        choices=[("local", "Local"), ("fake", "Fake"), ("ray", "Ray")],
+                        default="local",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "provider_settings",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="What the provider has to be told; never a secret.",
+                    ),
+                ),
+                ("nodes_min", models.PositiveIntegerField(default=1)),
+                ("nodes_desired", models.PositiveIntegerField(blank=True, null=True)),
+                ("nodes_max", models.PositiveIntegerField(blank=True, null=True)),
+                ("wanted", models.PositiveIntegerField(default=0)),
+                ("paused", models.BooleanField(default=False)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("autoscale_cooldown", models.PositiveIntegerField(default=30)),
+                ("autoscale_idle_timeout", models.PositiveIntegerField(default=60)),
+                ("reconcile_tick", models.PositiveIntegerField(default=15)),
+                ("drain_timeout", models.PositiveIntegerField(default=600)),
+                ("boot_timeout", models.PositiveIntegerField(default=900)),
+                (
+                    "boot_failure_limit",
+                    models.PositiveIntegerField(
+                        default=5,
+                        help_text="Failed boots in a row after which no more nodes are ordered; 0: no limit.",
+                    ),
+                ),
+                (
+                    "node_consolidation",
+                    models.CharField(
+                        choices=[
+                            ("never", "Never"),
+                            ("when_empty", "When Empty"),
+                            ("when_underutilised", "When Underutilised"),
+                        ],
+                        default="never",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "node_consolidation_after",
+                    models.PositiveIntegerField(
+                        default=300,
+                        help_text="Seconds without any change: of the node, and of the pool's size.",
+                    ),
+                ),
+                (
+                    "disruption_budgets",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text='Such as [{"nodes": "10%"}, {"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"}]; reasons are empty and underutilised.',
+                    ),
+                ),
+                ("last_scaled_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("idle_since", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("pressure", models.JSONField(blank=True, editable=False, null=True)),
+                ("operational_since", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("ticked_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("retry_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("provisioning", models.JSONField(blank=True, editable=False, null=True)),
+                ("last_error", models.TextField(blank=True, editable=False)),
+                ("boot_failures", models.PositiveIntegerField(default=0, editable=False)),
+                ("boot_error", models.TextField(blank=True, editable=False)),
+                ("boot_retry_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("provision_outcomes", models.JSONField(blank=True, default=dict, editable=False)),
+                ("gpus_per_node", models.PositiveIntegerField(default=0)),
+                ("gpu_model", models.CharField(blank=True, max_length=64)),
+                ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
+                ("cpu_milli", models.PositiveIntegerField(default=1000)),
+                ("memory_mib", models.PositiveIntegerField(default=1024)),
+                ("max_pods", models.PositiveIntegerField(default=110)),
+                ("labels", models.JSONField(blank=True, default=dict)),
+                ("taints", models.JSONField(blank=True, default=list)),
+                (
+                    "price_per_gpu_hour",
+                    models.DecimalField(blank=True, decimal_places=4, max_digits=10, null=True),
+                ),
+                (
+                    "plugins",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="Names and parameters, in order; secrets are kept elsewhere.",
+                    ),
+                ),
+                (
+                    "environment",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="python, pip, indexes, apt and env, before plugins add theirs.",
+                    ),
+                ),
+                (
+                    "node_placement",
+                    models.CharField(
+                        choices=[
+                            ("binpack", "Binpack"),
+                            ("spread", "Spread"),
+                            ("fragmentation", "Fragmentation"),
+                            ("auto", "Auto"),
+                        ],
+                        default="auto",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "device_placement",
+                    models.CharField(
+                        choices=[
+                            ("binpack", "Binpack"),
+                            ("spread", "Spread"),
+                            ("fragmentation", "Fragmentation"),
+                            ("auto", "Auto"),
+                        ],
+                        default="auto",
+                        max_length=16,
+                    ),
+                ),
+                ("reclaim_min_runtime", models.PositiveIntegerField(default=0)),
+                ("preempt_min_runtime", models.PositiveIntegerField(default=0)),
+                ("preemption_delay", models.PositiveIntegerField(default=0)),
+                ("stale_gang_grace", models.IntegerField(default=60, help_text="Negative: never.")),
+                ("consolidation_enabled", models.BooleanField(default=True)),
+                ("consolidation_max_moves", models.PositiveIntegerField(blank=True, null=True)),
+                ("consolidation_max_trials", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "fairshare_mode",
+                    models.CharField(
+                        choices=[("point_in_time", "Point In Time"), ("time_based", "Time Based")],
+                        default="point_in_time",
+                        max_length=16,
+                    ),
+                ),
+                ("half_life", models.PositiveIntegerField(blank=True, null=True)),
+                ("window", models.PositiveIntegerField(blank=True, null=True)),
+                ("tumbling", models.BooleanField(default=False)),
+                ("k", models.FloatField(default=1.0)),
+                ("count_all", models.BooleanField(default=False)),
+                ("over_quota_weights", models.BooleanField(default=True)),
+                (
+                    "topology",
+                    models.JSONField(blank=True, default=list, help_text="Node label keys, outermost first."),
+                ),
+                ("reservation_after", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "cpu_load_limit",
+                    models.PositiveIntegerField(default=1000, help_text="In thousandths of a node's CPU."),
+                ),
+                ("version", models.PositiveIntegerField(default=1, editable=False)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "built_environment",
+                    models.ForeignKey(
+                        editable=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="pools.environment",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'node pool',
-                'ordering': ['name'],
+                "verbose_name": "node pool",
+                "ordering": ["name"],
             },
         ),
         migrations.CreateModel(
-            name='Node',
+            name="Node",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=64)),
-                ('ordinal', models.PositiveIntegerField(help_text="0 is the pool's head node.")),
-                ('state', models.CharField(choices=[('requested', 'Requested'), ('booting', 'Booting'), ('ready', 'Ready'), ('cordoned', 'Cordoned'), ('draining', 'Draining'), ('lost', 'Lost'), ('ended', 'Ended')], default='requested', max_length=16)),
-                ('instance_id', models.CharField(max_length=128)),
-                ('client_token', models.CharField(blank=True, help_text='Of the order that brought it.', max_length=64)),
-                ('address', models.CharField(blank=True, max_length=255)),
-                ('gpus', models.PositiveIntegerField(default=0)),
-                ('gpu_model', models.CharField(blank=True, max_length=64)),
-                ('gpu_memory_mib', models.PositiveIntegerField(default=0)),
-                ('cpu_milli', models.PositiveIntegerField()),
-                ('memory_mib', models.PositiveIntegerField()),
-                ('max_pods', models.PositiveIntegerField(default=110)),
-                ('labels', models.JSONField(blank=True, default=dict)),
-                ('taints', models.JSONField(blank=True, default=list)),
-                ('devices', models.JSONField(blank=True, default=list, help_text="Each device's physical identity.")),
-                ('phases', models.JSONField(blank=True, default=list, help_text='How far its environment is, in order.')),
-                ('prepared_at', models.DateTimeField(blank=True, help_text='When its environment was there.', null=True)),
-                ('since', models.DateTimeField(help_text='When it came into this state.')),
-                ('ready_at', models.DateTimeField(blank=True, help_text='When it is expected to be ready.', null=True)),
-                ('joined_at', models.DateTimeField(blank=True, help_text='When its machine called in.', null=True)),
-                ('leaves_at', models.DateTimeField(blank=True, help_text='When its machine is taken away.', null=True)),
-                ('drain_started_at', models.DateTimeField(blank=True, null=True)),
-                ('drained_by_scaling', models.BooleanField(default=False, help_text='May be taken back when work comes.')),
-                ('drain_reason', models.CharField(blank=True, max_length=255)),
-                ('emptied_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('environment', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='pools.environment')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=64)),
+                ("ordinal", models.PositiveIntegerField(help_text="0 is the pool's head node.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("requested", "Requested"),
+                            ("booting", "Booting"),
+                            ("ready", "Ready"),
+                            ("cordoned", "Cordoned"),
+                            ("draining", "Draining"),
+                            ("lost", "Lost"),
+                            ("ended", "Ended"),
+                        ],
+                        default="requested",
+                        max_length=16,
+                    ),
+                ),
+                ("instance_id", models.CharField(max_length=128)),
+                (
+                    "client_token",
+                    models.CharField(blank=True, help_text="Of the order that brought it.", max_length=64),
+                ),
+                ("address", models.CharField(blank=True, max_length=255)),
+                ("gpus", models.PositiveIntegerField(default=0)),
+                ("gpu_model", models.CharField(blank=True, max_length=64)),
+                ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
+                ("cpu_milli", models.PositiveIntegerField()),
+                ("memory_mib", models.PositiveIntegerField()),
+                ("max_pods", models.PositiveIntegerField(default=110)),
+                ("labels", models.JSONField(blank=True, default=dict)),
+                ("taints", models.JSONField(blank=True, default=list)),
+                (
+                    "devices",
+                    models.JSONField(blank=True, default=list, help_text="Each device's physical identity."),
+                ),
+                (
+                    "phases",
+                    models.JSONField(
+                        blank=True, default=list, help_text="How far its environment is, in order."
+                    ),
+                ),
+                (
+                    "prepared_at",
+                    models.DateTimeField(blank=True, help_text="When its environment was there.", null=True),
+                ),
+                ("since", models.DateTimeField(help_text="When it came into this state.")),
+                (
+                    "ready_at",
+                    models.DateTimeField(blank=True, help_text="When it is expected to be ready.", null=True),
+                ),
+                (
+                    "joined_at",
+                    models.DateTimeField(blank=True, help_text="When its machine called in.", null=True),
+                ),
+                (
+                    "leaves_at",
+                    models.DateTimeField(blank=True, help_text="When its machine is taken away.", null=True),
+                ),
+                ("drain_started_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "drained_by_scaling",
+                    models.BooleanField(default=False, help_text="May be taken back when work comes."),
+                ),
+                ("drain_reason", models.CharField(blank=True, max_length=255)),
+                ("emptied_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "environment",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="nodes",
+                        to="pools.environment",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="nodes", to="pools.nodepool"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pool__name', 'ordinal', 'pk'],
+                "ordering": ["pool__name", "ordinal", "pk"],
             },
         ),
         migrations.CreateModel(
-            name='Machine',
+            name="Machine",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=64)),
-                ('address', models.CharField(max_length=255)),
-                ('cpu_milli', models.PositiveIntegerField()),
-                ('memory_mib', models.PositiveIntegerField()),
-                ('devices', models.JSONField(default=list, help_text="Each device's physical identity, in order.")),
-                ('gpu_model', models.CharField(blank=True, max_length=64)),
-                ('joined_at', models.DateTimeField()),
-                ('seen_at', models.DateTimeField(help_text='When it called last.')),
-                ('leaving_at', models.DateTimeField(blank=True, help_text='When somebody removed it: it goes once nothing runs on it.', null=True)),
-                ('left_at', models.DateTimeField(blank=True, null=True)),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='machines', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=64)),
+                ("address", models.CharField(max_length=255)),
+                ("cpu_milli", models.PositiveIntegerField()),
+                ("memory_mib", models.PositiveIntegerField()),
+                (
+                    "devices",
+                    models.JSONField(default=list, help_text="Each device's physical identity, in order."),
+                ),
+                ("gpu_model", models.CharField(blank=True, max_length=64)),
+                ("joined_at", models.DateTimeField()),
+                ("seen_at", models.DateTimeField(help_text="When it called last.")),
+                (
+                    "leaving_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="When somebody removed it: it goes once nothing runs on it.",
+                        null=True,
+                    ),
+                ),
+                ("left_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="machines",
+                        to="pools.nodepool",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pool__name', 'name', 'pk'],
+                "ordering": ["pool__name", "name", "pk"],
             },
         ),
         migrations.CreateModel(
-            name='JoinToken',
+            name="JoinToken",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('prefix', models.CharField(default='', help_text='How it begins, to recognise it by.', max_length=16)),
-                ('note', models.CharField(blank=True, default='', help_text='What it was issued for.', max_length=100)),
-                ('issued_by', models.CharField(max_length=150)),
-                ('issued_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
-                ('used_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('used_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='pools.machine')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='join_tokens', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                (
+                    "prefix",
+                    models.CharField(
+                        default="", help_text="How it begins, to recognise it by.", max_length=16
+                    ),
+                ),
+                (
+                    "note",
+                    models.CharField(
+                        blank=True, default="", help_text="What it was issued for.", max_length=100
+                    ),
+                ),
+                ("issued_by", models.CharField(max_length=150)),
+                ("issued_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                ("used_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "used_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="pools.machine",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="join_tokens",
+                        to="pools.nodepool",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-issued_at', '-pk'],
+                "ordering": ["-issued_at", "-pk"],
             },
         ),
         migrations.CreateModel(
-            name='PoolPrice',
+            name="PoolPrice",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('until', models.DateTimeField()),
-                ('price_per_gpu_hour', models.DecimalField(decimal_places=4, max_digits=10, null=True)),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='prices', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("until", models.DateTimeField()),
+                ("price_per_gpu_hour", models.DecimalField(decimal_places=4, max_digits=10, null=True)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="prices",
+                        to="pools.nodepool",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pool', 'until'],
+                "ordering": ["pool", "until"],
             },
         ),
         migrations.CreateModel(
-            name='PoolSecret',
+            name="PoolSecret",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('plugin', models.CharField(max_length=40)),
-                ('parameter', models.CharField(max_length=40)),
-                ('variable', models.CharField(max_length=255)),
-                ('sealed', models.TextField()),
-                ('set_at', models.DateTimeField()),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='secrets', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("plugin", models.CharField(max_length=40)),
+                ("parameter", models.CharField(max_length=40)),
+                ("variable", models.CharField(max_length=255)),
+                ("sealed", models.TextField()),
+                ("set_at", models.DateTimeField()),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="secrets",
+                        to="pools.nodepool",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pool', 'plugin', 'parameter'],
+                "ordering": ["pool", "plugin", "parameter"],
             },
         ),
         migrations.CreateModel(
-            name='ScalingEvent',
+            name="ScalingEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('kind', models.CharField(choices=[('autoscale', 'Autoscale'), ('provision', 'Provision'), ('surplus', 'Surplus'), ('adopted', 'Adopted'), ('joined', 'Joined'), ('ready', 'Ready'), ('cordon', 'Cordon'), ('uncordon', 'Uncordon'), ('drain', 'Drain'), ('drain_aborted', 'Drain Aborted'), ('terminate', 'Terminate'), ('notice', 'Notice'), ('lost', 'Lost'), ('orphan', 'Orphan'), ('boot_failed', 'Boot Failed'), ('retried', 'Retried'), ('error', 'Error'), ('paused', 'Paused'), ('resumed', 'Resumed')], max_length=16)),
-                ('before', models.PositiveIntegerField(null=True)),
-                ('after', models.PositiveIntegerField(null=True)),
-                ('reason', models.TextField()),
-                ('data', models.JSONField(default=dict)),
-                ('node', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='scaling_events', to='pools.node')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='scaling_events', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("autoscale", "Autoscale"),
+                            ("provision", "Provision"),
+                            ("surplus", "Surplus"),
+                            ("adopted", "Adopted"),
+                            ("joined", "Joined"),
+                            ("ready", "Ready"),
+                            ("cordon", "Cordon"),
+                            ("uncordon", "Uncordon"),
+                            ("drain", "Drain"),
+                            ("drain_aborted", "Drain Aborted"),
+                            ("terminate", "Terminate"),
+                            ("notice", "Notice"),
+                            ("lost", "Lost"),
+                            ("orphan", "Orphan"),
+                            ("boot_failed", "Boot Failed"),
+                            ("retried", "Retried"),
+                            ("error", "Error"),
+                            ("paused", "Paused"),
+                            ("resumed", "Resumed"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("before", models.PositiveIntegerField(null=True)),
+                ("after", models.PositiveIntegerField(null=True)),
+                ("reason", models.TextField()),
+                ("data", models.JSONField(default=dict)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="scaling_events",
+                        to="pools.node",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="scaling_events",
+                        to="pools.nodepool",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-at', '-pk'],
+                "ordering": ["-at", "-pk"],
             },
         ),
         migrations.CreateModel(
-            name='MachineUse',
+            name="MachineUse",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('client_token', models.CharField(max_length=64)),
-                ('ordinal', models.PositiveIntegerField()),
-                ('began_at', models.DateTimeField()),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('machine', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='uses', to='pools.machine')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("client_token", models.CharField(max_length=64)),
+                ("ordinal", models.PositiveIntegerField()),
+                ("began_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "machine",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="uses", to="pools.machine"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pk'],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True)), fields=('machine',), name='machine_used_once_at_a_time')],
+                "ordering": ["pk"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at__isnull", True)),
+                        fields=("machine",),
+                        name="machine_used_once_at_a_time",
+                    )
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('nodes_max__isnull', False), ('nodes_min__gte', 1), _connector='OR'), name='pool_fixed_has_a_node'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("nodes_max__isnull", False), ("nodes_min__gte", 1), _connector="OR"),
+                name="pool_fixed_has_a_node",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('nodes_max__isnull', True), ('nodes_max__gte', models.F('nodes_min')), _connector='OR'), name='pool_max_not_below_min'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("nodes_max__isnull", True), ("nodes_max__gte", models.F("nodes_min")), _connector="OR"
+                ),
+                name="pool_max_not_below_min",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('nodes_max__isnull', True), ('nodes_max__gte', 1), _connector='OR'), name='pool_max_at_least_one'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("nodes_max__isnull", True), ("nodes_max__gte", 1), _connector="OR"),
+                name="pool_max_at_least_one",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('nodes_desired__isnull', True), models.Q(('nodes_desired__lte', models.F('nodes_min')), ('nodes_max__isnull', True)), models.Q(('nodes_desired__lte', models.F('nodes_max')), ('nodes_max__isnull', False)), _connector='OR'), name='pool_desired_within_bounds'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("nodes_desired__isnull", True),
+                    models.Q(("nodes_desired__lte", models.F("nodes_min")), ("nodes_max__isnull", True)),
+                    models.Q(("nodes_desired__lte", models.F("nodes_max")), ("nodes_max__isnull", False)),
+                    _connector="OR",
+                ),
+                name="pool_desired_within_bounds",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('nodes_desired__isnull', True), ('nodes_min', 0), ('nodes_desired__gte', 1), _connector='OR'), name='pool_desired_at_least_one'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("nodes_desired__isnull", True),
+                    ("nodes_min", 0),
+                    ("nodes_desired__gte", 1),
+                    _connector="OR",
+                ),
+                name="pool_desired_at_least_one",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('nodes_max__isnull', True), ('wanted__lte', models.F('nodes_min'))), models.Q(('nodes_max__isnull', False), ('wanted__lte', models.F('nodes_max'))), _connector='OR'), name='pool_wanted_within_bounds'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("nodes_max__isnull", True), ("wanted__lte", models.F("nodes_min"))),
+                    models.Q(("nodes_max__isnull", False), ("wanted__lte", models.F("nodes_max"))),
+                    _connector="OR",
+                ),
+                name="pool_wanted_within_bounds",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('reconcile_tick__gte', 1)), name='pool_tick_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("reconcile_tick__gte", 1)), name="pool_tick_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('max_pods__gte', 1)), name='pool_max_pods_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("max_pods__gte", 1)), name="pool_max_pods_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('cpu_milli__gte', 1)), name='pool_cpu_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("cpu_milli__gte", 1)), name="pool_cpu_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('memory_mib__gte', 1)), name='pool_memory_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("memory_mib__gte", 1)), name="pool_memory_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('k__gte', 0)), name='pool_k_not_negative'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(condition=models.Q(("k__gte", 0)), name="pool_k_not_negative"),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('half_life__isnull', True), ('half_life__gte', 1), _connector='OR'), name='pool_half_life_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("half_life__isnull", True), ("half_life__gte", 1), _connector="OR"),
+                name="pool_half_life_positive",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('window__isnull', True), ('window__gte', 1), _connector='OR'), name='pool_window_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("window__isnull", True), ("window__gte", 1), _connector="OR"),
+                name="pool_window_positive",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('price_per_gpu_hour__isnull', True), ('price_per_gpu_hour__gte', 0), _connector='OR'), name='pool_price_not_negative'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("price_per_gpu_hour__isnull", True), ("price_per_gpu_hour__gte", 0), _connector="OR"
+                ),
+                name="pool_price_not_negative",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('version__gte', 1)), name='pool_version_positive'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("version__gte", 1)), name="pool_version_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('node_placement__in', ['binpack', 'spread', 'fragmentation', 'auto']), ('device_placement__in', ['binpack', 'spread', 'fragmentation', 'auto'])), name='pool_known_placement'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("node_placement__in", ["binpack", "spread", "fragmentation", "auto"]),
+                    ("device_placement__in", ["binpack", "spread", "fragmentation", "auto"]),
+                ),
+                name="pool_known_placement",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('fairshare_mode__in', ['point_in_time', 'time_based'])), name='pool_known_fairshare_mode'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("fairshare_mode__in", ["point_in_time", "time_based"])),
+                name="pool_known_fairshare_mode",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='nodepool',
-            constraint=models.CheckConstraint(condition=models.Q(('node_consolidation__in', ['never', 'when_empty', 'when_underutilised'])), name='pool_known_node_consolidation'),
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("node_consolidation__in", ["never", "when_empty", "when_underutilised"])),
+                name="pool_known_node_consolidation",
+            ),
         ),
         migrations.AddIndex(
-            model_name='node',
-            index=models.Index(fields=['pool', 'state'], name='node_pool_state'),
+            model_name="node",
+            index=models.Index(fields=["pool", "state"], name="node_pool_state"),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'ended'), _negated=True), fields=('name',), name='node_name_unique_while_alive'),
+            model_name="node",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "ended"), _negated=True),
+                fields=("name",),
+                name="node_name_unique_while_alive",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'ended'), _negated=True), fields=('pool', 'ordinal'), name='node_ordinal_unique_while_alive'),
+            model_name="node",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "ended"), _negated=True),
+                fields=("pool", "ordinal"),
+                name="node_ordinal_unique_while_alive",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.UniqueConstraint(fields=('pool', 'instance_id'), name='node_instance_once'),
+            model_name="node",
+            constraint=models.UniqueConstraint(fields=("pool", "instance_id"), name="node_instance_once"),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['requested', 'booting', 'ready', 'cordoned', 'draining', 'lost', 'ended'])), name='node_state_known'),
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("state__in", ["requested", "booting", "ready", "cordoned", "draining", "lost", "ended"])
+                ),
+                name="node_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('instance_id', ''), _negated=True), name='node_instance_named'),
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("instance_id", ""), _negated=True), name="node_instance_named"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('state', 'ended')), models.Q(models.Q(('state', 'ended'), _negated=True), ('ended_at__isnull', True)), _connector='OR'), name='node_ended_has_a_time'),
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ended_at__isnull", False), ("state", "ended")),
+                    models.Q(models.Q(("state", "ended"), _negated=True), ("ended_at__isnull", True)),
+                    _connector="OR",
+                ),
+                name="node_ended_has_a_time",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'draining'), _negated=True), ('drain_started_at__isnull', False), _connector='OR'), name='node_draining_has_a_start'),
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "draining"), _negated=True),
+                    ("drain_started_at__isnull", False),
+                    _connector="OR",
+                ),
+                name="node_draining_has_a_start",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='node',
-            constraint=models.CheckConstraint(condition=models.Q(('max_pods__gte', 1)), name='node_max_pods_positive'),
+            model_name="node",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("max_pods__gte", 1)), name="node_max_pods_positive"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='machine',
-            constraint=models.UniqueConstraint(condition=models.Q(('left_at__isnull', True)), fields=('pool', 'name'), name='machine_name_unique_while_there'),
+            model_name="machine",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("left_at__isnull", True)),
+                fields=("pool", "name"),
+                name="machine_name_unique_while_there",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='poolprice',
-            constraint=models.UniqueConstraint(fields=('pool', 'until'), name='pool_price_once'),
+            model_name="poolprice",
+            constraint=models.UniqueConstraint(fields=("pool", "until"), name="pool_price_once"),
         ),
         migrations.AddConstraint(
-            model_name='poolsecret',
-            constraint=models.UniqueConstraint(fields=('pool', 'plugin', 'parameter'), name='pool_secret_once'),
+            model_name="poolsecret",
+            constraint=models.UniqueConstraint(
+                fields=("pool", "plugin", "parameter"), name="pool_secret_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='poolsecret',
-            constraint=models.CheckConstraint(condition=models.Q(('sealed', ''), _negated=True), name='pool_secret_sealed'),
+            model_name="poolsecret",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("sealed", ""), _negated=True), name="pool_secret_sealed"
+            ),
         ),
         migrations.AddIndex(
-            model_name='scalingevent',
-            index=models.Index(fields=['pool', '-at'], name='scaling_pool_at'),
+            model_name="scalingevent",
+            index=models.Index(fields=["pool", "-at"], name="scaling_pool_at"),
         ),
         migrations.AddConstraint(
-            model_name='scalingevent',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['autoscale', 'provision', 'surplus', 'adopted', 'joined', 'ready', 'cordon', 'uncordon', 'drain', 'drain_aborted', 'terminate', 'notice', 'lost', 'orphan', 'boot_failed', 'retried', 'error', 'paused', 'resumed'])), name='scaling_kind_known'),
+            model_name="scalingevent",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "kind__in",
+                        [
+                            "autoscale",
+                            "provision",
+                            "surplus",
+                            "adopted",
+                            "joined",
+                            "ready",
+                            "cordon",
+                            "uncordon",
+                            "drain",
+                            "drain_aborted",
+                            "terminate",
+                            "notice",
+                            "lost",
+                            "orphan",
+                            "boot_failed",
+                            "retried",
+                            "error",
+                            "paused",
+                            "resumed",
+                        ],
+                    )
+                ),
+                name="scaling_kind_known",
+            ),
         ),
     ]

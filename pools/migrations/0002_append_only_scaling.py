@@ -1,4 +1,5 @@
 """Here we let nobody rewrite the scaling history, not even by hand."""
+
 from django.db import migrations
 
 FORBID = """

@@ -1,4 +1,5 @@
 """Models of pools, nodes and their scaling history."""
+
 from pools.models.environment import Environment, PoolSecret
 from pools.models.installation import Installation
 from pools.models.machine import JoinToken, Machine, MachineUse

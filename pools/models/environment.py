@@ -1,4 +1,5 @@
 """Models of environments, named by content, and of plugin secrets."""
+
 from django.db import models
 from django.db.models import Q
 

@@ -1,4 +1,5 @@
 """The identity of this installation in a shared cloud account."""
+
 from django.db import models
 
 

@@ -1,4 +1,5 @@
 """Models of machines that joined by token, and of their use as nodes."""
+
 from django.db import models
 from django.db.models import Q
 

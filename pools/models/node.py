@@ -1,4 +1,5 @@
 """Model of a node, from its order to its end."""
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone

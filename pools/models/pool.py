@@ -1,4 +1,5 @@
 """Model of a node pool: size, node shape and placement."""
+
 from django.db import models
 from django.db.models import F, Q
 

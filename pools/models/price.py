@@ -1,4 +1,5 @@
 """Model of past GPU prices; the current price is on the pool."""
+
 from django.db import models
 
 from pools.models.pool import NodePool

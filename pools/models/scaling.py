@@ -1,4 +1,5 @@
 """Model of scaling events, append-only."""
+
 from django.db import models
 
 from pools.models.node import Node

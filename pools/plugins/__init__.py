@@ -1,4 +1,5 @@
 """Plugins for pools, workers and clients, without any server code."""
+
 from pools.plugins.base import Function, Operation, Plugin
 from pools.plugins.compose import bootstrap_all, decorate_all, transform_all
 from pools.plugins.entered import Entered, Hook, entered

@@ -1,4 +1,5 @@
 """A plugin: a name and up to six hooks."""
+
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
 """Validate an environment: no entry may contain options, passwords or newlines."""
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
 """Combine the hooks of several plugins: images and operations in order, decorators nested."""
+
 from collections.abc import Iterable
 from dataclasses import replace
 

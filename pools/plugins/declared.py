@@ -1,4 +1,5 @@
 """Read the plugins that a pool declares, with secrets separated."""
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,5 @@
 """Enter plugin contexts once each, in order, and exit them in reverse."""
+
 import logging
 import sys
 import threading

@@ -1,4 +1,5 @@
 """Facts passed to plugin hooks: pool, process and client."""
+
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol

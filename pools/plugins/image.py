@@ -1,4 +1,5 @@
 """The immutable description of a pool's environment."""
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar

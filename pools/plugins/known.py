@@ -1,4 +1,5 @@
 """Available plugins: built in or from installed packages."""
+
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

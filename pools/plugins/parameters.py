@@ -4,6 +4,7 @@ A parameter is a keyword with a type that JSON can hold: texts, numbers, yes or 
 mappings of these, or one of several. `Annotated[..., Says("...")]` tells more of it, `Secret("HF_TOKEN")`
 makes it a secret that reaches processes in the environment variable named.
 """
+
 import inspect
 import re
 import types

@@ -1,4 +1,5 @@
 """Write the script that makes an environment on a machine: readable, and safe to run again."""
+
 import hashlib
 import json
 import re

@@ -1,4 +1,5 @@
 """The provider port: the contract of every source of machines."""
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

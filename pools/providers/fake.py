@@ -1,4 +1,5 @@
 """A scriptable provider for tests and simulations."""
+
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -3,6 +3,7 @@
 An instance is a line in the file of its order, `<root>/<pool>/<token>.json`. The file is written in one
 step under a lock, so an order was met whole or not at all, and the same order finds its answer again.
 """
+
 import fcntl
 import json
 import os

@@ -1,4 +1,5 @@
 """Measure this machine: processors, memory and GPUs."""
+
 import os
 import re
 from collections.abc import Iterator

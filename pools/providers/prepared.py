@@ -1,4 +1,5 @@
 """Install the environment on nodes of this machine before they are ready."""
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

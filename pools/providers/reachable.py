@@ -1,4 +1,5 @@
 """Readiness of nodes whose runtime needs something of its own on them, such as a raylet and an agent."""
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 

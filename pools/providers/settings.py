@@ -1,4 +1,5 @@
 """Validate a pool's provider settings."""
+
 from typing import Any
 
 from berth.core.errors import Invalid

@@ -2,6 +2,7 @@
 
 All is in rows: a machine's use is what other providers call an instance, and ends without the machine.
 """
+
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 

@@ -1,4 +1,5 @@
 """Bring a pool one step closer to its desired nodes."""
+
 from pools.reconciler.reconcile import reconcile
 
 __all__ = ["reconcile"]

@@ -3,6 +3,7 @@
 A launch may take a minute; the lease of who leads lasts ten seconds. One pass of one pool goes on at a time:
 what the next one finds stands in rows, as after a crash.
 """
+
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 

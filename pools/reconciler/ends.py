@@ -1,4 +1,5 @@
 """Terminate nodes that are lost or drained."""
+
 from collections.abc import Sequence
 
 from django.db.models import Q

@@ -1,4 +1,5 @@
 """Report drains that do not finish, once."""
+
 from collections.abc import Iterable
 from datetime import timedelta
 

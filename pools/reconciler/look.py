@@ -1,4 +1,5 @@
 """Compare the provider's listing with our rows."""
+
 from datetime import timedelta
 
 from berth.db.moves import move
@@ -84,9 +85,7 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
     if _too_late(node, pool, this):
         obstacle = f": {instance.message}" if instance.message else ""
         return _lose(node, f"not ready within {pool.boot_timeout} s{obstacle}", this)
-    return noted | move(
-        node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=this.now
-    )
+    return noted | move(node, "state", expected=(NodeState.REQUESTED,), to=NodeState.BOOTING, since=this.now)
 
 
 def _is_ready(node: Node, instance: Instance, this: Pass) -> bool:

@@ -1,4 +1,5 @@
 """Carry out a pool's order in flight and record its outcome."""
+
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -41,9 +42,7 @@ def carry_out(pool_id: int, this: Pass) -> bool:
 
 
 def _order(pool: NodePool) -> ProvisionOrder:
-    shape = Shape(
-        pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib
-    )
+    shape = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
     flight = pool.provisioning
     assert flight is not None
     tags = {"berth:pool": pool.name}
@@ -187,4 +186,3 @@ def _expected(pool: NodePool, this: Pass) -> datetime | None:
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:BOOTS_REMEMBERED]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return this.now + sum(times, timedelta()) / len(times) if times else None
-

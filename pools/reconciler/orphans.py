@@ -3,6 +3,7 @@
 That of an ended node is ended again at once. One that no row knows at all is told of first and ended after a
 grace: whoever has put an old copy of the database in place has that long to pause the pool.
 """
+
 from collections.abc import Iterable
 from datetime import timedelta
 

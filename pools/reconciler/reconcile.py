@@ -5,6 +5,7 @@ All it knows between passes is in rows.
 The provider is called outside transactions. What is to be done stands in rows before the call, what came of
 it after: a crash in between is healed by the next pass, of this process or another.
 """
+
 import uuid
 from collections.abc import Mapping
 from datetime import datetime

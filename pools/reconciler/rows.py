@@ -1,4 +1,5 @@
 """Load a pool's rows for one pass."""
+
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Write the decided step as rows: drains, reverted drains, an order."""
+
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,4 +1,5 @@
 """The runtime port: the contract for running pods."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

@@ -1,4 +1,5 @@
 """Check that a pool's runtime works with its provider."""
+
 from importlib.util import find_spec
 
 from berth.core.errors import Invalid

@@ -2,6 +2,7 @@
 
 Works with Python's standard library, since it runs on nodes.
 """
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """A scriptable runtime in memory, for tests and simulations."""
+
 import os
 from collections import deque
 from collections.abc import Callable, Collection

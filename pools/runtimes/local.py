@@ -1,4 +1,5 @@
 """Run pods on this machine: one keeper process and one directory each."""
+
 from __future__ import annotations
 
 import os
@@ -120,8 +121,12 @@ class LocalRuntime:
         with (pod.path / "shim.err").open("ab") as errors:
             self._shims[pod_id] = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", CODE, SOURCE, str(pod), self.anchor],
-                stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                cwd="/", env=_SHIM_ENV, start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                cwd="/",
+                env=_SHIM_ENV,
+                start_new_session=True,
             )
 
     def stop(self, pod_id: str, grace_seconds: int) -> None:

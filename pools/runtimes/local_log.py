@@ -1,4 +1,5 @@
 """Read a pod's log by byte offset while it grows."""
+
 from __future__ import annotations
 
 import os

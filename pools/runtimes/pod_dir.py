@@ -1,4 +1,5 @@
 """A local pod's directory: its order, its keeper's lock and its exit record."""
+
 from __future__ import annotations
 
 import fcntl
@@ -56,9 +57,13 @@ class PodDir:
 
     def write_order(self, order: PodOrder, env: dict[str, str], working_dir: Path, extra: Record) -> None:
         fields: Record = [
-            ("boot", boot_id()), ("ordered_at", repr(time.time())), ("name", order.name),
-            ("instance", order.instance_id), ("grace", str(order.grace_seconds)),
-            ("working_dir", str(working_dir)), *extra,
+            ("boot", boot_id()),
+            ("ordered_at", repr(time.time())),
+            ("name", order.name),
+            ("instance", order.instance_id),
+            ("grace", str(order.grace_seconds)),
+            ("working_dir", str(working_dir)),
+            *extra,
         ]
         fields += [("arg", argument) for argument in order.command]
         fields += [("env", f"{name}={value}") for name, value in sorted(env.items())]

@@ -1,4 +1,5 @@
 """Base environment of local pods."""
+
 from __future__ import annotations
 
 import os
@@ -9,8 +10,20 @@ from pathlib import Path
 from pools.runtimes.base import PodOrder
 
 # What of our own environment is passed on. Not more: it holds the database's password, for one.
-_PASSED_ON = ("LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE", "HTTP_PROXY",
-              "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_PASSED_ON = (
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "SSL_CERT_FILE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

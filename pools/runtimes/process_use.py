@@ -1,4 +1,5 @@
 """Sum the resource use of pods' processes from /proc; standard library only."""
+
 from __future__ import annotations
 
 import os

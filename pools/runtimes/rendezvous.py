@@ -1,4 +1,5 @@
 """Allocate rendezvous ports for gangs on this machine."""
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,5 @@
 """Progress of a node that boots, as its machine reports it: the environment, then the start script."""
+
 from dataclasses import dataclass, replace
 from datetime import datetime
 

@@ -1,4 +1,5 @@
 """Build a pool's environment from its declaration, and store plugin secrets."""
+
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -2,6 +2,7 @@
 
 Machines cost money before they fail. A refused order costs nothing and is repeated at the pool's next tick.
 """
+
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,4 +1,5 @@
 """Issue and revoke join tokens; only a digest is stored."""
+
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,4 +1,5 @@
 """Let machines join a pool and poll for their role."""
+
 from dataclasses import dataclass
 from datetime import datetime
 

@@ -1,4 +1,5 @@
 """Remove joined machines that run nothing."""
+
 from datetime import datetime
 from typing import Any
 
@@ -33,9 +34,7 @@ def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str =
             history.write(machine.pool, ScalingKind.NOTICE, told, at=at, node=node, machine=machine.name)
         gone = leave_for_good(machine.pk, at)
         before, after = {"left": False}, {"left": gone, "reason": reason}
-        changed.send(
-            Machine, acting=acting, action="remove machine", obj=machine, before=before, after=after
-        )
+        changed.send(Machine, acting=acting, action="remove machine", obj=machine, before=before, after=after)
     return gone
 
 

@@ -1,4 +1,5 @@
 """Cordon, uncordon, drain and terminate nodes."""
+
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

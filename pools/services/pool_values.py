@@ -1,4 +1,5 @@
 """Validate pool settings and describe them for the audit."""
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,4 +1,5 @@
 """Create, edit, pause, drain and delete pools."""
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy

@@ -1,4 +1,5 @@
 """Store the scheduler's reports on a pool and apply the autoscaler's decision to its desired node count."""
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,5 @@
 """Record when a pool becomes operational or loses its last node."""
+
 from collections.abc import Iterable
 from datetime import datetime
 

@@ -1,4 +1,5 @@
 """Release nodes that a pool does not need."""
+
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

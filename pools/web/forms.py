@@ -36,7 +36,9 @@ class PoolForm(forms.Form):
         label="Nodes at most", min_value=1, required=False, initial=4, help_text="Empty: a fixed pool"
     )
     nodes_desired = forms.IntegerField(
-        label="Takes work from", min_value=0, required=False,
+        label="Takes work from",
+        min_value=0,
+        required=False,
         help_text="So many ready nodes; empty: from the least on",
     )
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=0, max_value=1024, initial=2)
@@ -44,7 +46,11 @@ class PoolForm(forms.Form):
     cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
     memory_mib = forms.IntegerField(label="Memory per node, MiB", min_value=1, initial=16384)
     price_per_gpu_hour = forms.DecimalField(
-        label="Price per GPU and hour", min_value=0, max_digits=10, decimal_places=4, required=False,
+        label="Price per GPU and hour",
+        min_value=0,
+        max_digits=10,
+        decimal_places=4,
+        required=False,
         help_text="For the costs of the pool; empty: the provider's list price, where it is known",
     )
     node_placement = forms.ChoiceField(
@@ -62,7 +68,9 @@ class PoolForm(forms.Form):
         label="Boot timeout", min_value=0, initial=900, help_text="Seconds until a node must be ready"
     )
     boot_failure_limit = forms.IntegerField(
-        label="Failed boots allowed", min_value=0, initial=5,
+        label="Failed boots allowed",
+        min_value=0,
+        initial=5,
         help_text="In a row; then no more nodes are ordered. 0: no limit",
     )
     node_consolidation = forms.ChoiceField(
@@ -119,7 +127,6 @@ class SettingsForm(PoolForm):
         for name, said in environment_fields.secrets_said(pool):
             if name in self.fields:
                 self.fields[name].help_text = said
-
 
     def keep_secrets(self) -> None:
         """Render typed secrets into the form again: the person is only asked to confirm."""

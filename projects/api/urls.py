@@ -44,9 +44,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/changes/<int:change_id>/undo", quota_changes.UndoQuotaChange.as_view()),
     path("subscriptions", subscriptions.Subscriptions.as_view()),
     path("subscriptions/<int:subscription_id>", subscriptions.OneSubscription.as_view()),
-    path(
-        "subscriptions/<int:subscription_id>/deliveries", subscriptions.DeliveriesOfSubscription.as_view()
-    ),
+    path("subscriptions/<int:subscription_id>/deliveries", subscriptions.DeliveriesOfSubscription.as_view()),
     path("members", members.Members.as_view()),
     path("members/<int:member_id>", members.OneMember.as_view()),
     path("users", members.Users.as_view()),

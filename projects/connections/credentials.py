@@ -125,5 +125,3 @@ def _user_id(data: Mapping[str, Any]) -> int | None:
         return int(User._meta.pk.to_python(data.get(SESSION_KEY)))
     except (TypeError, ValidationError):
         return None
-
-

@@ -61,9 +61,7 @@ class Asking:
         return self.ports.engines(self.kind, engine.origin != "external")
 
 
-def look(
-    view: View, ports: Ports, router: RouterClient | None, now: datetime
-) -> dict[uuid.UUID, Look]:
+def look(view: View, ports: Ports, router: RouterClient | None, now: datetime) -> dict[uuid.UUID, Look]:
     outside_transactions()
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
     if not due:

@@ -1,4 +1,5 @@
 """Warnings about requests that can hardly be satisfied."""
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

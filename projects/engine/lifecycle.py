@@ -2,6 +2,7 @@
 
 "Preempted" is a count and a history, never a state: a workload that gave way is pending again.
 """
+
 from collections.abc import Mapping
 
 ENDED = frozenset({"completed", "failed", "cancelled"})

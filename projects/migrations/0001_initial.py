@@ -1,4 +1,3 @@
-
 import berth.core.spec.addresses
 import django.contrib.postgres.fields
 import django.contrib.postgres.indexes
@@ -12,968 +11,2417 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('pools', '0001_initial'),
+        ("pools", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Budget',
+            name="Budget",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('gpu_hours', models.BigIntegerField()),
-                ('warn_at', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), default=projects.models.budgets.usual_warnings, help_text='Percent used, in rising order.', size=None)),
-                ('version', models.BigIntegerField(editable=False)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("gpu_hours", models.BigIntegerField()),
+                (
+                    "warn_at",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.PositiveIntegerField(),
+                        default=projects.models.budgets.usual_warnings,
+                        help_text="Percent used, in rising order.",
+                        size=None,
+                    ),
+                ),
+                ("version", models.BigIntegerField(editable=False)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
             ],
             options={
-                'ordering': ['department__name', 'project__name'],
+                "ordering": ["department__name", "project__name"],
             },
         ),
         migrations.CreateModel(
-            name='Pod',
+            name="Pod",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('role', models.CharField(max_length=63)),
-                ('index', models.PositiveIntegerField()),
-                ('run', models.PositiveIntegerField(help_text="The workload's run that it belongs to.")),
-                ('rank', models.PositiveIntegerField(default=0, help_text='RANK in the run.')),
-                ('state', models.CharField(choices=[('starting', 'Starting'), ('running', 'Running'), ('stopping', 'Stopping'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('stopped', 'Stopped'), ('lost', 'Lost')], default='starting', max_length=10)),
-                ('since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('stop_reason', models.CharField(blank=True, help_text='Why it was told to stop.', max_length=40)),
-                ('exit_code', models.IntegerField(blank=True, null=True)),
-                ('signal', models.IntegerField(blank=True, null=True)),
-                ('message', models.TextField(blank=True)),
-                ('endpoint', models.JSONField(blank=True, help_text='Address and port where it is to serve.', null=True)),
-                ('ports', models.JSONField(blank=True, help_text='By name, address and number of those that it opens to people.', null=True)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='pods', to='pools.node')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("role", models.CharField(max_length=63)),
+                ("index", models.PositiveIntegerField()),
+                ("run", models.PositiveIntegerField(help_text="The workload's run that it belongs to.")),
+                ("rank", models.PositiveIntegerField(default=0, help_text="RANK in the run.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("stopped", "Stopped"),
+                            ("lost", "Lost"),
+                        ],
+                        default="starting",
+                        max_length=10,
+                    ),
+                ),
+                ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "stop_reason",
+                    models.CharField(blank=True, help_text="Why it was told to stop.", max_length=40),
+                ),
+                ("exit_code", models.IntegerField(blank=True, null=True)),
+                ("signal", models.IntegerField(blank=True, null=True)),
+                ("message", models.TextField(blank=True)),
+                (
+                    "endpoint",
+                    models.JSONField(
+                        blank=True, help_text="Address and port where it is to serve.", null=True
+                    ),
+                ),
+                (
+                    "ports",
+                    models.JSONField(
+                        blank=True,
+                        help_text="By name, address and number of those that it opens to people.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="pods", to="pools.node"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['workload', 'run', 'role', 'index'],
+                "ordering": ["workload", "run", "role", "index"],
             },
         ),
         migrations.CreateModel(
-            name='ScaleRequest',
+            name="ScaleRequest",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('direction', models.CharField(choices=[('scale_out', 'Scale-out'), ('scale_in', 'Scale-in')], max_length=9)),
-                ('mode', models.CharField(choices=[('managed', 'managed'), ('external', 'external')], max_length=8)),
-                ('status', models.CharField(choices=[('PENDING', 'Pending'), ('CREATING', 'Creating'), ('CONNECTING', 'Connecting'), ('HEALTH_CHECKING', 'Health Checking'), ('WEIGHT_SYNCING', 'Weight Syncing'), ('READY', 'Ready'), ('ROLLING_BACK', 'Rolling Back'), ('DRAINING', 'Draining'), ('REMOVING', 'Removing'), ('ACTIVE', 'Active'), ('PARTIAL', 'Partial'), ('COMPLETED', 'Completed'), ('NOOP', 'Noop'), ('FAILED', 'Failed'), ('CANCELLED', 'Cancelled')], default='PENDING', max_length=15)),
-                ('ends_as', models.CharField(blank=True, max_length=9)),
-                ('model_name', models.CharField(max_length=200)),
-                ('num_replicas', models.PositiveIntegerField(default=0)),
-                ('engine_urls', models.JSONField(default=list)),
-                ('timeout_secs', models.FloatField()),
-                ('policy', models.CharField(blank=True, help_text='rollback_all or keep_partial.', max_length=12)),
-                ('force', models.BooleanField(default=False)),
-                ('asked_by', models.CharField(max_length=150)),
-                ('by_autoscaler', models.BooleanField(default=False)),
-                ('reason', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('deadline', models.DateTimeField()),
-                ('error_message', models.TextField(blank=True)),
-                ('failure', models.CharField(blank=True, help_text='provision, init, health, weight_sync, router or timeout.', max_length=11)),
-                ('failed_engines', models.JSONField(default=list)),
-                ('weight_version', models.CharField(blank=True, max_length=200)),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "direction",
+                    models.CharField(
+                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")], max_length=9
+                    ),
+                ),
+                (
+                    "mode",
+                    models.CharField(
+                        choices=[("managed", "managed"), ("external", "external")], max_length=8
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("PENDING", "Pending"),
+                            ("CREATING", "Creating"),
+                            ("CONNECTING", "Connecting"),
+                            ("HEALTH_CHECKING", "Health Checking"),
+                            ("WEIGHT_SYNCING", "Weight Syncing"),
+                            ("READY", "Ready"),
+                            ("ROLLING_BACK", "Rolling Back"),
+                            ("DRAINING", "Draining"),
+                            ("REMOVING", "Removing"),
+                            ("ACTIVE", "Active"),
+                            ("PARTIAL", "Partial"),
+                            ("COMPLETED", "Completed"),
+                            ("NOOP", "Noop"),
+                            ("FAILED", "Failed"),
+                            ("CANCELLED", "Cancelled"),
+                        ],
+                        default="PENDING",
+                        max_length=15,
+                    ),
+                ),
+                ("ends_as", models.CharField(blank=True, max_length=9)),
+                ("model_name", models.CharField(max_length=200)),
+                ("num_replicas", models.PositiveIntegerField(default=0)),
+                ("engine_urls", models.JSONField(default=list)),
+                ("timeout_secs", models.FloatField()),
+                (
+                    "policy",
+                    models.CharField(blank=True, help_text="rollback_all or keep_partial.", max_length=12),
+                ),
+                ("force", models.BooleanField(default=False)),
+                ("asked_by", models.CharField(max_length=150)),
+                ("by_autoscaler", models.BooleanField(default=False)),
+                ("reason", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                ("deadline", models.DateTimeField()),
+                ("error_message", models.TextField(blank=True)),
+                (
+                    "failure",
+                    models.CharField(
+                        blank=True,
+                        help_text="provision, init, health, weight_sync, router or timeout.",
+                        max_length=11,
+                    ),
+                ),
+                ("failed_engines", models.JSONField(default=list)),
+                ("weight_version", models.CharField(blank=True, max_length=200)),
             ],
             options={
-                'ordering': ['-created_at', '-id'],
+                "ordering": ["-created_at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='Service',
+            name="Service",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('model_name', models.CharField(default='default', max_length=200)),
-                ('role', models.CharField(help_text='The role whose replicas are the engines.', max_length=63)),
-                ('initial_engines', models.PositiveIntegerField()),
-                ('next_number', models.PositiveIntegerField(help_text='Of the next engine that is added.')),
-                ('updating_since', models.DateTimeField(blank=True, help_text='A trainer gives the initial engines new weights since then.', null=True)),
-                ('syncing_since', models.DateTimeField(blank=True, help_text='Weights are being copied from engine to engine since then.', null=True)),
-                ('weight_version', models.CharField(blank=True, help_text='Of the initial engines.', max_length=200)),
-                ('looked_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("model_name", models.CharField(default="default", max_length=200)),
+                (
+                    "role",
+                    models.CharField(help_text="The role whose replicas are the engines.", max_length=63),
+                ),
+                ("initial_engines", models.PositiveIntegerField()),
+                ("next_number", models.PositiveIntegerField(help_text="Of the next engine that is added.")),
+                (
+                    "updating_since",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="A trainer gives the initial engines new weights since then.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "syncing_since",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="Weights are being copied from engine to engine since then.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "weight_version",
+                    models.CharField(blank=True, help_text="Of the initial engines.", max_length=200),
+                ),
+                ("looked_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
-                'ordering': ['-created_at', '-id'],
+                "ordering": ["-created_at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='Workload',
+            name="Workload",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=63, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.')])),
-                ('kind', models.CharField(choices=[('training', 'Training'), ('elastic', 'Elastic'), ('interactive', 'Interactive'), ('service', 'Service')], default='training', max_length=12)),
-                ('spec', models.JSONField()),
-                ('labels', models.JSONField(default=dict)),
-                ('pools', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=63), help_text='Names, in order of preference; never empty.', size=None)),
-                ('priority', models.IntegerField(default=50)),
-                ('preemptible', models.BooleanField(default=True)),
-                ('phase', models.CharField(choices=[('pending', 'Pending'), ('reserved', 'Reserved'), ('starting', 'Starting'), ('running', 'Running'), ('stopping', 'Stopping'), ('suspended', 'Suspended'), ('completed', 'Completed'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='pending', max_length=10)),
-                ('reason', models.CharField(blank=True, max_length=40)),
-                ('message', models.TextField(blank=True)),
-                ('since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('next_phase', models.CharField(blank=True, choices=[('pending', 'Pending'), ('reserved', 'Reserved'), ('starting', 'Starting'), ('running', 'Running'), ('stopping', 'Stopping'), ('suspended', 'Suspended'), ('completed', 'Completed'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], help_text='Where stopping leads.', max_length=10)),
-                ('submitted_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('started_at', models.DateTimeField(blank=True, help_text='Of the present or last run.', null=True)),
-                ('first_started_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('last_checkpoint_at', models.DateTimeField(blank=True, null=True)),
-                ('stale_since', models.DateTimeField(blank=True, null=True)),
-                ('backoff_until', models.DateTimeField(blank=True, null=True)),
-                ('max_runtime', models.PositiveIntegerField(blank=True, help_text='Seconds of one run.', null=True)),
-                ('deadline', models.DateTimeField(blank=True, null=True)),
-                ('idle_timeout', models.PositiveIntegerField(blank=True, help_text='Seconds without a log line or a visitor.', null=True)),
-                ('run', models.PositiveIntegerField(default=0, help_text='How many times it was started.')),
-                ('preemptions', models.PositiveIntegerField(default=0)),
-                ('restarts', models.PositiveIntegerField(default=0, help_text='Restarts after failures, for restart_policy.')),
-                ('exit_code', models.IntegerField(blank=True, null=True)),
-                ('rendezvous', models.JSONField(blank=True, help_text='Address and port of rank 0 in this run.', null=True)),
-                ('gpu_milli_min', models.BigIntegerField(default=0, help_text='What the whole gang asks for at its minimum.')),
-                ('gpu_milli_now', models.BigIntegerField(default=0, help_text='What its pods hold now.')),
-                ('explanation', models.JSONField(blank=True, help_text='Blockers, position and key of the last cycle.', null=True)),
-                ('explained_at', models.DateTimeField(blank=True, null=True)),
-                ('wait_reasons', models.JSONField(blank=True, default=list, editable=False, help_text='The leading reasons for which it waited, one after another: reason, since, until.')),
-                ('version', models.PositiveBigIntegerField(default=1, editable=False)),
-                ('pool', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='pools.nodepool')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("training", "Training"),
+                            ("elastic", "Elastic"),
+                            ("interactive", "Interactive"),
+                            ("service", "Service"),
+                        ],
+                        default="training",
+                        max_length=12,
+                    ),
+                ),
+                ("spec", models.JSONField()),
+                ("labels", models.JSONField(default=dict)),
+                (
+                    "pools",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=63),
+                        help_text="Names, in order of preference; never empty.",
+                        size=None,
+                    ),
+                ),
+                ("priority", models.IntegerField(default=50)),
+                ("preemptible", models.BooleanField(default=True)),
+                (
+                    "phase",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Pending"),
+                            ("reserved", "Reserved"),
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("suspended", "Suspended"),
+                            ("completed", "Completed"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="pending",
+                        max_length=10,
+                    ),
+                ),
+                ("reason", models.CharField(blank=True, max_length=40)),
+                ("message", models.TextField(blank=True)),
+                ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "next_phase",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("pending", "Pending"),
+                            ("reserved", "Reserved"),
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("suspended", "Suspended"),
+                            ("completed", "Completed"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        help_text="Where stopping leads.",
+                        max_length=10,
+                    ),
+                ),
+                ("submitted_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "started_at",
+                    models.DateTimeField(blank=True, help_text="Of the present or last run.", null=True),
+                ),
+                ("first_started_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                ("last_checkpoint_at", models.DateTimeField(blank=True, null=True)),
+                ("stale_since", models.DateTimeField(blank=True, null=True)),
+                ("backoff_until", models.DateTimeField(blank=True, null=True)),
+                (
+                    "max_runtime",
+                    models.PositiveIntegerField(blank=True, help_text="Seconds of one run.", null=True),
+                ),
+                ("deadline", models.DateTimeField(blank=True, null=True)),
+                (
+                    "idle_timeout",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds without a log line or a visitor.", null=True
+                    ),
+                ),
+                ("run", models.PositiveIntegerField(default=0, help_text="How many times it was started.")),
+                ("preemptions", models.PositiveIntegerField(default=0)),
+                (
+                    "restarts",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Restarts after failures, for restart_policy."
+                    ),
+                ),
+                ("exit_code", models.IntegerField(blank=True, null=True)),
+                (
+                    "rendezvous",
+                    models.JSONField(
+                        blank=True, help_text="Address and port of rank 0 in this run.", null=True
+                    ),
+                ),
+                (
+                    "gpu_milli_min",
+                    models.BigIntegerField(
+                        default=0, help_text="What the whole gang asks for at its minimum."
+                    ),
+                ),
+                ("gpu_milli_now", models.BigIntegerField(default=0, help_text="What its pods hold now.")),
+                (
+                    "explanation",
+                    models.JSONField(
+                        blank=True, help_text="Blockers, position and key of the last cycle.", null=True
+                    ),
+                ),
+                ("explained_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "wait_reasons",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        editable=False,
+                        help_text="The leading reasons for which it waited, one after another: reason, since, until.",
+                    ),
+                ),
+                ("version", models.PositiveBigIntegerField(default=1, editable=False)),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="pools.nodepool",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-submitted_at', '-id'],
+                "ordering": ["-submitted_at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='ApiToken',
+            name="ApiToken",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100)),
-                ('prefix', models.CharField(help_text='The first letters, to recognise it by.', max_length=12)),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('scopes', models.JSONField(default=list)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('session_hash', models.CharField(blank=True, default='', editable=False, help_text='Of a token created by sign-in: another one once the password was changed.', max_length=64)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100)),
+                (
+                    "prefix",
+                    models.CharField(help_text="The first letters, to recognise it by.", max_length=12),
+                ),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("scopes", models.JSONField(default=list)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "session_hash",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        editable=False,
+                        help_text="Of a token created by sign-in: another one once the password was changed.",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="api_tokens",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-created_at', '-id'],
+                "ordering": ["-created_at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='Audit',
+            name="Audit",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('actor', models.CharField(max_length=150)),
-                ('action', models.CharField(max_length=60)),
-                ('object_type', models.CharField(max_length=40)),
-                ('object_id', models.CharField(max_length=60)),
-                ('object_name', models.CharField(max_length=200)),
-                ('department_id', models.BigIntegerField(null=True)),
-                ('project_id', models.BigIntegerField(null=True)),
-                ('before', models.JSONField(null=True)),
-                ('after', models.JSONField(null=True)),
-                ('request_id', models.CharField(blank=True, max_length=64)),
-                ('change_id', models.BigIntegerField(help_text='Of quotas: what was changed together.', null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("actor", models.CharField(max_length=150)),
+                ("action", models.CharField(max_length=60)),
+                ("object_type", models.CharField(max_length=40)),
+                ("object_id", models.CharField(max_length=60)),
+                ("object_name", models.CharField(max_length=200)),
+                ("department_id", models.BigIntegerField(null=True)),
+                ("project_id", models.BigIntegerField(null=True)),
+                ("before", models.JSONField(null=True)),
+                ("after", models.JSONField(null=True)),
+                ("request_id", models.CharField(blank=True, max_length=64)),
+                (
+                    "change_id",
+                    models.BigIntegerField(help_text="Of quotas: what was changed together.", null=True),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'indexes': [models.Index(condition=models.Q(('change_id__isnull', False)), fields=['change_id'], name='audit_of_change'), models.Index(fields=['object_type', 'object_id', '-id'], name='audit_of_object'), models.Index(fields=['project_id', '-id'], name='audit_of_project'), django.contrib.postgres.indexes.BrinIndex(fields=['at'], name='audit_time')],
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("change_id__isnull", False)),
+                        fields=["change_id"],
+                        name="audit_of_change",
+                    ),
+                    models.Index(fields=["object_type", "object_id", "-id"], name="audit_of_object"),
+                    models.Index(fields=["project_id", "-id"], name="audit_of_project"),
+                    django.contrib.postgres.indexes.BrinIndex(fields=["at"], name="audit_time"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='BudgetNotice',
+            name="BudgetNotice",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('month', models.DateField(help_text='Its first day.')),
-                ('percent', models.PositiveIntegerField()),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('budget', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='notices', to='projects.budget')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("month", models.DateField(help_text="Its first day.")),
+                ("percent", models.PositiveIntegerField()),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "budget",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="notices",
+                        to="projects.budget",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='Call',
+            name="Call",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.UUIDField(help_text="The client's name for it: sent twice, it is one call.")),
-                ('is_broadcast', models.BooleanField(default=False)),
-                ('is_late', models.BooleanField(default=False, help_text='A child for who came after the broadcast.')),
-                ('node', models.PositiveIntegerField(blank=True, null=True)),
-                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('leased', 'Leased'), ('ended', 'Ended')], default='waiting', max_length=10)),
-                ('outcome', models.CharField(blank=True, choices=[('value', 'Value'), ('error', 'Error'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], max_length=10)),
-                ('told', models.JSONField(blank=True, default=dict, help_text='In words: type, message, traceback.')),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('delivered', models.BooleanField(default=False, help_text='To the worker that it is leased to.')),
-                ('payload', models.BinaryField(default=bytes)),
-                ('result', models.BinaryField(default=bytes)),
-                ('size', models.PositiveBigIntegerField(default=0, help_text='Bytes of payload and result.')),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('ended', models.PositiveBigIntegerField(blank=True, help_text='Which one it was to end.', null=True)),
-                ('broadcast', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='children', to='projects.call')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.UUIDField(help_text="The client's name for it: sent twice, it is one call.")),
+                ("is_broadcast", models.BooleanField(default=False)),
+                (
+                    "is_late",
+                    models.BooleanField(default=False, help_text="A child for who came after the broadcast."),
+                ),
+                ("node", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("waiting", "Waiting"), ("leased", "Leased"), ("ended", "Ended")],
+                        default="waiting",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("value", "Value"),
+                            ("error", "Error"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "told",
+                    models.JSONField(
+                        blank=True, default=dict, help_text="In words: type, message, traceback."
+                    ),
+                ),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                (
+                    "delivered",
+                    models.BooleanField(default=False, help_text="To the worker that it is leased to."),
+                ),
+                ("payload", models.BinaryField(default=bytes)),
+                ("result", models.BinaryField(default=bytes)),
+                ("size", models.PositiveBigIntegerField(default=0, help_text="Bytes of payload and result.")),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "ended",
+                    models.PositiveBigIntegerField(
+                        blank=True, help_text="Which one it was to end.", null=True
+                    ),
+                ),
+                (
+                    "broadcast",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="children",
+                        to="projects.call",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='Department',
+            name="Department",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.')])),
-                ('title', models.CharField(blank=True, max_length=200)),
-                ('rank', models.IntegerField(default=0, help_text='Higher ranks are served first.')),
-                ('reclaim_min_runtime', models.PositiveIntegerField(blank=True, help_text="Seconds; empty: the pool's.", null=True)),
-                ('preempt_min_runtime', models.PositiveIntegerField(blank=True, help_text="Seconds; empty: the pool's.", null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("title", models.CharField(blank=True, max_length=200)),
+                ("rank", models.IntegerField(default=0, help_text="Higher ranks are served first.")),
+                (
+                    "reclaim_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds; empty: the pool's.", null=True
+                    ),
+                ),
+                (
+                    "preempt_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds; empty: the pool's.", null=True
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('rank__gte', -1000), ('rank__lte', 1000)), name='department_rank_range')],
+                "ordering": ["name"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)),
+                        name="department_rank_range",
+                    )
+                ],
             },
         ),
         migrations.AddField(
-            model_name='budget',
-            name='department',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.department'),
+            model_name="budget",
+            name="department",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="+",
+                to="projects.department",
+            ),
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('kind', models.CharField(max_length=40)),
-                ('project_id', models.BigIntegerField(null=True)),
-                ('workload_id', models.UUIDField(null=True)),
-                ('subject', models.CharField(help_text='Its name at that time.', max_length=200)),
-                ('message', models.TextField()),
-                ('data', models.JSONField(default=dict)),
-                ('actor', models.CharField(help_text='A user name, or the part of Berth that acted.', max_length=150)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("kind", models.CharField(max_length=40)),
+                ("project_id", models.BigIntegerField(null=True)),
+                ("workload_id", models.UUIDField(null=True)),
+                ("subject", models.CharField(help_text="Its name at that time.", max_length=200)),
+                ("message", models.TextField()),
+                ("data", models.JSONField(default=dict)),
+                (
+                    "actor",
+                    models.CharField(
+                        help_text="A user name, or the part of Berth that acted.", max_length=150
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'indexes': [models.Index(fields=['workload_id', 'id'], name='event_of_workload'), models.Index(fields=['project_id', '-id'], name='event_of_project'), django.contrib.postgres.indexes.BrinIndex(fields=['at'], name='event_time')],
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["workload_id", "id"], name="event_of_workload"),
+                    models.Index(fields=["project_id", "-id"], name="event_of_project"),
+                    django.contrib.postgres.indexes.BrinIndex(fields=["at"], name="event_time"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Identity',
+            name="Identity",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('issuer', models.CharField(max_length=255)),
-                ('subject', models.CharField(max_length=255)),
-                ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='identities', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("issuer", models.CharField(max_length=255)),
+                ("subject", models.CharField(max_length=255)),
+                (
+                    "made_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="identities",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'identities',
-                'ordering': ['id'],
+                "verbose_name_plural": "identities",
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='Leftover',
+            name="Leftover",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('pod', 'Pod'), ('workspace', 'Workspace')], max_length=10)),
-                ('name', models.CharField(help_text='What the runtime of the pool knows it by.', max_length=64)),
-                ('left_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('handed_at', models.DateTimeField(editable=False, help_text='To the task queue, last.', null=True)),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='pools.nodepool')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(choices=[("pod", "Pod"), ("workspace", "Workspace")], max_length=10),
+                ),
+                (
+                    "name",
+                    models.CharField(help_text="What the runtime of the pool knows it by.", max_length=64),
+                ),
+                (
+                    "left_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "handed_at",
+                    models.DateTimeField(editable=False, help_text="To the task queue, last.", null=True),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="pools.nodepool"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["id"],
             },
         ),
         migrations.CreateModel(
-            name='SessionWorker',
+            name="SessionWorker",
             fields=[
-                ('pod', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='session_worker', serialize=False, to='projects.pod')),
-                ('node', models.PositiveIntegerField(help_text='Its rank in the run.')),
-                ('state', models.CharField(choices=[('ready', 'Ready'), ('gone', 'Gone')], default='ready', max_length=10)),
-                ('python', models.CharField(max_length=20)),
-                ('cloudpickle', models.CharField(max_length=20)),
-                ('joined_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('seen_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "pod",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="session_worker",
+                        serialize=False,
+                        to="projects.pod",
+                    ),
+                ),
+                ("node", models.PositiveIntegerField(help_text="Its rank in the run.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("ready", "Ready"), ("gone", "Gone")], default="ready", max_length=10
+                    ),
+                ),
+                ("python", models.CharField(max_length=20)),
+                ("cloudpickle", models.CharField(max_length=20)),
+                ("joined_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("seen_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'ordering': ['session', 'node', 'joined_at'],
+                "ordering": ["session", "node", "joined_at"],
             },
         ),
         migrations.CreateModel(
-            name='Project',
+            name="Project",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.')])),
-                ('title', models.CharField(blank=True, max_length=200)),
-                ('rank', models.IntegerField(default=0, help_text='Higher ranks of a department are served first.')),
-                ('reclaim_min_runtime', models.PositiveIntegerField(blank=True, help_text="Seconds; empty: the department's.", null=True)),
-                ('preempt_min_runtime', models.PositiveIntegerField(blank=True, help_text="Seconds; empty: the department's.", null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('department', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='projects', to='projects.department')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("title", models.CharField(blank=True, max_length=200)),
+                (
+                    "rank",
+                    models.IntegerField(
+                        default=0, help_text="Higher ranks of a department are served first."
+                    ),
+                ),
+                (
+                    "reclaim_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds; empty: the department's.", null=True
+                    ),
+                ),
+                (
+                    "preempt_min_runtime",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Seconds; empty: the department's.", null=True
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "department",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="projects",
+                        to="projects.department",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['department__name', 'name'],
+                "ordering": ["department__name", "name"],
             },
         ),
         migrations.CreateModel(
-            name='Membership',
+            name="Membership",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(choices=[('platform_admin', 'Platform Admin'), ('department_admin', 'Department Admin'), ('project_admin', 'Project Admin'), ('member', 'Member'), ('viewer', 'Viewer')], max_length=20)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('department', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='members', to='projects.department')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
-                ('project', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='members', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("platform_admin", "Platform Admin"),
+                            ("department_admin", "Department Admin"),
+                            ("project_admin", "Project Admin"),
+                            ("member", "Member"),
+                            ("viewer", "Viewer"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "department",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="members",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="members",
+                        to="projects.project",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['user__username', 'id'],
-            },
-        ),
-        migrations.AddField(
-            model_name='budget',
-            name='project',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.project'),
-        ),
-        migrations.CreateModel(
-            name='Quota',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('gpu_milli', models.BigIntegerField(blank=True, default=0, null=True)),
-                ('cpu_milli', models.BigIntegerField(blank=True, null=True)),
-                ('memory_mib', models.BigIntegerField(blank=True, null=True)),
-                ('limit_gpu_milli', models.BigIntegerField(blank=True, null=True)),
-                ('limit_cpu_milli', models.BigIntegerField(blank=True, null=True)),
-                ('limit_memory_mib', models.BigIntegerField(blank=True, null=True)),
-                ('weight_gpu', models.FloatField(default=1.0)),
-                ('weight_cpu', models.FloatField(default=1.0)),
-                ('weight_memory', models.FloatField(default=1.0)),
-                ('over_quota', models.BooleanField(default=True, help_text='May preemptible work go beyond quota?')),
-                ('rank', models.IntegerField(blank=True, null=True)),
-                ('version', models.PositiveBigIntegerField(default=1, editable=False)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('department', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='quotas', to='projects.department')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='quotas', to='pools.nodepool')),
-                ('project', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='quotas', to='projects.project')),
-            ],
-            options={
-                'ordering': ['pool__name', 'department__name', 'project__name'],
-            },
-        ),
-        migrations.CreateModel(
-            name='QuotaChange',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('actor', models.CharField(max_length=150)),
-                ('note', models.CharField(blank=True, help_text='What the person said it was for.', max_length=500)),
-                ('undoes', models.BigIntegerField(help_text='The change that this one took back.', null=True)),
-                ('written', models.JSONField(help_text="Each quota whole, before and after; amounts in documents' units.")),
-            ],
-            options={
-                'ordering': ['-id'],
-                'indexes': [models.Index(condition=models.Q(('undoes__isnull', False)), fields=['undoes'], name='change_undone_by')],
-            },
-        ),
-        migrations.CreateModel(
-            name='Lapse',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('due_at', models.DateTimeField()),
-                ('done_at', models.DateTimeField(null=True)),
-                ('outcome', models.TextField(blank=True, help_text='What was left as somebody had set it since.')),
-                ('change', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='lapse', to='projects.quotachange')),
-            ],
-            options={
-                'ordering': ['due_at', 'id'],
-            },
-        ),
-        migrations.CreateModel(
-            name='RemovedQuota',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('version', models.PositiveBigIntegerField()),
-                ('department', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.department')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='pools.nodepool')),
-                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.project')),
-            ],
-        ),
-        migrations.CreateModel(
-            name='SavedView',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=60)),
-                ('query', models.TextField(help_text="What stands after the question mark of the page's address.")),
-                ('saved_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ['name'],
-            },
-        ),
-        migrations.CreateModel(
-            name='ScaleStep',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('status', models.CharField(choices=[('PENDING', 'Pending'), ('CREATING', 'Creating'), ('CONNECTING', 'Connecting'), ('HEALTH_CHECKING', 'Health Checking'), ('WEIGHT_SYNCING', 'Weight Syncing'), ('READY', 'Ready'), ('ROLLING_BACK', 'Rolling Back'), ('DRAINING', 'Draining'), ('REMOVING', 'Removing'), ('ACTIVE', 'Active'), ('PARTIAL', 'Partial'), ('COMPLETED', 'Completed'), ('NOOP', 'Noop'), ('FAILED', 'Failed'), ('CANCELLED', 'Cancelled')], max_length=15)),
-                ('message', models.TextField(blank=True)),
-                ('request', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='projects.scalerequest')),
-            ],
-            options={
-                'ordering': ['id'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Scaling',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('action', models.CharField(choices=[('scale_out', 'Scale-out'), ('scale_in', 'Scale-in')], max_length=9)),
-                ('status', models.CharField(choices=[('PENDING', 'Pending'), ('CREATING', 'Creating'), ('CONNECTING', 'Connecting'), ('HEALTH_CHECKING', 'Health Checking'), ('WEIGHT_SYNCING', 'Weight Syncing'), ('READY', 'Ready'), ('ROLLING_BACK', 'Rolling Back'), ('DRAINING', 'Draining'), ('REMOVING', 'Removing'), ('ACTIVE', 'Active'), ('PARTIAL', 'Partial'), ('COMPLETED', 'Completed'), ('NOOP', 'Noop'), ('FAILED', 'Failed'), ('CANCELLED', 'Cancelled')], max_length=15)),
-                ('triggered_at', models.DateTimeField()),
-                ('completed_at', models.DateTimeField(blank=True, null=True)),
-                ('from_engines', models.PositiveIntegerField()),
-                ('to_engines', models.PositiveIntegerField()),
-                ('delta', models.PositiveIntegerField()),
-                ('reason', models.TextField()),
-                ('triggered_conditions', models.JSONField(default=list)),
-                ('metrics_snapshot', models.JSONField(default=dict)),
-                ('error_message', models.TextField(blank=True)),
-                ('request', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='scaling', to='projects.scalerequest')),
-                ('service', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='scalings', to='projects.service')),
-            ],
-            options={
-                'ordering': ['-id'],
-            },
-        ),
-        migrations.AddField(
-            model_name='scalerequest',
-            name='service',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='requests', to='projects.service'),
-        ),
-        migrations.CreateModel(
-            name='MetricsPoint',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('engines', models.PositiveIntegerField()),
-                ('reporting', models.PositiveIntegerField()),
-                ('values', models.JSONField(default=dict)),
-                ('by_engine', models.JSONField(default=dict)),
-                ('service', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='points', to='projects.service')),
-            ],
-            options={
-                'ordering': ['service', 'at'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Autoscaler',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('enabled', models.BooleanField(default=False)),
-                ('settings', models.JSONField(default=dict, help_text='As they were given; what is missing has its default.')),
-                ('memory', models.JSONField(default=dict)),
-                ('last_decision', models.JSONField(blank=True, null=True)),
-                ('last_scale_at', models.DateTimeField(blank=True, null=True)),
-                ('last_scale_action', models.CharField(blank=True, choices=[('scale_out', 'Scale-out'), ('scale_in', 'Scale-in')], max_length=9)),
-                ('scraped_at', models.DateTimeField(blank=True, null=True)),
-                ('evaluated_at', models.DateTimeField(blank=True, null=True)),
-                ('trouble', models.TextField(blank=True, help_text='Why it could not decide the last time.')),
-                ('service', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='autoscaler', to='projects.service')),
-            ],
-        ),
-        migrations.CreateModel(
-            name='Session',
-            fields=[
-                ('workload', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='session', serialize=False, to='projects.workload')),
-                ('address', models.CharField(help_text='Where its workers reach this server.', max_length=255)),
-                ('executor', models.CharField(choices=[('process', 'Process'), ('thread', 'Thread')], default='process', max_length=10)),
-                ('slots', models.PositiveIntegerField(default=1, help_text='Calls at a time on each node.')),
-                ('max_attempts', models.PositiveIntegerField(default=3)),
-                ('idle_timeout', models.PositiveIntegerField(help_text='Seconds without a word from its client.')),
-                ('python', models.CharField(help_text='Of the client; workers must have the same.', max_length=20)),
-                ('cloudpickle', models.CharField(max_length=20)),
-                ('setup', models.BinaryField(default=bytes, help_text="The client's own plugins, as it pickled them.")),
-                ('turn', models.PositiveBigIntegerField(default=0, help_text='Whose turn is next.')),
-                ('ends', models.PositiveBigIntegerField(default=0, help_text='How many calls have ended.')),
-                ('taken', models.PositiveBigIntegerField(default=0, help_text='How many of these the client has.')),
-                ('fault', models.TextField(blank=True, help_text='Why it cannot run any function at all.')),
-                ('seen_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When its client asked last.')),
-            ],
-        ),
-        migrations.AddField(
-            model_name='workload',
-            name='project',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='workloads', to='projects.project'),
-        ),
-        migrations.AddField(
-            model_name='workload',
-            name='submitted_by',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='workloads', to=settings.AUTH_USER_MODEL),
-        ),
-        migrations.AddField(
-            model_name='service',
-            name='workload',
-            field=models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='service', to='projects.workload'),
-        ),
-        migrations.CreateModel(
-            name='RoleNode',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField(help_text='Order in the whole tree, depth first.')),
-                ('name', models.CharField(max_length=63)),
-                ('need', models.PositiveIntegerField(blank=True, null=True)),
-                ('min', models.PositiveIntegerField(blank=True, null=True)),
-                ('max', models.PositiveIntegerField(blank=True, null=True)),
-                ('gpu_milli', models.PositiveIntegerField(default=0, help_text='Of each device.')),
-                ('gpu_devices', models.PositiveIntegerField(default=0)),
-                ('gpu_memory_mib', models.PositiveIntegerField(default=0)),
-                ('cpu_milli', models.PositiveIntegerField(default=0)),
-                ('memory_mib', models.PositiveIntegerField(default=0)),
-                ('topology_required', models.CharField(blank=True, max_length=120)),
-                ('topology_preferred', models.CharField(blank=True, max_length=120)),
-                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='children', to='projects.rolenode')),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='roles', to='projects.workload')),
-            ],
-            options={
-                'ordering': ['workload', 'position'],
-            },
-        ),
-        migrations.CreateModel(
-            name='PortLink',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('port', models.CharField(max_length=15)),
-                ('session_hash', models.CharField(help_text='Another one once the password was changed.', max_length=64)),
-                ('session_key', models.CharField(blank=True, default='', editable=False, help_text='The browser session that asked for it: the visit ends with the session.', max_length=40)),
-                ('issued_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('expires_at', models.DateTimeField(help_text='Until when it can be used.')),
-                ('used_at', models.DateTimeField(blank=True, null=True)),
-                ('cookie_digest', models.CharField(blank=True, max_length=64, null=True, unique=True)),
-                ('visit_until', models.DateTimeField(help_text='When the visit ends at the latest.')),
-                ('seen_at', models.DateTimeField(blank=True, help_text='When the visitor asked last.', null=True)),
-                ('token', models.ForeignKey(blank=True, help_text='The token that asked for it: the visit ends with the token.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.apitoken')),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='port_links', to=settings.AUTH_USER_MODEL)),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='port_links', to='projects.workload')),
-            ],
-            options={
-                'ordering': ['-issued_at', '-id'],
+                "ordering": ["user__username", "id"],
             },
         ),
         migrations.AddField(
-            model_name='pod',
-            name='workload',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pods', to='projects.workload'),
+            model_name="budget",
+            name="project",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="+",
+                to="projects.project",
+            ),
         ),
         migrations.CreateModel(
-            name='Engine',
+            name="Quota",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('number', models.PositiveIntegerField()),
-                ('origin', models.CharField(choices=[('initial', 'Initial'), ('managed', 'Managed'), ('external', 'External')], max_length=8)),
-                ('state', models.CharField(choices=[('CREATING', 'Creating'), ('CONNECTING', 'Connecting'), ('HEALTH_CHECKING', 'Health Checking'), ('WEIGHT_SYNCING', 'Weight Syncing'), ('READY', 'Ready'), ('ACTIVE', 'Active'), ('DRAINING', 'Draining'), ('REMOVING', 'Removing'), ('REMOVED', 'Removed'), ('FAILED', 'Failed')], max_length=15)),
-                ('since', models.DateTimeField()),
-                ('index', models.PositiveIntegerField(default=0, help_text="Of the replica in its workload's role.")),
-                ('pod_id', models.UUIDField(blank=True, help_text='The pod that serves at this address.', null=True)),
-                ('url', models.CharField(blank=True, max_length=500)),
-                ('router_url', models.CharField(blank=True, max_length=500)),
-                ('is_routed', models.BooleanField(default=False, help_text='The router said that it has it.')),
-                ('isolated_at', models.DateTimeField(blank=True, help_text='Since then the router sends it nothing new.', null=True)),
-                ('is_healthy', models.BooleanField(default=False)),
-                ('failures', models.PositiveIntegerField(default=0, help_text='Health checks failed in a row.')),
-                ('connection_failures', models.PositiveIntegerField(default=0, help_text='Failed attempts in a row to connect to an external engine.')),
-                ('looked_at', models.DateTimeField(blank=True, null=True)),
-                ('running', models.PositiveIntegerField(blank=True, help_text='Requests it works on.', null=True)),
-                ('weight_version', models.CharField(blank=True, max_length=200)),
-                ('sync', models.CharField(blank=True, help_text='Of its weights: copying, done or failed.', max_length=7)),
-                ('sync_message', models.TextField(blank=True)),
-                ('sync_tried_at', models.DateTimeField(blank=True, null=True)),
-                ('router_message', models.TextField(blank=True)),
-                ('ends_as', models.CharField(blank=True, help_text='Where removing leads: REMOVED or FAILED.', max_length=7)),
-                ('failure', models.CharField(blank=True, max_length=11)),
-                ('message', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField()),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('added_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='added', to='projects.scalerequest')),
-                ('removed_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='removed', to='projects.scalerequest')),
-                ('service', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='engines', to='projects.service')),
-                ('workload', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='engines', to='projects.workload')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("gpu_milli", models.BigIntegerField(blank=True, default=0, null=True)),
+                ("cpu_milli", models.BigIntegerField(blank=True, null=True)),
+                ("memory_mib", models.BigIntegerField(blank=True, null=True)),
+                ("limit_gpu_milli", models.BigIntegerField(blank=True, null=True)),
+                ("limit_cpu_milli", models.BigIntegerField(blank=True, null=True)),
+                ("limit_memory_mib", models.BigIntegerField(blank=True, null=True)),
+                ("weight_gpu", models.FloatField(default=1.0)),
+                ("weight_cpu", models.FloatField(default=1.0)),
+                ("weight_memory", models.FloatField(default=1.0)),
+                (
+                    "over_quota",
+                    models.BooleanField(default=True, help_text="May preemptible work go beyond quota?"),
+                ),
+                ("rank", models.IntegerField(blank=True, null=True)),
+                ("version", models.PositiveBigIntegerField(default=1, editable=False)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "department",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="quotas",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="quotas",
+                        to="pools.nodepool",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="quotas",
+                        to="projects.project",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['service', 'number'],
+                "ordering": ["pool__name", "department__name", "project__name"],
             },
         ),
         migrations.CreateModel(
-            name='Subscription',
+            name="QuotaChange",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('news', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=20), size=None)),
-                ('waiting_minutes', models.PositiveIntegerField(default=60, help_text='Longer than this is news.')),
-                ('to', models.TextField()),
-                ('channel', models.CharField(choices=[(berth.core.spec.addresses.Channel['MAIL'], berth.core.spec.addresses.Channel['MAIL']), (berth.core.spec.addresses.Channel['WEBHOOK'], berth.core.spec.addresses.Channel['WEBHOOK']), (berth.core.spec.addresses.Channel['CHAT'], berth.core.spec.addresses.Channel['CHAT'])], max_length=7)),
-                ('made_by', models.CharField(max_length=150)),
-                ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('department', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.department')),
-                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.project')),
-                ('user', models.ForeignKey(help_text='Of the work that this person submitted.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("actor", models.CharField(max_length=150)),
+                (
+                    "note",
+                    models.CharField(
+                        blank=True, help_text="What the person said it was for.", max_length=500
+                    ),
+                ),
+                (
+                    "undoes",
+                    models.BigIntegerField(help_text="The change that this one took back.", null=True),
+                ),
+                (
+                    "written",
+                    models.JSONField(
+                        help_text="Each quota whole, before and after; amounts in documents' units."
+                    ),
+                ),
             ],
             options={
-                'ordering': ['id'],
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("undoes__isnull", False)),
+                        fields=["undoes"],
+                        name="change_undone_by",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Delivery',
+            name="Lapse",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('kind', models.CharField(help_text='started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget or pool', max_length=20)),
-                ('workload_id', models.UUIDField(null=True)),
-                ('project_id', models.BigIntegerField(null=True)),
-                ('to', models.TextField()),
-                ('channel', models.CharField(choices=[(berth.core.spec.addresses.Channel['MAIL'], berth.core.spec.addresses.Channel['MAIL']), (berth.core.spec.addresses.Channel['WEBHOOK'], berth.core.spec.addresses.Channel['WEBHOOK']), (berth.core.spec.addresses.Channel['CHAT'], berth.core.spec.addresses.Channel['CHAT'])], max_length=7)),
-                ('content', models.JSONField(help_text='What is told.')),
-                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('delivered', 'Delivered'), ('given_up', 'Given Up')], default='waiting', max_length=9)),
-                ('tries', models.PositiveIntegerField(default=0)),
-                ('due_at', models.DateTimeField(help_text='When it may be tried (again).')),
-                ('last_error', models.TextField(blank=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('subscription', models.ForeignKey(help_text="Empty: a workload's document names the address.", null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='deliveries', to='projects.subscription')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("due_at", models.DateTimeField()),
+                ("done_at", models.DateTimeField(null=True)),
+                (
+                    "outcome",
+                    models.TextField(blank=True, help_text="What was left as somebody had set it since."),
+                ),
+                (
+                    "change",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="lapse",
+                        to="projects.quotachange",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'deliveries',
-                'ordering': ['-id'],
+                "ordering": ["due_at", "id"],
             },
         ),
         migrations.CreateModel(
-            name='Template',
+            name="RemovedQuota",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=63, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.')])),
-                ('about', models.CharField(blank=True, max_length=200)),
-                ('text', models.TextField(help_text='YAML. Its project is this one; its name may be left out.')),
-                ('changed_by', models.CharField(max_length=150)),
-                ('changed_at', models.DateTimeField(auto_now=True)),
-                ('version', models.BigIntegerField(editable=False)),
-                ('made_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='templates', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("version", models.PositiveBigIntegerField()),
+                (
+                    "department",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="pools.nodepool"
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="SavedView",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=60)),
+                (
+                    "query",
+                    models.TextField(help_text="What stands after the question mark of the page's address."),
+                ),
+                (
+                    "saved_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['project__name', 'name'],
+                "ordering": ["name"],
             },
         ),
-        migrations.AddConstraint(
-            model_name='apitoken',
-            constraint=models.UniqueConstraint(condition=models.Q(('revoked_at__isnull', True)), fields=('user', 'name'), name='token_name_once_per_person'),
+        migrations.CreateModel(
+            name="ScaleStep",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("PENDING", "Pending"),
+                            ("CREATING", "Creating"),
+                            ("CONNECTING", "Connecting"),
+                            ("HEALTH_CHECKING", "Health Checking"),
+                            ("WEIGHT_SYNCING", "Weight Syncing"),
+                            ("READY", "Ready"),
+                            ("ROLLING_BACK", "Rolling Back"),
+                            ("DRAINING", "Draining"),
+                            ("REMOVING", "Removing"),
+                            ("ACTIVE", "Active"),
+                            ("PARTIAL", "Partial"),
+                            ("COMPLETED", "Completed"),
+                            ("NOOP", "Noop"),
+                            ("FAILED", "Failed"),
+                            ("CANCELLED", "Cancelled"),
+                        ],
+                        max_length=15,
+                    ),
+                ),
+                ("message", models.TextField(blank=True)),
+                (
+                    "request",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="steps",
+                        to="projects.scalerequest",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["id"],
+            },
         ),
-        migrations.AddConstraint(
-            model_name='budgetnotice',
-            constraint=models.UniqueConstraint(fields=('budget', 'month', 'percent'), name='budget_notice_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='identity',
-            constraint=models.UniqueConstraint(fields=('issuer', 'subject'), name='identity_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='leftover',
-            constraint=models.UniqueConstraint(fields=('pool', 'kind', 'name'), name='leftover_once'),
+        migrations.CreateModel(
+            name="Scaling",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "action",
+                    models.CharField(
+                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")], max_length=9
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("PENDING", "Pending"),
+                            ("CREATING", "Creating"),
+                            ("CONNECTING", "Connecting"),
+                            ("HEALTH_CHECKING", "Health Checking"),
+                            ("WEIGHT_SYNCING", "Weight Syncing"),
+                            ("READY", "Ready"),
+                            ("ROLLING_BACK", "Rolling Back"),
+                            ("DRAINING", "Draining"),
+                            ("REMOVING", "Removing"),
+                            ("ACTIVE", "Active"),
+                            ("PARTIAL", "Partial"),
+                            ("COMPLETED", "Completed"),
+                            ("NOOP", "Noop"),
+                            ("FAILED", "Failed"),
+                            ("CANCELLED", "Cancelled"),
+                        ],
+                        max_length=15,
+                    ),
+                ),
+                ("triggered_at", models.DateTimeField()),
+                ("completed_at", models.DateTimeField(blank=True, null=True)),
+                ("from_engines", models.PositiveIntegerField()),
+                ("to_engines", models.PositiveIntegerField()),
+                ("delta", models.PositiveIntegerField()),
+                ("reason", models.TextField()),
+                ("triggered_conditions", models.JSONField(default=list)),
+                ("metrics_snapshot", models.JSONField(default=dict)),
+                ("error_message", models.TextField(blank=True)),
+                (
+                    "request",
+                    models.OneToOneField(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="scaling",
+                        to="projects.scalerequest",
+                    ),
+                ),
+                (
+                    "service",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="scalings",
+                        to="projects.service",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-id"],
+            },
         ),
         migrations.AddField(
-            model_name='call',
-            name='worker',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='calls', to='projects.sessionworker'),
+            model_name="scalerequest",
+            name="service",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="requests", to="projects.service"
+            ),
         ),
-        migrations.AddConstraint(
-            model_name='project',
-            constraint=models.CheckConstraint(condition=models.Q(('rank__gte', -1000), ('rank__lte', 1000)), name='project_rank_range'),
+        migrations.CreateModel(
+            name="MetricsPoint",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                ("engines", models.PositiveIntegerField()),
+                ("reporting", models.PositiveIntegerField()),
+                ("values", models.JSONField(default=dict)),
+                ("by_engine", models.JSONField(default=dict)),
+                (
+                    "service",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="points",
+                        to="projects.service",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["service", "at"],
+            },
         ),
-        migrations.AddConstraint(
-            model_name='membership',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('department__isnull', True), ('project__isnull', True), ('role', 'platform_admin')), models.Q(('department__isnull', False), ('project__isnull', True), ('role', 'department_admin')), models.Q(('department__isnull', True), ('project__isnull', False), ('role', 'project_admin')), models.Q(('department__isnull', True), ('project__isnull', False), ('role__in', ['member', 'viewer'])), models.Q(('department__isnull', False), ('project__isnull', True), ('role', 'viewer')), _connector='OR'), name='membership_role_fits_its_scope'),
+        migrations.CreateModel(
+            name="Autoscaler",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("enabled", models.BooleanField(default=False)),
+                (
+                    "settings",
+                    models.JSONField(
+                        default=dict, help_text="As they were given; what is missing has its default."
+                    ),
+                ),
+                ("memory", models.JSONField(default=dict)),
+                ("last_decision", models.JSONField(blank=True, null=True)),
+                ("last_scale_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "last_scale_action",
+                    models.CharField(
+                        blank=True,
+                        choices=[("scale_out", "Scale-out"), ("scale_in", "Scale-in")],
+                        max_length=9,
+                    ),
+                ),
+                ("scraped_at", models.DateTimeField(blank=True, null=True)),
+                ("evaluated_at", models.DateTimeField(blank=True, null=True)),
+                ("trouble", models.TextField(blank=True, help_text="Why it could not decide the last time.")),
+                (
+                    "service",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="autoscaler",
+                        to="projects.service",
+                    ),
+                ),
+            ],
         ),
-        migrations.AddConstraint(
-            model_name='membership',
-            constraint=models.UniqueConstraint(fields=('user', 'department', 'project'), name='membership_once_per_scope', nulls_distinct=False),
-        ),
-        migrations.AddConstraint(
-            model_name='budget',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('department__isnull', False), ('project__isnull', True)), models.Q(('department__isnull', True), ('project__isnull', False)), _connector='OR'), name='budget_has_one_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='budget',
-            constraint=models.UniqueConstraint(fields=('department',), name='budget_once_per_department'),
-        ),
-        migrations.AddConstraint(
-            model_name='budget',
-            constraint=models.UniqueConstraint(fields=('project',), name='budget_once_per_project'),
-        ),
-        migrations.AddConstraint(
-            model_name='budget',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_hours__gte', 1), ('gpu_hours__lte', 1000000000)), name='budget_hours_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('department__isnull', False), ('project__isnull', True)), models.Q(('department__isnull', True), ('project__isnull', False)), _connector='OR'), name='quota_has_one_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.UniqueConstraint(fields=('department', 'pool'), name='quota_once_per_department_and_pool'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.UniqueConstraint(fields=('project', 'pool'), name='quota_once_per_project_and_pool'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_milli__gte', 0), ('gpu_milli__lte', 1000000000000)), name='quota_gpu_milli_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('cpu_milli__gte', 0), ('cpu_milli__lte', 1000000000000)), name='quota_cpu_milli_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('memory_mib__gte', 0), ('memory_mib__lte', 1000000000000)), name='quota_memory_mib_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_gpu_milli__gte', 0), ('limit_gpu_milli__lte', 1000000000000)), name='quota_limit_gpu_milli_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_cpu_milli__gte', 0), ('limit_cpu_milli__lte', 1000000000000)), name='quota_limit_cpu_milli_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_memory_mib__gte', 0), ('limit_memory_mib__lte', 1000000000000)), name='quota_limit_memory_mib_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('weight_gpu__gte', 0), ('weight_gpu__lte', 1000000.0), ('weight_cpu__gte', 0), ('weight_cpu__lte', 1000000.0), ('weight_memory__gte', 0), ('weight_memory__lte', 1000000.0)), name='quota_weights_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('rank__gte', -1000), ('rank__lte', 1000)), name='quota_rank_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='quota',
-            constraint=models.CheckConstraint(condition=models.Q(('limit_gpu_milli__isnull', True), ('gpu_milli__lte', models.F('limit_gpu_milli')), ('gpu_milli__isnull', True), _connector='OR'), name='quota_gpu_within_limit'),
-        ),
-        migrations.AddIndex(
-            model_name='lapse',
-            index=models.Index(condition=models.Q(('done_at', None)), fields=['due_at'], name='lapse_due'),
-        ),
-        migrations.AddConstraint(
-            model_name='removedquota',
-            constraint=models.UniqueConstraint(fields=('department', 'project', 'pool'), name='removed_quota_once', nulls_distinct=False),
-        ),
-        migrations.AddConstraint(
-            model_name='removedquota',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('department__isnull', False), ('project__isnull', True)), models.Q(('department__isnull', True), ('project__isnull', False)), _connector='OR'), name='removed_quota_has_one_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='savedview',
-            constraint=models.UniqueConstraint(fields=('user', 'name'), name='view_name_once_per_person'),
-        ),
-        migrations.AddIndex(
-            model_name='scaling',
-            index=models.Index(fields=['service', '-id'], name='scaling_newest'),
-        ),
-        migrations.AddIndex(
-            model_name='scaling',
-            index=models.Index(condition=models.Q(('completed_at__isnull', True)), fields=['service'], name='scaling_open'),
-        ),
-        migrations.AddIndex(
-            model_name='scalerequest',
-            index=models.Index(fields=['service', '-created_at', '-id'], name='scale_request_newest'),
-        ),
-        migrations.AddConstraint(
-            model_name='scalerequest',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ('ACTIVE', 'PARTIAL', 'COMPLETED', 'NOOP', 'FAILED', 'CANCELLED')), _negated=True), fields=('service',), name='one_scale_request_at_a_time'),
-        ),
-        migrations.AddConstraint(
-            model_name='scalerequest',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('status__in', ('ACTIVE', 'PARTIAL', 'COMPLETED', 'NOOP', 'FAILED', 'CANCELLED'))), models.Q(('ended_at__isnull', True), models.Q(('status__in', ('ACTIVE', 'PARTIAL', 'COMPLETED', 'NOOP', 'FAILED', 'CANCELLED')), _negated=True)), _connector='OR'), name='scale_request_ended_has_a_time'),
-        ),
-        migrations.AddConstraint(
-            model_name='metricspoint',
-            constraint=models.UniqueConstraint(fields=('service', 'at'), name='metrics_point_once'),
+        migrations.CreateModel(
+            name="Session",
+            fields=[
+                (
+                    "workload",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="session",
+                        serialize=False,
+                        to="projects.workload",
+                    ),
+                ),
+                (
+                    "address",
+                    models.CharField(help_text="Where its workers reach this server.", max_length=255),
+                ),
+                (
+                    "executor",
+                    models.CharField(
+                        choices=[("process", "Process"), ("thread", "Thread")],
+                        default="process",
+                        max_length=10,
+                    ),
+                ),
+                ("slots", models.PositiveIntegerField(default=1, help_text="Calls at a time on each node.")),
+                ("max_attempts", models.PositiveIntegerField(default=3)),
+                (
+                    "idle_timeout",
+                    models.PositiveIntegerField(help_text="Seconds without a word from its client."),
+                ),
+                (
+                    "python",
+                    models.CharField(help_text="Of the client; workers must have the same.", max_length=20),
+                ),
+                ("cloudpickle", models.CharField(max_length=20)),
+                (
+                    "setup",
+                    models.BinaryField(
+                        default=bytes, help_text="The client's own plugins, as it pickled them."
+                    ),
+                ),
+                ("turn", models.PositiveBigIntegerField(default=0, help_text="Whose turn is next.")),
+                ("ends", models.PositiveBigIntegerField(default=0, help_text="How many calls have ended.")),
+                (
+                    "taken",
+                    models.PositiveBigIntegerField(default=0, help_text="How many of these the client has."),
+                ),
+                ("fault", models.TextField(blank=True, help_text="Why it cannot run any function at all.")),
+                (
+                    "seen_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        help_text="When its client asked last.",
+                    ),
+                ),
+            ],
         ),
         migrations.AddField(
-            model_name='sessionworker',
-            name='session',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='workers', to='projects.session'),
-        ),
-        migrations.AddConstraint(
-            model_name='session',
-            constraint=models.CheckConstraint(condition=models.Q(('max_attempts__gte', 1), ('slots__gte', 1)), name='session_tries_and_runs_at_least_one'),
+            model_name="workload",
+            name="project",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="workloads", to="projects.project"
+            ),
         ),
         migrations.AddField(
-            model_name='call',
-            name='session',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='calls', to='projects.session'),
+            model_name="workload",
+            name="submitted_by",
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="workloads",
+                to=settings.AUTH_USER_MODEL,
+            ),
+        ),
+        migrations.AddField(
+            model_name="service",
+            name="workload",
+            field=models.OneToOneField(
+                on_delete=django.db.models.deletion.CASCADE, related_name="service", to="projects.workload"
+            ),
+        ),
+        migrations.CreateModel(
+            name="RoleNode",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField(help_text="Order in the whole tree, depth first.")),
+                ("name", models.CharField(max_length=63)),
+                ("need", models.PositiveIntegerField(blank=True, null=True)),
+                ("min", models.PositiveIntegerField(blank=True, null=True)),
+                ("max", models.PositiveIntegerField(blank=True, null=True)),
+                ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Of each device.")),
+                ("gpu_devices", models.PositiveIntegerField(default=0)),
+                ("gpu_memory_mib", models.PositiveIntegerField(default=0)),
+                ("cpu_milli", models.PositiveIntegerField(default=0)),
+                ("memory_mib", models.PositiveIntegerField(default=0)),
+                ("topology_required", models.CharField(blank=True, max_length=120)),
+                ("topology_preferred", models.CharField(blank=True, max_length=120)),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="children",
+                        to="projects.rolenode",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="roles",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["workload", "position"],
+            },
+        ),
+        migrations.CreateModel(
+            name="PortLink",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("port", models.CharField(max_length=15)),
+                (
+                    "session_hash",
+                    models.CharField(help_text="Another one once the password was changed.", max_length=64),
+                ),
+                (
+                    "session_key",
+                    models.CharField(
+                        blank=True,
+                        default="",
+                        editable=False,
+                        help_text="The browser session that asked for it: the visit ends with the session.",
+                        max_length=40,
+                    ),
+                ),
+                ("issued_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("expires_at", models.DateTimeField(help_text="Until when it can be used.")),
+                ("used_at", models.DateTimeField(blank=True, null=True)),
+                ("cookie_digest", models.CharField(blank=True, max_length=64, null=True, unique=True)),
+                ("visit_until", models.DateTimeField(help_text="When the visit ends at the latest.")),
+                (
+                    "seen_at",
+                    models.DateTimeField(blank=True, help_text="When the visitor asked last.", null=True),
+                ),
+                (
+                    "token",
+                    models.ForeignKey(
+                        blank=True,
+                        help_text="The token that asked for it: the visit ends with the token.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.apitoken",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="port_links",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="port_links",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-issued_at", "-id"],
+            },
+        ),
+        migrations.AddField(
+            model_name="pod",
+            name="workload",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="pods", to="projects.workload"
+            ),
+        ),
+        migrations.CreateModel(
+            name="Engine",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("number", models.PositiveIntegerField()),
+                (
+                    "origin",
+                    models.CharField(
+                        choices=[("initial", "Initial"), ("managed", "Managed"), ("external", "External")],
+                        max_length=8,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("CREATING", "Creating"),
+                            ("CONNECTING", "Connecting"),
+                            ("HEALTH_CHECKING", "Health Checking"),
+                            ("WEIGHT_SYNCING", "Weight Syncing"),
+                            ("READY", "Ready"),
+                            ("ACTIVE", "Active"),
+                            ("DRAINING", "Draining"),
+                            ("REMOVING", "Removing"),
+                            ("REMOVED", "Removed"),
+                            ("FAILED", "Failed"),
+                        ],
+                        max_length=15,
+                    ),
+                ),
+                ("since", models.DateTimeField()),
+                (
+                    "index",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Of the replica in its workload's role."
+                    ),
+                ),
+                (
+                    "pod_id",
+                    models.UUIDField(blank=True, help_text="The pod that serves at this address.", null=True),
+                ),
+                ("url", models.CharField(blank=True, max_length=500)),
+                ("router_url", models.CharField(blank=True, max_length=500)),
+                (
+                    "is_routed",
+                    models.BooleanField(default=False, help_text="The router said that it has it."),
+                ),
+                (
+                    "isolated_at",
+                    models.DateTimeField(
+                        blank=True, help_text="Since then the router sends it nothing new.", null=True
+                    ),
+                ),
+                ("is_healthy", models.BooleanField(default=False)),
+                (
+                    "failures",
+                    models.PositiveIntegerField(default=0, help_text="Health checks failed in a row."),
+                ),
+                (
+                    "connection_failures",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Failed attempts in a row to connect to an external engine."
+                    ),
+                ),
+                ("looked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "running",
+                    models.PositiveIntegerField(blank=True, help_text="Requests it works on.", null=True),
+                ),
+                ("weight_version", models.CharField(blank=True, max_length=200)),
+                (
+                    "sync",
+                    models.CharField(
+                        blank=True, help_text="Of its weights: copying, done or failed.", max_length=7
+                    ),
+                ),
+                ("sync_message", models.TextField(blank=True)),
+                ("sync_tried_at", models.DateTimeField(blank=True, null=True)),
+                ("router_message", models.TextField(blank=True)),
+                (
+                    "ends_as",
+                    models.CharField(
+                        blank=True, help_text="Where removing leads: REMOVED or FAILED.", max_length=7
+                    ),
+                ),
+                ("failure", models.CharField(blank=True, max_length=11)),
+                ("message", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "added_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="added",
+                        to="projects.scalerequest",
+                    ),
+                ),
+                (
+                    "removed_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="removed",
+                        to="projects.scalerequest",
+                    ),
+                ),
+                (
+                    "service",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="engines",
+                        to="projects.service",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="engines",
+                        to="projects.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["service", "number"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Subscription",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "news",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=20), size=None
+                    ),
+                ),
+                (
+                    "waiting_minutes",
+                    models.PositiveIntegerField(default=60, help_text="Longer than this is news."),
+                ),
+                ("to", models.TextField()),
+                (
+                    "channel",
+                    models.CharField(
+                        choices=[
+                            (
+                                berth.core.spec.addresses.Channel["MAIL"],
+                                berth.core.spec.addresses.Channel["MAIL"],
+                            ),
+                            (
+                                berth.core.spec.addresses.Channel["WEBHOOK"],
+                                berth.core.spec.addresses.Channel["WEBHOOK"],
+                            ),
+                            (
+                                berth.core.spec.addresses.Channel["CHAT"],
+                                berth.core.spec.addresses.Channel["CHAT"],
+                            ),
+                        ],
+                        max_length=7,
+                    ),
+                ),
+                ("made_by", models.CharField(max_length=150)),
+                (
+                    "made_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "department",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        help_text="Of the work that this person submitted.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["id"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Delivery",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        help_text="started, completed, failed, preempted, cancelled, unschedulable, waiting, idle, budget or pool",
+                        max_length=20,
+                    ),
+                ),
+                ("workload_id", models.UUIDField(null=True)),
+                ("project_id", models.BigIntegerField(null=True)),
+                ("to", models.TextField()),
+                (
+                    "channel",
+                    models.CharField(
+                        choices=[
+                            (
+                                berth.core.spec.addresses.Channel["MAIL"],
+                                berth.core.spec.addresses.Channel["MAIL"],
+                            ),
+                            (
+                                berth.core.spec.addresses.Channel["WEBHOOK"],
+                                berth.core.spec.addresses.Channel["WEBHOOK"],
+                            ),
+                            (
+                                berth.core.spec.addresses.Channel["CHAT"],
+                                berth.core.spec.addresses.Channel["CHAT"],
+                            ),
+                        ],
+                        max_length=7,
+                    ),
+                ),
+                ("content", models.JSONField(help_text="What is told.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("delivered", "Delivered"),
+                            ("given_up", "Given Up"),
+                        ],
+                        default="waiting",
+                        max_length=9,
+                    ),
+                ),
+                ("tries", models.PositiveIntegerField(default=0)),
+                ("due_at", models.DateTimeField(help_text="When it may be tried (again).")),
+                ("last_error", models.TextField(blank=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "subscription",
+                    models.ForeignKey(
+                        help_text="Empty: a workload's document names the address.",
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="deliveries",
+                        to="projects.subscription",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "deliveries",
+                "ordering": ["-id"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Template",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.CharField(
+                        max_length=63,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "Use 1 to 63 lower-case letters, digits and dashes; begin and end with a letter or digit.",
+                            )
+                        ],
+                    ),
+                ),
+                ("about", models.CharField(blank=True, max_length=200)),
+                (
+                    "text",
+                    models.TextField(help_text="YAML. Its project is this one; its name may be left out."),
+                ),
+                ("changed_by", models.CharField(max_length=150)),
+                ("changed_at", models.DateTimeField(auto_now=True)),
+                ("version", models.BigIntegerField(editable=False)),
+                (
+                    "made_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="templates",
+                        to="projects.project",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["project__name", "name"],
+            },
+        ),
+        migrations.AddConstraint(
+            model_name="apitoken",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("revoked_at__isnull", True)),
+                fields=("user", "name"),
+                name="token_name_once_per_person",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="budgetnotice",
+            constraint=models.UniqueConstraint(
+                fields=("budget", "month", "percent"), name="budget_notice_once"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="identity",
+            constraint=models.UniqueConstraint(fields=("issuer", "subject"), name="identity_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="leftover",
+            constraint=models.UniqueConstraint(fields=("pool", "kind", "name"), name="leftover_once"),
+        ),
+        migrations.AddField(
+            model_name="call",
+            name="worker",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="calls",
+                to="projects.sessionworker",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="project",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)), name="project_rank_range"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="membership",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("department__isnull", True), ("project__isnull", True), ("role", "platform_admin")
+                    ),
+                    models.Q(
+                        ("department__isnull", False), ("project__isnull", True), ("role", "department_admin")
+                    ),
+                    models.Q(
+                        ("department__isnull", True), ("project__isnull", False), ("role", "project_admin")
+                    ),
+                    models.Q(
+                        ("department__isnull", True),
+                        ("project__isnull", False),
+                        ("role__in", ["member", "viewer"]),
+                    ),
+                    models.Q(("department__isnull", False), ("project__isnull", True), ("role", "viewer")),
+                    _connector="OR",
+                ),
+                name="membership_role_fits_its_scope",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="membership",
+            constraint=models.UniqueConstraint(
+                fields=("user", "department", "project"),
+                name="membership_once_per_scope",
+                nulls_distinct=False,
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="budget",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("department__isnull", False), ("project__isnull", True)),
+                    models.Q(("department__isnull", True), ("project__isnull", False)),
+                    _connector="OR",
+                ),
+                name="budget_has_one_owner",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="budget",
+            constraint=models.UniqueConstraint(fields=("department",), name="budget_once_per_department"),
+        ),
+        migrations.AddConstraint(
+            model_name="budget",
+            constraint=models.UniqueConstraint(fields=("project",), name="budget_once_per_project"),
+        ),
+        migrations.AddConstraint(
+            model_name="budget",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("gpu_hours__gte", 1), ("gpu_hours__lte", 1000000000)),
+                name="budget_hours_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("department__isnull", False), ("project__isnull", True)),
+                    models.Q(("department__isnull", True), ("project__isnull", False)),
+                    _connector="OR",
+                ),
+                name="quota_has_one_owner",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.UniqueConstraint(
+                fields=("department", "pool"), name="quota_once_per_department_and_pool"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.UniqueConstraint(
+                fields=("project", "pool"), name="quota_once_per_project_and_pool"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("gpu_milli__gte", 0), ("gpu_milli__lte", 1000000000000)),
+                name="quota_gpu_milli_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("cpu_milli__gte", 0), ("cpu_milli__lte", 1000000000000)),
+                name="quota_cpu_milli_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("memory_mib__gte", 0), ("memory_mib__lte", 1000000000000)),
+                name="quota_memory_mib_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("limit_gpu_milli__gte", 0), ("limit_gpu_milli__lte", 1000000000000)),
+                name="quota_limit_gpu_milli_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("limit_cpu_milli__gte", 0), ("limit_cpu_milli__lte", 1000000000000)),
+                name="quota_limit_cpu_milli_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("limit_memory_mib__gte", 0), ("limit_memory_mib__lte", 1000000000000)),
+                name="quota_limit_memory_mib_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("weight_gpu__gte", 0),
+                    ("weight_gpu__lte", 1000000.0),
+                    ("weight_cpu__gte", 0),
+                    ("weight_cpu__lte", 1000000.0),
+                    ("weight_memory__gte", 0),
+                    ("weight_memory__lte", 1000000.0),
+                ),
+                name="quota_weights_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("rank__gte", -1000), ("rank__lte", 1000)), name="quota_rank_range"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="quota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("limit_gpu_milli__isnull", True),
+                    ("gpu_milli__lte", models.F("limit_gpu_milli")),
+                    ("gpu_milli__isnull", True),
+                    _connector="OR",
+                ),
+                name="quota_gpu_within_limit",
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['phase', 'project'], name='workload_phase_project'),
+            model_name="lapse",
+            index=models.Index(condition=models.Q(("done_at", None)), fields=["due_at"], name="lapse_due"),
+        ),
+        migrations.AddConstraint(
+            model_name="removedquota",
+            constraint=models.UniqueConstraint(
+                fields=("department", "project", "pool"), name="removed_quota_once", nulls_distinct=False
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="removedquota",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("department__isnull", False), ("project__isnull", True)),
+                    models.Q(("department__isnull", True), ("project__isnull", False)),
+                    _connector="OR",
+                ),
+                name="removed_quota_has_one_owner",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="savedview",
+            constraint=models.UniqueConstraint(fields=("user", "name"), name="view_name_once_per_person"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['-submitted_at', '-id'], name='workload_newest'),
+            model_name="scaling",
+            index=models.Index(fields=["service", "-id"], name="scaling_newest"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['project', '-submitted_at'], name='workload_project_newest'),
+            model_name="scaling",
+            index=models.Index(
+                condition=models.Q(("completed_at__isnull", True)), fields=["service"], name="scaling_open"
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(fields=['first_started_at'], name='workload_first_started'),
+            model_name="scalerequest",
+            index=models.Index(fields=["service", "-created_at", "-id"], name="scale_request_newest"),
+        ),
+        migrations.AddConstraint(
+            model_name="scalerequest",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(
+                    ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
+                    _negated=True,
+                ),
+                fields=("service",),
+                name="one_scale_request_at_a_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="scalerequest",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("ended_at__isnull", False),
+                        ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
+                    ),
+                    models.Q(
+                        ("ended_at__isnull", True),
+                        models.Q(
+                            ("status__in", ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")),
+                            _negated=True,
+                        ),
+                    ),
+                    _connector="OR",
+                ),
+                name="scale_request_ended_has_a_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="metricspoint",
+            constraint=models.UniqueConstraint(fields=("service", "at"), name="metrics_point_once"),
+        ),
+        migrations.AddField(
+            model_name="sessionworker",
+            name="session",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="workers", to="projects.session"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="session",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("max_attempts__gte", 1), ("slots__gte", 1)),
+                name="session_tries_and_runs_at_least_one",
+            ),
+        ),
+        migrations.AddField(
+            model_name="call",
+            name="session",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="calls", to="projects.session"
+            ),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('phase__in', ['completed', 'failed', 'cancelled']), _negated=True), fields=['phase'], name='workload_live'),
+            model_name="workload",
+            index=models.Index(fields=["phase", "project"], name="workload_phase_project"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=models.Index(condition=models.Q(('deadline__isnull', False), models.Q(('phase__in', ['completed', 'failed', 'cancelled']), _negated=True)), fields=['deadline'], name='workload_deadline'),
+            model_name="workload",
+            index=models.Index(fields=["-submitted_at", "-id"], name="workload_newest"),
         ),
         migrations.AddIndex(
-            model_name='workload',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['labels'], name='workload_labels'),
-        ),
-        migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.UniqueConstraint(condition=models.Q(('phase__in', ['completed', 'failed', 'cancelled']), _negated=True), fields=('project', 'name'), name='workload_name_once_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('priority__gte', 0), ('priority__lte', 1000)), name='workload_priority_range'),
-        ),
-        migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('pools__len__gt', 0)), name='workload_names_a_pool'),
-        ),
-        migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(('ended_at__isnull', False), models.Q(('phase__in', ['completed', 'failed', 'cancelled']), _negated=True), _connector='OR'), name='workload_ended_has_a_time'),
-        ),
-        migrations.AddConstraint(
-            model_name='workload',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('phase', 'stopping'), _negated=True), models.Q(('next_phase', ''), _negated=True), _connector='OR'), name='workload_stopping_knows_where_to'),
+            model_name="workload",
+            index=models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
         ),
         migrations.AddIndex(
-            model_name='service',
-            index=models.Index(condition=models.Q(('ended_at__isnull', True)), fields=['id'], name='service_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='rolenode',
-            constraint=models.UniqueConstraint(fields=('workload', 'position'), name='role_position_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='rolenode',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('max__isnull', True), ('min__isnull', True), ('need__isnull', False)), models.Q(('max__isnull', False), ('min__isnull', False), ('need__isnull', True)), _connector='OR'), name='role_is_a_group_or_a_leaf'),
-        ),
-        migrations.AddConstraint(
-            model_name='rolenode',
-            constraint=models.CheckConstraint(condition=models.Q(('min__isnull', True), ('min__lte', models.F('max')), _connector='OR'), name='role_min_within_max'),
-        ),
-        migrations.AddConstraint(
-            model_name='rolenode',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_milli__lte', 1000)), name='role_shares_at_most_one_device_each'),
-        ),
-        migrations.AddConstraint(
-            model_name='rolenode',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_milli', 0), ('gpu_memory_mib', 0), _connector='OR'), name='role_asks_by_share_or_by_memory'),
+            model_name="workload",
+            index=models.Index(fields=["first_started_at"], name="workload_first_started"),
         ),
         migrations.AddIndex(
-            model_name='portlink',
-            index=models.Index(condition=models.Q(('seen_at__isnull', False)), fields=['workload', '-seen_at'], name='port_visit_seen'),
-        ),
-        migrations.AddConstraint(
-            model_name='portlink',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('cookie_digest__isnull', True), ('used_at__isnull', True)), models.Q(('cookie_digest__isnull', False), ('used_at__isnull', False)), _connector='OR'), name='port_link_is_used_for_a_visit'),
-        ),
-        migrations.AddIndex(
-            model_name='pod',
-            index=models.Index(condition=models.Q(('state__in', ('starting', 'running', 'stopping'))), fields=['node'], name='pod_on_node_live'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                fields=["phase"],
+                name="workload_live",
+            ),
         ),
         migrations.AddIndex(
-            model_name='pod',
-            index=models.Index(condition=models.Q(('state__in', ('starting', 'running', 'stopping'))), fields=['state'], name='pod_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='pod',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ['starting', 'running', 'stopping'])), fields=('workload', 'role', 'index'), name='pod_once_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='pod',
-            constraint=models.CheckConstraint(condition=models.Q(('ended_at__isnull', False), ('state__in', ['starting', 'running', 'stopping']), _connector='OR'), name='pod_ended_has_a_time'),
-        ),
-        migrations.AddIndex(
-            model_name='engine',
-            index=models.Index(condition=models.Q(('ended_at__isnull', True), models.Q(('router_url', ''), _negated=True), _connector='OR'), fields=['service'], name='engine_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='engine',
-            constraint=models.UniqueConstraint(fields=('service', 'number'), name='engine_number_once'),
-        ),
-        migrations.AddConstraint(
-            model_name='engine',
-            constraint=models.UniqueConstraint(condition=models.Q(('ended_at__isnull', True), ('origin', 'external')), fields=('service', 'url'), name='engine_url_once_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='engine',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', False), ('state__in', ('REMOVED', 'FAILED'))), models.Q(('ended_at__isnull', True), models.Q(('state__in', ('REMOVED', 'FAILED')), _negated=True)), _connector='OR'), name='engine_ended_has_a_time'),
-        ),
-        migrations.AddConstraint(
-            model_name='subscription',
-            constraint=models.UniqueConstraint(fields=('user', 'project', 'department', 'to'), name='subscription_once_per_place_and_address', nulls_distinct=False),
-        ),
-        migrations.AddConstraint(
-            model_name='subscription',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('project__isnull', True), ('user__isnull', True)), models.Q(('department__isnull', True), ('user__isnull', True)), models.Q(('department__isnull', True), ('project__isnull', True)), _connector='OR'), name='subscription_has_one_place_at_most'),
+            model_name="workload",
+            index=models.Index(
+                condition=models.Q(
+                    ("deadline__isnull", False),
+                    models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                ),
+                fields=["deadline"],
+                name="workload_deadline",
+            ),
         ),
         migrations.AddIndex(
-            model_name='delivery',
-            index=models.Index(fields=['workload_id', '-id'], name='delivery_of_workload'),
+            model_name="workload",
+            index=django.contrib.postgres.indexes.GinIndex(fields=["labels"], name="workload_labels"),
+        ),
+        migrations.AddConstraint(
+            model_name="workload",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                fields=("project", "name"),
+                name="workload_name_once_while_live",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("priority__gte", 0), ("priority__lte", 1000)),
+                name="workload_priority_range",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("pools__len__gt", 0)), name="workload_names_a_pool"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("ended_at__isnull", False),
+                    models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
+                    _connector="OR",
+                ),
+                name="workload_ended_has_a_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workload",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("phase", "stopping"), _negated=True),
+                    models.Q(("next_phase", ""), _negated=True),
+                    _connector="OR",
+                ),
+                name="workload_stopping_knows_where_to",
+            ),
         ),
         migrations.AddIndex(
-            model_name='delivery',
-            index=models.Index(condition=models.Q(('state', 'waiting')), fields=['due_at'], name='delivery_due'),
+            model_name="service",
+            index=models.Index(
+                condition=models.Q(("ended_at__isnull", True)), fields=["id"], name="service_live"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='delivery',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('state', 'waiting')), models.Q(models.Q(('state', 'waiting'), _negated=True), ('ended_at__isnull', False)), _connector='OR'), name='delivery_ended_has_a_time'),
+            model_name="rolenode",
+            constraint=models.UniqueConstraint(fields=("workload", "position"), name="role_position_once"),
         ),
         migrations.AddConstraint(
-            model_name='template',
-            constraint=models.UniqueConstraint(fields=('project', 'name'), name='template_once_per_project'),
+            model_name="rolenode",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("max__isnull", True), ("min__isnull", True), ("need__isnull", False)),
+                    models.Q(("max__isnull", False), ("min__isnull", False), ("need__isnull", True)),
+                    _connector="OR",
+                ),
+                name="role_is_a_group_or_a_leaf",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="rolenode",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("min__isnull", True), ("min__lte", models.F("max")), _connector="OR"),
+                name="role_min_within_max",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="rolenode",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("gpu_milli__lte", 1000)), name="role_shares_at_most_one_device_each"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="rolenode",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("gpu_milli", 0), ("gpu_memory_mib", 0), _connector="OR"),
+                name="role_asks_by_share_or_by_memory",
+            ),
         ),
         migrations.AddIndex(
-            model_name='call',
-            index=models.Index(condition=models.Q(('state', 'ended'), _negated=True), fields=['session', 'state', 'id'], name='call_not_ended'),
+            model_name="portlink",
+            index=models.Index(
+                condition=models.Q(("seen_at__isnull", False)),
+                fields=["workload", "-seen_at"],
+                name="port_visit_seen",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="portlink",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("cookie_digest__isnull", True), ("used_at__isnull", True)),
+                    models.Q(("cookie_digest__isnull", False), ("used_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="port_link_is_used_for_a_visit",
+            ),
         ),
         migrations.AddIndex(
-            model_name='call',
-            index=models.Index(condition=models.Q(('state', 'ended')), fields=['session', 'ended'], name='call_ended'),
+            model_name="pod",
+            index=models.Index(
+                condition=models.Q(("state__in", ("starting", "running", "stopping"))),
+                fields=["node"],
+                name="pod_on_node_live",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="pod",
+            index=models.Index(
+                condition=models.Q(("state__in", ("starting", "running", "stopping"))),
+                fields=["state"],
+                name="pod_live",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='call',
-            constraint=models.UniqueConstraint(fields=('session', 'key'), name='call_once'),
+            model_name="pod",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ["starting", "running", "stopping"])),
+                fields=("workload", "role", "index"),
+                name="pod_once_while_live",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='call',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended__isnull', False), ('state', 'ended'), models.Q(('outcome', ''), _negated=True)), models.Q(models.Q(('state', 'ended'), _negated=True), ('ended__isnull', True), ('outcome', '')), _connector='OR'), name='call_ended_has_an_outcome'),
+            model_name="pod",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("ended_at__isnull", False),
+                    ("state__in", ["starting", "running", "stopping"]),
+                    _connector="OR",
+                ),
+                name="pod_ended_has_a_time",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="engine",
+            index=models.Index(
+                condition=models.Q(
+                    ("ended_at__isnull", True), models.Q(("router_url", ""), _negated=True), _connector="OR"
+                ),
+                fields=["service"],
+                name="engine_live",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="engine",
+            constraint=models.UniqueConstraint(fields=("service", "number"), name="engine_number_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="engine",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("ended_at__isnull", True), ("origin", "external")),
+                fields=("service", "url"),
+                name="engine_url_once_while_live",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="engine",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ended_at__isnull", False), ("state__in", ("REMOVED", "FAILED"))),
+                    models.Q(
+                        ("ended_at__isnull", True),
+                        models.Q(("state__in", ("REMOVED", "FAILED")), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="engine_ended_has_a_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="subscription",
+            constraint=models.UniqueConstraint(
+                fields=("user", "project", "department", "to"),
+                name="subscription_once_per_place_and_address",
+                nulls_distinct=False,
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="subscription",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("project__isnull", True), ("user__isnull", True)),
+                    models.Q(("department__isnull", True), ("user__isnull", True)),
+                    models.Q(("department__isnull", True), ("project__isnull", True)),
+                    _connector="OR",
+                ),
+                name="subscription_has_one_place_at_most",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(
+                condition=models.Q(("state", "waiting")), fields=["due_at"], name="delivery_due"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="delivery",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("ended_at__isnull", True), ("state", "waiting")),
+                    models.Q(models.Q(("state", "waiting"), _negated=True), ("ended_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="delivery_ended_has_a_time",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="template",
+            constraint=models.UniqueConstraint(fields=("project", "name"), name="template_once_per_project"),
+        ),
+        migrations.AddIndex(
+            model_name="call",
+            index=models.Index(
+                condition=models.Q(("state", "ended"), _negated=True),
+                fields=["session", "state", "id"],
+                name="call_not_ended",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="call",
+            index=models.Index(
+                condition=models.Q(("state", "ended")), fields=["session", "ended"], name="call_ended"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="call",
+            constraint=models.UniqueConstraint(fields=("session", "key"), name="call_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="call",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("ended__isnull", False), ("state", "ended"), models.Q(("outcome", ""), _negated=True)
+                    ),
+                    models.Q(
+                        models.Q(("state", "ended"), _negated=True), ("ended__isnull", True), ("outcome", "")
+                    ),
+                    _connector="OR",
+                ),
+                name="call_ended_has_an_outcome",
+            ),
         ),
     ]

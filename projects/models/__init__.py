@@ -1,4 +1,5 @@
 """Models of tenants and their workloads."""
+
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetNotice
 from projects.models.deliveries import Delivery

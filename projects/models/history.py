@@ -2,6 +2,7 @@
 
 Ids and names are copied, not referenced: history outlives what it tells of.
 """
+
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q

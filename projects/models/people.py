@@ -1,4 +1,5 @@
 """Models of roles, memberships and API tokens."""
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q

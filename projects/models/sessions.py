@@ -49,9 +49,7 @@ class SessionWorker(models.Model):
         READY = "ready"
         GONE = "gone"
 
-    pod = models.OneToOneField(
-        Pod, on_delete=models.CASCADE, primary_key=True, related_name="session_worker"
-    )
+    pod = models.OneToOneField(Pod, on_delete=models.CASCADE, primary_key=True, related_name="session_worker")
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="workers")
     node = models.PositiveIntegerField(help_text="Its rank in the run.")
     state = models.CharField(max_length=10, choices=State.choices, default=State.READY)

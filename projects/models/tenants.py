@@ -1,4 +1,5 @@
 """Models of departments, projects and quotas."""
+
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q

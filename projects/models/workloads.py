@@ -1,4 +1,5 @@
 """Models of workloads, their roles and their pods."""
+
 import uuid
 
 from django.conf import settings
@@ -108,7 +109,9 @@ class Workload(models.Model):
     )
     explained_at = models.DateTimeField(null=True, blank=True)
     wait_reasons = models.JSONField(
-        default=list, blank=True, editable=False,
+        default=list,
+        blank=True,
+        editable=False,
         help_text="The leading reasons for which it waited, one after another: reason, since, until.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
@@ -121,11 +124,13 @@ class Workload(models.Model):
             models.Index(fields=["project", "-submitted_at"], name="workload_project_newest"),
             models.Index(fields=["first_started_at"], name="workload_first_started"),
             models.Index(
-                fields=["phase"], name="workload_live",
+                fields=["phase"],
+                name="workload_live",
                 condition=~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
             models.Index(
-                fields=["deadline"], name="workload_deadline",
+                fields=["deadline"],
+                name="workload_deadline",
                 condition=Q(deadline__isnull=False) & ~Q(phase__in=["completed", "failed", "cancelled"]),
             ),
             GinIndex(fields=["labels"], name="workload_labels"),

@@ -1,4 +1,5 @@
 """Announce changes after the commit."""
+
 from functools import partial
 
 from django.db import transaction

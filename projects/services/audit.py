@@ -1,4 +1,5 @@
 """Write audit rows: actor, action, before and after."""
+
 from typing import Any
 
 from django.db.models import Model

@@ -1,4 +1,5 @@
 """Seed the demo organisation through the regular services."""
+
 import secrets
 
 from django.contrib.auth.models import User

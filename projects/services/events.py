@@ -1,4 +1,5 @@
 """Record events."""
+
 from typing import Any
 
 from projects.models import Event, Workload

@@ -1,4 +1,5 @@
 """Grant and revoke roles, create people."""
+
 from typing import Any
 
 from django.contrib.auth.models import User

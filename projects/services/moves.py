@@ -1,4 +1,5 @@
 """Change a workload's state: compare-and-set with one event per move."""
+
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any

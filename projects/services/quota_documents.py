@@ -1,8 +1,8 @@
 """Parse quota drafts.
 
-    changes:
-      - {project: vision, pool: local, set: {gpu: 8}}
-      - {department: research, pool: spot, remove: true}
+changes:
+  - {project: vision, pool: local, set: {gpu: 8}}
+  - {department: research, pool: spot, remove: true}
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """Set and remove quotas."""
+
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,5 @@
 """Create, edit and delete departments and projects."""
+
 from collections.abc import Mapping
 from typing import Any, TypeVar
 

@@ -1,4 +1,5 @@
 """Issue, recognise and revoke API tokens; only a digest of the secret is stored."""
+
 import hashlib
 import secrets
 from collections.abc import Collection
@@ -121,9 +122,7 @@ def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
 
 def is_usable(token: ApiToken) -> bool:
     """Whether its person is active and, for a token created by sign-in, still has the password of then."""
-    return token.user.is_active and (
-        not token.by_sign_in or has_session_hash(token.user, token.session_hash)
-    )
+    return token.user.is_active and (not token.by_sign_in or has_session_hash(token.user, token.session_hash))
 
 
 def has_session_hash(user: User, given: str) -> bool:

@@ -1,4 +1,5 @@
 """Submit, cancel, suspend, resume and delete workloads."""
+
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -136,8 +137,16 @@ def prepared(
         gpu_milli_min=asked_by(tree).gpu,
     )
     if workload.gpu_milli_min > ASKED_MOST:
-        raise Invalid([Problem("roles", "ask for too much", f"{workload.gpu_milli_min // 1000} GPUs",
-                               f"at most {ASKED_MOST // 1000} GPUs in one gang")])
+        raise Invalid(
+            [
+                Problem(
+                    "roles",
+                    "ask for too much",
+                    f"{workload.gpu_milli_min // 1000} GPUs",
+                    f"at most {ASKED_MOST // 1000} GPUs in one gang",
+                )
+            ]
+        )
     return workload, spec
 
 
@@ -189,8 +198,14 @@ def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -
         locked = _locked(workload)
         if locked.phase == Phase.SUSPENDED:
             moved = move(
-                locked, expected=[Phase.SUSPENDED], to=Phase.PENDING, reason="Resumed",
-                message=f"Resumed by {acting.name}.", actor=acting.name, now=at, backoff_until=None,
+                locked,
+                expected=[Phase.SUSPENDED],
+                to=Phase.PENDING,
+                reason="Resumed",
+                message=f"Resumed by {acting.name}.",
+                actor=acting.name,
+                now=at,
+                backoff_until=None,
             )
             assert moved, "the row is locked"
         elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
@@ -297,9 +312,12 @@ def _steer(locked: Workload, **columns: Any) -> None:
 
 
 def _locked(workload: Workload) -> Workload:
-    found = Workload.objects.select_for_update(of=("self",)).select_related("project__department").filter(
-        pk=workload.pk
-    ).first()
+    found = (
+        Workload.objects.select_for_update(of=("self",))
+        .select_related("project__department")
+        .filter(pk=workload.pk)
+        .first()
+    )
     if found is None:
         raise NotFound("This workload was deleted.")
     return found

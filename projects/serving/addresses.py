@@ -3,6 +3,7 @@
 People name engines by URL, and Berth then talks to them by itself: it must not be made to talk to itself, to
 its own machine, or to the cloud's metadata. A name is looked up for each call, and that address is called.
 """
+
 import ipaddress
 import re
 import socket

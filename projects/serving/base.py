@@ -3,6 +3,7 @@
 Every call goes over a network to programs that are not ours: it may take long and may raise ServingError, and
 none is made while a transaction is open. An address is a base URL as `projects.serving.addresses` wrote it.
 """
+
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol

@@ -1,4 +1,5 @@
 """Scriptable engines and router for tests."""
+
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,5 @@
 """Parse an engine's Prometheus metrics."""
+
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

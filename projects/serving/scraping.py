@@ -1,4 +1,5 @@
 """Scrape all engines of a service concurrently."""
+
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

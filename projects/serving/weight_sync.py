@@ -3,6 +3,7 @@
 The caller sees to it that nobody changes the seed's weights meanwhile. If somebody did, or anything
 fails, the engine goes on serving and keeps saying the version that it said before.
 """
+
 import logging
 from contextlib import suppress
 

@@ -1,4 +1,5 @@
 """One bounded HTTP call to an engine or router, pinned to a checked address."""
+
 import http.client
 import json
 import time

@@ -10,9 +10,7 @@ from projects.visits.headers import first_of
 OWN = ("", "same-origin", "none")  # programs say nothing; `none`: typed in, or a bookmark
 
 
-def is_a_strangers(
-    headers: Iterable[tuple[bytes, bytes]], *, own: str, method: str, is_socket: bool
-) -> bool:
+def is_a_strangers(headers: Iterable[tuple[bytes, bytes]], *, own: str, method: str, is_socket: bool) -> bool:
     given = list(headers)
     origin = first_of(given, b"origin")
     if origin:

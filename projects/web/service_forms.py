@@ -146,9 +146,7 @@ def settings(request: Request, service: str) -> HttpResponse:
     form = SettingsForm(request.POST or None, initial=initial, auto_id="scaler_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            autoscalers.configure(
-                acting=request.acting, service=row, settings=form.cleaned_data["settings"]
-            )
+            autoscalers.configure(acting=request.acting, service=row, settings=form.cleaned_data["settings"])
         except BerthError as error:
             _take_yaml_faults(form, error)
         else:

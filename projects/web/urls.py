@@ -47,9 +47,7 @@ urlpatterns = [
     path("access", access.index, name="access"),
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),
-    path(
-        "notifications/<int:subscription_id>/remove", notifications.remove, name="notification-remove"
-    ),
+    path("notifications/<int:subscription_id>/remove", notifications.remove, name="notification-remove"),
     path("access/grant", access.grant, name="grant"),
     path("access/people/new", access.add_person, name="person-new"),
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),

@@ -23,9 +23,7 @@ class ViewForm(forms.Form):
 @signed_in
 @require_http_methods(["GET", "POST"])
 def save(request: Request) -> HttpResponse:
-    form = ViewForm(
-        request.POST or None, initial={"query": request.GET.urlencode()}, auto_id="view_%s"
-    )
+    form = ViewForm(request.POST or None, initial={"query": request.GET.urlencode()}, auto_id="view_%s")
     if request.method == "POST" and form.is_valid():
         try:
             view = save_view(acting=request.acting, **form.cleaned_data)

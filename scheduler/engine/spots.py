@@ -58,9 +58,7 @@ def equal_spots(
             yield more
 
 
-def _ranked(
-    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None
-) -> Iterator[Spot]:
+def _ranked(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterator[Spot]:
     """The same places as by `pick`, from a heap of nodes."""
     gentle = None if part.soft is None else [not soft for soft in part.soft]
     for only in (None,) if gentle is None else (gentle, None):

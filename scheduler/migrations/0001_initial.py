@@ -8,270 +8,590 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('pools', '0001_initial'),
-        ('projects', '0001_initial'),
+        ("pools", "0001_initial"),
+        ("projects", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='NodeUse',
+            name="NodeUse",
             fields=[
-                ('node', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='use', serialize=False, to='pools.node')),
-                ('at', models.DateTimeField()),
-                ('devices', models.JSONField(help_text="Of each of its devices, as of a pod's.")),
+                (
+                    "node",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="use",
+                        serialize=False,
+                        to="pools.node",
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                ("devices", models.JSONField(help_text="Of each of its devices, as of a pod's.")),
             ],
         ),
         migrations.CreateModel(
-            name='PodUse',
+            name="PodUse",
             fields=[
-                ('pod', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='use', serialize=False, to='projects.pod')),
-                ('at', models.DateTimeField()),
-                ('cpu_seconds', models.FloatField(help_text='Since the pod started.')),
-                ('cpu_milli', models.PositiveIntegerField(help_text='Since it was measured before.')),
-                ('memory_mib', models.PositiveIntegerField()),
-                ('devices', models.JSONField(default=list, help_text='Of each device it holds: busy thousandths and MiB taken; null: not told.')),
-                ('busy_at', models.DateTimeField(help_text='When its GPUs were last not idle, or first measured; null: not measured.', null=True)),
+                (
+                    "pod",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="use",
+                        serialize=False,
+                        to="projects.pod",
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                ("cpu_seconds", models.FloatField(help_text="Since the pod started.")),
+                ("cpu_milli", models.PositiveIntegerField(help_text="Since it was measured before.")),
+                ("memory_mib", models.PositiveIntegerField()),
+                (
+                    "devices",
+                    models.JSONField(
+                        default=list,
+                        help_text="Of each device it holds: busy thousandths and MiB taken; null: not told.",
+                    ),
+                ),
+                (
+                    "busy_at",
+                    models.DateTimeField(
+                        help_text="When its GPUs were last not idle, or first measured; null: not measured.",
+                        null=True,
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Cycle',
+            name="Cycle",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('epoch', models.BigIntegerField(help_text="The leader's fencing number.")),
-                ('trigger', models.CharField(max_length=40)),
-                ('observe_ms', models.FloatField(default=0)),
-                ('decide_ms', models.FloatField(default=0)),
-                ('commit_ms', models.FloatField(default=0)),
-                ('nodes', models.PositiveIntegerField(default=0)),
-                ('workloads', models.PositiveIntegerField(default=0)),
-                ('pending', models.PositiveIntegerField(default=0)),
-                ('bundles', models.PositiveIntegerField(default=0)),
-                ('applied', models.PositiveIntegerField(default=0)),
-                ('stale', models.PositiveIntegerField(default=0, help_text='Bundles that the applier found outdated.')),
-                ('evictions', models.PositiveIntegerField(default=0)),
-                ('trials', models.PositiveIntegerField(default=0)),
-                ('engine', models.CharField(blank=True, help_text='Which engine decided.', max_length=64)),
-                ('snapshot', models.BinaryField(help_text='What it saw and what it decided, all of it; zlib; kept for a while.', null=True)),
-                ('plan', models.JSONField(null=True)),
-                ('notes', models.JSONField(default=list, help_text='What was found broken and scheduled around.')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("epoch", models.BigIntegerField(help_text="The leader's fencing number.")),
+                ("trigger", models.CharField(max_length=40)),
+                ("observe_ms", models.FloatField(default=0)),
+                ("decide_ms", models.FloatField(default=0)),
+                ("commit_ms", models.FloatField(default=0)),
+                ("nodes", models.PositiveIntegerField(default=0)),
+                ("workloads", models.PositiveIntegerField(default=0)),
+                ("pending", models.PositiveIntegerField(default=0)),
+                ("bundles", models.PositiveIntegerField(default=0)),
+                ("applied", models.PositiveIntegerField(default=0)),
+                (
+                    "stale",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Bundles that the applier found outdated."
+                    ),
+                ),
+                ("evictions", models.PositiveIntegerField(default=0)),
+                ("trials", models.PositiveIntegerField(default=0)),
+                ("engine", models.CharField(blank=True, help_text="Which engine decided.", max_length=64)),
+                (
+                    "snapshot",
+                    models.BinaryField(
+                        help_text="What it saw and what it decided, all of it; zlib; kept for a while.",
+                        null=True,
+                    ),
+                ),
+                ("plan", models.JSONField(null=True)),
+                (
+                    "notes",
+                    models.JSONField(default=list, help_text="What was found broken and scheduled around."),
+                ),
             ],
             options={
-                'ordering': ['-id'],
-                'indexes': [django.contrib.postgres.indexes.BrinIndex(fields=['at'], name='cycle_time')],
+                "ordering": ["-id"],
+                "indexes": [django.contrib.postgres.indexes.BrinIndex(fields=["at"], name="cycle_time")],
             },
         ),
         migrations.CreateModel(
-            name='Allocation',
+            name="Allocation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('devices', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), default=list, help_text='Device indices on the node.', size=None)),
-                ('gpu_milli', models.PositiveIntegerField(default=0, help_text='Of each device.')),
-                ('cpu_milli', models.PositiveIntegerField(default=0)),
-                ('memory_mib', models.PositiveIntegerField(default=0)),
-                ('bound_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('released_at', models.DateTimeField(blank=True, null=True)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='pools.node')),
-                ('pod', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='allocation', to='projects.pod')),
-                ('cycle', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='allocations', to='scheduler.cycle')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "devices",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.PositiveIntegerField(),
+                        default=list,
+                        help_text="Device indices on the node.",
+                        size=None,
+                    ),
+                ),
+                ("gpu_milli", models.PositiveIntegerField(default=0, help_text="Of each device.")),
+                ("cpu_milli", models.PositiveIntegerField(default=0)),
+                ("memory_mib", models.PositiveIntegerField(default=0)),
+                ("bound_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("released_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="allocations",
+                        to="pools.node",
+                    ),
+                ),
+                (
+                    "pod",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="allocation",
+                        to="projects.pod",
+                    ),
+                ),
+                (
+                    "cycle",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="allocations",
+                        to="scheduler.cycle",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='DeviceClaim',
+            name="DeviceClaim",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('device', models.PositiveIntegerField()),
-                ('milli', models.PositiveIntegerField()),
-                ('allocation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='claims', to='scheduler.allocation')),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='pools.node')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("device", models.PositiveIntegerField()),
+                ("milli", models.PositiveIntegerField()),
+                (
+                    "allocation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="claims",
+                        to="scheduler.allocation",
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="pools.node"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Eviction',
+            name="Eviction",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('cycle', models.BigIntegerField(help_text='The id of the cycle that decided it.', null=True)),
-                ('kind', models.CharField(choices=[('shrink', 'shrink'), ('consolidate', 'consolidate'), ('reclaim', 'reclaim'), ('preempt', 'preempt'), ('stale_gang', 'stale_gang'), ('drain', 'drain')], max_length=12)),
-                ('pool_id', models.BigIntegerField()),
-                ('pool_name', models.CharField(max_length=63)),
-                ('workload_id', models.UUIDField()),
-                ('workload_name', models.CharField(max_length=63)),
-                ('project_id', models.BigIntegerField()),
-                ('project_name', models.CharField(max_length=63)),
-                ('department_id', models.BigIntegerField()),
-                ('department_name', models.CharField(max_length=63)),
-                ('beneficiary_id', models.UUIDField(null=True)),
-                ('beneficiary_name', models.CharField(blank=True, max_length=63)),
-                ('beneficiary_project_id', models.BigIntegerField(null=True)),
-                ('beneficiary_project_name', models.CharField(blank=True, max_length=63)),
-                ('rule', models.TextField(help_text='The rule that allowed it, with its numbers.')),
-                ('numbers', models.JSONField(default=dict, help_text='Quota, share, allocated and use of both sides; alternatives.')),
-                ('pods', models.JSONField(default=list)),
-                ('whole', models.BooleanField(default=True)),
-                ('gpu_milli', models.BigIntegerField(default=0)),
-                ('lost_gpu_seconds', models.BigIntegerField(default=0)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "cycle",
+                    models.BigIntegerField(help_text="The id of the cycle that decided it.", null=True),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("shrink", "shrink"),
+                            ("consolidate", "consolidate"),
+                            ("reclaim", "reclaim"),
+                            ("preempt", "preempt"),
+                            ("stale_gang", "stale_gang"),
+                            ("drain", "drain"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("pool_id", models.BigIntegerField()),
+                ("pool_name", models.CharField(max_length=63)),
+                ("workload_id", models.UUIDField()),
+                ("workload_name", models.CharField(max_length=63)),
+                ("project_id", models.BigIntegerField()),
+                ("project_name", models.CharField(max_length=63)),
+                ("department_id", models.BigIntegerField()),
+                ("department_name", models.CharField(max_length=63)),
+                ("beneficiary_id", models.UUIDField(null=True)),
+                ("beneficiary_name", models.CharField(blank=True, max_length=63)),
+                ("beneficiary_project_id", models.BigIntegerField(null=True)),
+                ("beneficiary_project_name", models.CharField(blank=True, max_length=63)),
+                ("rule", models.TextField(help_text="The rule that allowed it, with its numbers.")),
+                (
+                    "numbers",
+                    models.JSONField(
+                        default=dict, help_text="Quota, share, allocated and use of both sides; alternatives."
+                    ),
+                ),
+                ("pods", models.JSONField(default=list)),
+                ("whole", models.BooleanField(default=True)),
+                ("gpu_milli", models.BigIntegerField(default=0)),
+                ("lost_gpu_seconds", models.BigIntegerField(default=0)),
             ],
             options={
-                'ordering': ['-id'],
-                'indexes': [models.Index(fields=['workload_id', '-id'], name='eviction_of_workload'), models.Index(fields=['beneficiary_id', '-id'], name='eviction_for_workload'), models.Index(fields=['project_id', '-id'], name='eviction_of_project'), models.Index(fields=['beneficiary_project_id', '-id'], name='eviction_for_project'), django.contrib.postgres.indexes.BrinIndex(fields=['at'], name='eviction_time')],
+                "ordering": ["-id"],
+                "indexes": [
+                    models.Index(fields=["workload_id", "-id"], name="eviction_of_workload"),
+                    models.Index(fields=["beneficiary_id", "-id"], name="eviction_for_workload"),
+                    models.Index(fields=["project_id", "-id"], name="eviction_of_project"),
+                    models.Index(fields=["beneficiary_project_id", "-id"], name="eviction_for_project"),
+                    django.contrib.postgres.indexes.BrinIndex(fields=["at"], name="eviction_time"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='QueueStanding',
+            name="QueueStanding",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('share', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3)),
-                ('allocated', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3)),
-                ('requested', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3)),
-                ('usage', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
-                ('at', models.DateTimeField()),
-                ('department', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='standings', to='projects.department')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='standings', to='pools.nodepool')),
-                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='standings', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "share",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3),
+                ),
+                (
+                    "allocated",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3),
+                ),
+                (
+                    "requested",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=3),
+                ),
+                ("usage", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
+                ("at", models.DateTimeField()),
+                (
+                    "department",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="standings",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="standings",
+                        to="pools.nodepool",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="standings",
+                        to="projects.project",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Reservation',
+            name="Reservation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(max_length=63)),
-                ('index', models.PositiveIntegerField()),
-                ('devices', django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), default=list, size=None)),
-                ('gpu_milli', models.PositiveIntegerField(default=0)),
-                ('since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reservations', to='pools.node')),
-                ('workload', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reservations', to='projects.workload')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("role", models.CharField(max_length=63)),
+                ("index", models.PositiveIntegerField()),
+                (
+                    "devices",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.PositiveIntegerField(), default=list, size=None
+                    ),
+                ),
+                ("gpu_milli", models.PositiveIntegerField(default=0)),
+                ("since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reservations",
+                        to="pools.node",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reservations",
+                        to="projects.workload",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Usage',
+            name="Usage",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('used', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
-                ('parent', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
-                ('held', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='What it holds since settled_at.', size=3)),
-                ('rate', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), help_text='What is charged per second since settled_at.', size=3)),
-                ('parent_rate', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
-                ('settled_at', models.DateTimeField()),
-                ('department', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.department')),
-                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='pools.nodepool')),
-                ('project', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.project')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("used", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
+                ("parent", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
+                (
+                    "held",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(),
+                        help_text="What it holds since settled_at.",
+                        size=3,
+                    ),
+                ),
+                (
+                    "rate",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.FloatField(),
+                        help_text="What is charged per second since settled_at.",
+                        size=3,
+                    ),
+                ),
+                (
+                    "parent_rate",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3),
+                ),
+                ("settled_at", models.DateTimeField()),
+                (
+                    "department",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.department",
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="pools.nodepool"
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="projects.project",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='UsageHour',
+            name="UsageHour",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('hour', models.DateTimeField()),
-                ('pool_id', models.BigIntegerField()),
-                ('pool_name', models.CharField(max_length=63)),
-                ('department_id', models.BigIntegerField()),
-                ('department_name', models.CharField(max_length=63)),
-                ('project_id', models.BigIntegerField()),
-                ('project_name', models.CharField(max_length=63)),
-                ('person', models.CharField(blank=True, help_text='Who submitted it; empty: Berth itself.', max_length=150)),
-                ('gpu_milli_seconds', models.BigIntegerField(default=0)),
-                ('cpu_milli_seconds', models.BigIntegerField(default=0)),
-                ('memory_mib_seconds', models.BigIntegerField(default=0)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("hour", models.DateTimeField()),
+                ("pool_id", models.BigIntegerField()),
+                ("pool_name", models.CharField(max_length=63)),
+                ("department_id", models.BigIntegerField()),
+                ("department_name", models.CharField(max_length=63)),
+                ("project_id", models.BigIntegerField()),
+                ("project_name", models.CharField(max_length=63)),
+                (
+                    "person",
+                    models.CharField(
+                        blank=True, help_text="Who submitted it; empty: Berth itself.", max_length=150
+                    ),
+                ),
+                ("gpu_milli_seconds", models.BigIntegerField(default=0)),
+                ("cpu_milli_seconds", models.BigIntegerField(default=0)),
+                ("memory_mib_seconds", models.BigIntegerField(default=0)),
             ],
             options={
-                'indexes': [models.Index(fields=['project_id', 'hour'], name='usage_hour_of_project')],
-                'constraints': [models.UniqueConstraint(fields=('hour', 'pool_id', 'project_id', 'person'), name='usage_hour_once')],
+                "indexes": [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("hour", "pool_id", "project_id", "person"), name="usage_hour_once"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='UsagePoint',
+            name="UsagePoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('used', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
-                ('parent', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
-                ('usage', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='points', to='scheduler.usage')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                ("used", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
+                ("parent", django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(), size=3)),
+                (
+                    "usage",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="points",
+                        to="scheduler.usage",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='UsePoint',
+            name="UsePoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('step', models.PositiveSmallIntegerField(help_text='Seconds: 60 or 3600.')),
-                ('at', models.DateTimeField(help_text='When the minute or hour began.')),
-                ('seconds', models.FloatField()),
-                ('cpu_milli_seconds', models.FloatField()),
-                ('memory_mib', models.PositiveIntegerField(help_text='The most there was.')),
-                ('gpu_milli_seconds', models.FloatField(help_text='Of what it holds, as far as it was measured.')),
-                ('gpu_busy_milli_seconds', models.FloatField()),
-                ('gpu_memory_mib', models.PositiveIntegerField(help_text='The most there was on its devices.', null=True)),
-                ('pod', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='use_points', to='projects.pod')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("step", models.PositiveSmallIntegerField(help_text="Seconds: 60 or 3600.")),
+                ("at", models.DateTimeField(help_text="When the minute or hour began.")),
+                ("seconds", models.FloatField()),
+                ("cpu_milli_seconds", models.FloatField()),
+                ("memory_mib", models.PositiveIntegerField(help_text="The most there was.")),
+                (
+                    "gpu_milli_seconds",
+                    models.FloatField(help_text="Of what it holds, as far as it was measured."),
+                ),
+                ("gpu_busy_milli_seconds", models.FloatField()),
+                (
+                    "gpu_memory_mib",
+                    models.PositiveIntegerField(help_text="The most there was on its devices.", null=True),
+                ),
+                (
+                    "pod",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="use_points",
+                        to="projects.pod",
+                    ),
+                ),
             ],
         ),
         migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(condition=models.Q(('released_at__isnull', True)), fields=['node'], name='allocation_active'),
+            model_name="allocation",
+            index=models.Index(
+                condition=models.Q(("released_at__isnull", True)), fields=["node"], name="allocation_active"
+            ),
         ),
         migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(fields=['released_at'], name='allocation_released'),
+            model_name="allocation",
+            index=models.Index(fields=["released_at"], name="allocation_released"),
         ),
         migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('gpu_milli__lte', 1000)), name='allocation_at_most_one_device_each'),
+            model_name="allocation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("gpu_milli__lte", 1000)), name="allocation_at_most_one_device_each"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.CheckConstraint(condition=models.Q(('devices__len', 0), ('gpu_milli__gt', 0), _connector='OR'), name='allocation_devices_with_gpu'),
+            model_name="allocation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("devices__len", 0), ("gpu_milli__gt", 0), _connector="OR"),
+                name="allocation_devices_with_gpu",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='deviceclaim',
-            constraint=models.UniqueConstraint(fields=('allocation', 'device'), name='claim_once_per_allocation_and_device'),
+            model_name="deviceclaim",
+            constraint=models.UniqueConstraint(
+                fields=("allocation", "device"), name="claim_once_per_allocation_and_device"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='deviceclaim',
-            constraint=models.UniqueConstraint(condition=models.Q(('milli', 1000)), fields=('node', 'device'), name='claim_whole_device_once'),
+            model_name="deviceclaim",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("milli", 1000)), fields=("node", "device"), name="claim_whole_device_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='deviceclaim',
-            constraint=models.CheckConstraint(condition=models.Q(('milli__gte', 1), ('milli__lte', 1000)), name='claim_milli_range'),
+            model_name="deviceclaim",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("milli__gte", 1), ("milli__lte", 1000)), name="claim_milli_range"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='queuestanding',
-            constraint=models.UniqueConstraint(fields=('department', 'pool'), name='standing_once_per_department_and_pool'),
+            model_name="queuestanding",
+            constraint=models.UniqueConstraint(
+                fields=("department", "pool"), name="standing_once_per_department_and_pool"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='queuestanding',
-            constraint=models.UniqueConstraint(fields=('project', 'pool'), name='standing_once_per_project_and_pool'),
+            model_name="queuestanding",
+            constraint=models.UniqueConstraint(
+                fields=("project", "pool"), name="standing_once_per_project_and_pool"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='reservation',
-            constraint=models.UniqueConstraint(fields=('workload', 'role', 'index'), name='reservation_once_per_replica'),
+            model_name="reservation",
+            constraint=models.UniqueConstraint(
+                fields=("workload", "role", "index"), name="reservation_once_per_replica"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='usage',
-            constraint=models.UniqueConstraint(fields=('department', 'pool'), name='usage_once_per_department_and_pool'),
+            model_name="usage",
+            constraint=models.UniqueConstraint(
+                fields=("department", "pool"), name="usage_once_per_department_and_pool"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='usage',
-            constraint=models.UniqueConstraint(fields=('project', 'pool'), name='usage_once_per_project_and_pool'),
+            model_name="usage",
+            constraint=models.UniqueConstraint(
+                fields=("project", "pool"), name="usage_once_per_project_and_pool"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='usage',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('department__isnull', False), ('project__isnull', True)), models.Q(('department__isnull', True), ('project__isnull', False)), _connector='OR'), name='usage_has_one_owner'),
+            model_name="usage",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("department__isnull", False), ("project__isnull", True)),
+                    models.Q(("department__isnull", True), ("project__isnull", False)),
+                    _connector="OR",
+                ),
+                name="usage_has_one_owner",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='usagepoint',
-            constraint=models.UniqueConstraint(fields=('usage', 'at'), name='usage_point_once'),
+            model_name="usagepoint",
+            constraint=models.UniqueConstraint(fields=("usage", "at"), name="usage_point_once"),
         ),
         migrations.AddIndex(
-            model_name='usepoint',
-            index=models.Index(fields=['step', 'at'], name='use_point_time'),
+            model_name="usepoint",
+            index=models.Index(fields=["step", "at"], name="use_point_time"),
         ),
         migrations.AddConstraint(
-            model_name='usepoint',
-            constraint=models.UniqueConstraint(fields=('pod', 'step', 'at'), name='use_point_once'),
+            model_name="usepoint",
+            constraint=models.UniqueConstraint(fields=("pod", "step", "at"), name="use_point_once"),
         ),
     ]

@@ -1,4 +1,5 @@
 """Here rows that change every few seconds get room beside them, so that a change stays on their page."""
+
 from django.db import migrations
 
 TABLES = ("scheduler_usepoint", "scheduler_poduse", "scheduler_nodeuse")

@@ -78,9 +78,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     context = {
         "rows": found.rows,
         "listing": found,
-        "projects": templates(request.acting).order_by("project__name").values_list(
-            "project__name", flat=True
-        ).distinct(),
+        "projects": templates(request.acting)
+        .order_by("project__name")
+        .values_list("project__name", flat=True)
+        .distinct(),
         "chosen": chosen,
         "search": search,
         "may_make": bool(mine),

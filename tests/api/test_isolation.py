@@ -290,9 +290,7 @@ def named(cast: Cast) -> dict[str, object]:
         pool=metal, name="box-1", address="10.1.0.5", cpu_milli=8000, memory_mib=16384,
         joined_at=timezone.now(), seen_at=timezone.now(),
     )  # fmt: skip
-    lets_in, _ = issue_join_token(
-        acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
-    )
+    lets_in, _ = issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now())
     return {
         "session": session.pk,
         "workload": by_name["train"].pk, "ended": by_name["ended"].pk, "carols": by_name["carols"].pk,

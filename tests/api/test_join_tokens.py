@@ -1,4 +1,5 @@
 """Join tokens and joined machines over REST."""
+
 from datetime import timedelta
 from typing import Any
 

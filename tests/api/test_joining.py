@@ -1,4 +1,5 @@
 """Machines join pools over REST and receive their instructions."""
+
 import os
 import subprocess
 import sys

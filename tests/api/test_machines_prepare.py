@@ -1,4 +1,5 @@
 """Joined machines install their environment and report progress."""
+
 import os
 import subprocess
 import sys

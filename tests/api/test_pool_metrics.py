@@ -21,9 +21,7 @@ def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> 
 
     stage = Stage(cast.pool)
     stage.provider.next("provision", Fail(ProviderErrorKind.QUOTA), Fail(ProviderErrorKind.QUOTA))
-    report_pressure(
-        cast.pool.pk, queued=4000, running=0, capacity=0, nodes_wanted=0, at=stage.now
-    )
+    report_pressure(cast.pool.pk, queued=4000, running=0, capacity=0, nodes_wanted=0, at=stage.now)
     for _ in range(3):
         stage.reconcile()
         stage.pass_time(15)

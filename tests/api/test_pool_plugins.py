@@ -1,4 +1,5 @@
 """Plugins and environments of pools over REST."""
+
 import json
 
 import pytest

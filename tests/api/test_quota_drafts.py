@@ -170,8 +170,10 @@ def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_bac
     secret.delete()
     gone = bob.post(f"quotas/changes/{made}/undo")
     assert (there.status_code, gone.status_code) == (403, 403)
-    assert there.json()["detail"] == gone.json()["detail"] == (
-        f"Change {made} touched quotas that you may not set."
+    assert (
+        there.json()["detail"]
+        == gone.json()["detail"]
+        == (f"Change {made} touched quotas that you may not set.")
     )
     told = alice.post(f"quotas/changes/{made}/undo")
     assert (told.status_code, "secret-merger is gone" in told.json()["detail"]) == (409, True)

@@ -1,4 +1,5 @@
 """Start scripts of nodes: exit code and output reach the server; a node whose script failed is lost."""
+
 import time
 from collections.abc import Callable
 from datetime import timedelta

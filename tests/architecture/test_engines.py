@@ -1,4 +1,5 @@
 """The engines only compute: no Django, and no imports with side effects."""
+
 import ast
 import os
 import subprocess
@@ -82,5 +83,3 @@ def test_the_words_need_little_more_than_python() -> None:
         and not (top == "berth" and name.startswith("berth.core"))
     }
     assert not broken
-
-

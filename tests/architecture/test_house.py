@@ -1,4 +1,5 @@
 """Structural rules of the repository."""
+
 import ast
 import platform
 import subprocess
@@ -22,7 +23,8 @@ def test_python_finds_its_own_platform_from_the_root_of_the_checkout() -> None:
 
 def test_every_module_says_what_it_does_in_its_first_sentence() -> None:
     silent = [
-        str(file.relative_to(ROOT)) for file in our_modules()
+        str(file.relative_to(ROOT))
+        for file in our_modules()
         if (text := file.read_text().strip()) and ast.get_docstring(ast.parse(text)) is None
     ]
     assert not silent

@@ -1,4 +1,5 @@
 """Models and migrations agree."""
+
 import pytest
 from django.core.management import call_command
 

@@ -1,4 +1,5 @@
 """Tests claim only promised behaviours, and the table lists missing ones."""
+
 from types import SimpleNamespace
 from typing import cast
 

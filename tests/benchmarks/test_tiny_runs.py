@@ -1,4 +1,5 @@
 """Every benchmark runs, in a tiny size: real processes, real rows, and figures that nobody keeps."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """A pod of the scene with a log on this machine."""
+
 import math
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Utilization measurements of the scene."""
+
 import math
 from datetime import datetime, timedelta
 

@@ -21,7 +21,7 @@ from tests.browser.night import a_night
 from tests.browser.past import some_weeks
 
 PASSWORD = "correct horse battery"
-# In the form that a server reads; the tests' own settings hash in a form of theirs.
+# The tests' own settings hash differently.
 STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
 SCALE_UP = "1 more node would serve it; the pool can grow."
 
@@ -33,7 +33,7 @@ class Scene:
     projects: dict[str, Project] = field(default_factory=dict)
     departments: dict[str, Department] = field(default_factory=dict)
     pools: dict[str, NodePool] = field(default_factory=dict)
-    eviction: Eviction | None = None  # the one that a person would ask about
+    eviction: Eviction | None = None
     slots: "itertools.chain[tuple[Node, int]]" = field(default_factory=itertools.chain)
 
 
@@ -211,7 +211,8 @@ def _waiting(scene: Scene) -> None:
         priority=80,
         reason="WaitingForScaleUp",
         message=SCALE_UP,
-        submitted_at=make.ago(minutes=6), since=make.ago(minutes=6),
+        submitted_at=make.ago(minutes=6),
+        since=make.ago(minutes=6),
         wait_reasons=make.reasons(("OverFairShare", 5.9), ("Fragmented", 3), ("WaitingForScaleUp", 1)),
         explained_at=make.ago(seconds=4),
         explanation={
@@ -379,22 +380,11 @@ def _history(scene: Scene) -> None:
         rule="ads stays within its quota of 8 GPUs, and vision was above its own",
         pods=[{"role": "worker", "index": index} for index in range(4)],
         numbers={
-            "victim": [_side("vision", 8, 12, 16, 12), _side("research", 20, 22, 21.5, 17.5)],
-            "winner": [_side("ads", 8, 6, 2, 6), _side("product", 12, 6, 2, 6)],
+            "victim": [
+                make.eviction_side("vision", 8, 12, 16, 12),
+                make.eviction_side("research", 20, 22, 21.5, 17.5),
+            ],
+            "winner": [make.eviction_side("ads", 8, 6, 2, 6), make.eviction_side("product", 12, 6, 2, 6)],
             "refused": ["segment-eval alone would free 4 GPUs on two nodes; the gang needs 4 on one."],
         },
     )
-
-
-def _side(queue: str, quota: float, share: float, before: float, after: float) -> dict[str, object]:
-    def milli(gpus: float) -> dict[str, int]:
-        return {"gpu": round(gpus * 1000)}
-
-    return {
-        "queue": queue,
-        "quota": milli(quota),
-        "share": milli(share),
-        "allocated_before": milli(before),
-        "allocated_after": milli(after),
-        "usage": round(before / (quota or 1), 3),
-    }

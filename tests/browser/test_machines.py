@@ -35,9 +35,7 @@ def metal(scene: Scene) -> NodePool:
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": NARROW, "has_touch": True}], ids=["wide", "phone"])
-def test_the_page_fits_also_on_a_phone(
-    opened: Open, metal: NodePool, options: dict[str, Any]
-) -> None:
+def test_the_page_fits_also_on_a_phone(opened: Open, metal: NodePool, options: dict[str, Any]) -> None:
     with opened("ada", **options) as (page, faults):
         page.goto(PAGE, wait_until="networkidle")
         assert page.locator("h1").inner_text() == "Machines of metal"

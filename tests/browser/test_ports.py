@@ -84,9 +84,10 @@ def test_what_was_opened_once_does_not_open_for_the_next_who_has_the_link(
 ) -> None:
     with reader(browser, address, scene.people["bert"], beyond=(".localhost",)) as (page, _):
         page.goto(f"/workloads/{desk.pk}")
-        with page.context.expect_page() as opened, page.context.expect_event(
-            "request", lambda request: "/.berth/open/" in request.url
-        ) as asked:
+        with (
+            page.context.expect_page() as opened,
+            page.context.expect_event("request", lambda request: "/.berth/open/" in request.url) as asked,
+        ):
             page.get_by_role("button", name="Open lab").click()
         expect(opened.value.locator("#what")).to_have_text("you said hello")
         link = asked.value.url

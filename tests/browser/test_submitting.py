@@ -32,7 +32,6 @@ def document(page: Page) -> str:
     return page.locator("#document").input_value()
 
 
-
 def test_a_person_sees_it_would_wait_and_why_changes_it_submits_and_watches(
     opened: Open, scene: Scene
 ) -> None:

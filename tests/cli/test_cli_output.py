@@ -188,6 +188,4 @@ def test_who_is_refused_among_several_is_named_and_holds_up_nobody(terminal: Ter
     desk = Desk(*looked_up, refusal, ended)
     told = terminal.run("cancel", "theirs", "mine", desk=desk)
     assert (told.exit_code, told.stdout) == (1, "vision/mine is cancelled\n")
-    assert told.stderr == (
-        "berth: vision/theirs: Your role does not allow you to act on this workload.\n"
-    )
+    assert told.stderr == ("berth: vision/theirs: Your role does not allow you to act on this workload.\n")

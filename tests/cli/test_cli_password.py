@@ -19,9 +19,7 @@ def unspent() -> None:
 
 @pytest.fixture
 def signed_in(berth: Berth, cast: Cast, live_server: Any) -> Berth:
-    assert not berth(
-        "login", live_server.url, "-u", "dave", "--password-stdin", typed=f"{OLD}\n"
-    ).returncode
+    assert not berth("login", live_server.url, "-u", "dave", "--password-stdin", typed=f"{OLD}\n").returncode
     return berth
 
 

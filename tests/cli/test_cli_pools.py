@@ -254,9 +254,7 @@ def test_what_a_pools_plugins_come_to_is_shown(terminal: Terminal) -> None:
 
 
 def going(*names: str) -> list[dict[str, Any]]:
-    return [
-        {"node": name, "pods": n, "work": ["vision/train (1 pod)"] * n} for n, name in enumerate(names)
-    ]
+    return [{"node": name, "pods": n, "work": ["vision/train (1 pod)"] * n} for n, name in enumerate(names)]
 
 
 def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(

@@ -1,4 +1,5 @@
 """`berth top --service` shows what an autoscaler sees, decides and did; q leaves it, r looks again."""
+
 import json
 from typing import Any
 

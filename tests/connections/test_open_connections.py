@@ -118,9 +118,7 @@ def close_account(cookie: str, user: User) -> None:
 def change_password(cookie: str, user: User) -> None:
     from projects.acting import Acting
 
-    passwords.change(
-        acting=Acting.person(user), current="correct horse battery", new="another horse battery"
-    )
+    passwords.change(acting=Acting.person(user), current="correct horse battery", new="another horse battery")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 """One Ray cluster, started by the first test that needs it."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,4 +1,5 @@
 """Pods with scripted behaviour on any runtime."""
+
 import os
 import signal
 import time

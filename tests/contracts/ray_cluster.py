@@ -1,4 +1,5 @@
 """A real Ray cluster on this machine, one process and address per node."""
+
 import contextlib
 import itertools
 import json

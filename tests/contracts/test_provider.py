@@ -1,4 +1,5 @@
 """The contract of every provider."""
+
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

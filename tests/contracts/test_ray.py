@@ -1,4 +1,5 @@
 """The runtime contract on a real Ray cluster."""
+
 import contextlib
 import inspect
 import json
@@ -45,11 +46,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 # The whole contract. Tests of one file share a process, and so one cluster.
-globals().update({
-    name: claim
-    for name, claim in vars(contract).items()
-    if name.startswith("test_") and "stage" in inspect.signature(claim).parameters
-})
+globals().update(
+    {
+        name: claim
+        for name, claim in vars(contract).items()
+        if name.startswith("test_") and "stage" in inspect.signature(claim).parameters
+    }
+)
 
 
 @pytest.fixture

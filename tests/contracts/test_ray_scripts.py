@@ -1,4 +1,5 @@
 """The scripts that add a machine to a Ray cluster and remove it."""
+
 import io
 import os
 import signal

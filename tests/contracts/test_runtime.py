@@ -1,4 +1,5 @@
 """The contract of every runtime; `test_ray.py` covers Ray."""
+
 import select
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,5 @@
 """One process leads, and a former leader can write nothing."""
+
 import subprocess
 import sys
 import threading
@@ -103,7 +104,10 @@ def test_of_two_processes_each_lease_has_one_winner(database_url: str, child_env
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=child_env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=child_env,
         )
         for name in ("a", "b")
     ]

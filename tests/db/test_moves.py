@@ -1,4 +1,5 @@
 """The second of two concurrent changes learns that it was late."""
+
 import pytest
 from django.contrib.auth.models import User
 

@@ -1,4 +1,5 @@
 """Loops are woken by commits, files and a recovered database."""
+
 import os
 import threading
 import time

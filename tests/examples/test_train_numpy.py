@@ -1,4 +1,5 @@
 """The training example with real processes and every interruption."""
+
 import json
 import os
 import signal

@@ -1,4 +1,5 @@
 """The `berth` command as a signed-in process."""
+
 import json
 import os
 import subprocess
@@ -28,7 +29,12 @@ class Terminal:
         }
         done = subprocess.run(
             [sys.executable, "-m", "berth.cli.main", *words],
-            input=stdin, env=env, capture_output=True, text=True, check=False, timeout=120,
+            input=stdin,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == exits, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout

@@ -1,4 +1,5 @@
 """A Berth started as a person would, with its own port and home."""
+
 import http.cookiejar
 import os
 import re
@@ -59,7 +60,12 @@ class Installation:
         log = (self.home.parent / "up.out").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "berth.up", "--port", str(self.port), *options],
-            env=self.env(), cwd="/", stdout=log, stderr=log, text=True, start_new_session=True,
+            env=self.env(),
+            cwd="/",
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
         )
 
         def announced() -> re.Match[str] | None:

@@ -1,4 +1,5 @@
 """An installation with a Ray pool."""
+
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

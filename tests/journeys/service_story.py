@@ -3,6 +3,7 @@
 Everything is a process of its own: Berth's parts, the router, each engine. The engines speak SGLang's
 protocol and only pretend to compute; that they queue, are used and take their time is real.
 """
+
 import os
 import sys
 import threading

@@ -1,4 +1,5 @@
 """A service follows its load: it gets engines when requests queue, gives them back at rest, loses nothing."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """The main job: borrow, reclaim, resume without loss, explain."""
+
 import re
 import tempfile
 from collections.abc import Iterator

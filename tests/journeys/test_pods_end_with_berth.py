@@ -1,4 +1,5 @@
 """Running pods end with Berth, on Ctrl-C and when it is killed."""
+
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -35,8 +36,25 @@ def test_no_pod_outlives_berth_and_work_comes_back_with_it(berth: Installation, 
     berth.start("--demo")
     dave = sign_in(berth, "dave", tmp_path / "dave")
     dave.berth(
-        "submit", "-n", "work", "-p", "vision", "--replicas", "2",
-        "--gpu", "1", "--cpu", "0.1", "--memory", "64", "--grace", "20s", "--", "sh", "-c", SAVES,
+        "submit",
+        "-n",
+        "work",
+        "-p",
+        "vision",
+        "--replicas",
+        "2",
+        "--gpu",
+        "1",
+        "--cpu",
+        "0.1",
+        "--memory",
+        "64",
+        "--grace",
+        "20s",
+        "--",
+        "sh",
+        "-c",
+        SAVES,
     )
     until(lambda: len(pods(berth)) == 2)
     assert berth.end(signal.SIGINT) == 0

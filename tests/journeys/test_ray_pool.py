@@ -1,4 +1,5 @@
 """A Ray pool with real raylets, some of them killed."""
+
 import os
 import re
 import signal
@@ -54,9 +55,7 @@ def test_a_gang_runs_on_the_nodes_and_devices_that_were_chosen(place: Place) -> 
         if b"step 20\n" in said:
             break
     with ThreadPoolExecutor() as threads:
-        follows = threads.submit(
-            place.dave.berth, "logs", "--follow", "gang", "--pod", "worker-1", exits=10
-        )
+        follows = threads.submit(place.dave.berth, "logs", "--follow", "gang", "--pod", "worker-1", exits=10)
         until(lambda: "step 30" in place.log(gang, pods[1]))
         place.finish(gang)
         failed = place.until(gang, "failed")

@@ -1,4 +1,5 @@
 """One command starts everything, keeps it running and leaves nothing behind."""
+
 import os
 import signal
 import socket
@@ -101,7 +102,11 @@ def test_a_second_one_in_the_same_home_is_sent_to_the_first(berth: Installation)
     address = berth.running()
     second = subprocess.run(
         [sys.executable, "-m", "berth.up"],
-        env=berth.env(), cwd="/", capture_output=True, text=True, check=False,
+        env=berth.env(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert second.returncode == 1
     assert address in second.stderr
@@ -117,7 +122,11 @@ def test_a_taken_port_is_named(berth: Installation) -> None:
         port = other.getsockname()[1]
         refused = subprocess.run(
             [sys.executable, "-m", "berth.up", "--port", str(port)],
-            env=berth.env(), cwd="/", capture_output=True, text=True, check=False,
+            env=berth.env(),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
         )
     assert refused.returncode == 1
     assert berth.left() == {}

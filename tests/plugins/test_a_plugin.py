@@ -1,4 +1,5 @@
 """Single plugins, and combinations of several."""
+
 import dataclasses
 import os
 import pickle

@@ -1,4 +1,5 @@
 """The built-in plugins, alone and together."""
+
 import os
 import sys
 import types
@@ -277,7 +278,7 @@ def test_mps_sets_variables_and_starts_a_daemon_where_there_are_gpus() -> None:
 
 def test_mig_cuts_gpus_that_are_not_cut_yet() -> None:
     (operation,) = bootstrap_all([mig(profiles="3g.40gb,3g.40gb")], CUDA)
-    assert '-cgi 3g.40gb,3g.40gb -C' in operation.script
+    assert "-cgi 3g.40gb,3g.40gb -C" in operation.script
     assert bootstrap_all([mig(profiles="19")], PLAIN) == ()
 
 

@@ -1,4 +1,5 @@
 """Plugins that a pool may name, and validation of their parameters."""
+
 import sys
 from collections.abc import Iterator
 from pathlib import Path

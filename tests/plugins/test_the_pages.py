@@ -1,4 +1,5 @@
 """Every plugin has a documentation page with working examples."""
+
 import re
 from pathlib import Path
 from typing import Any

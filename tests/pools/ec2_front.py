@@ -4,6 +4,7 @@ Launches are idempotent by client token, a token that comes back with other para
 be too few machines, calls fail or lose their answer as told, machines take a while to boot, and spot
 machines are taken back with a notice.
 """
+
 import re
 import threading
 from collections import Counter, deque

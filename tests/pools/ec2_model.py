@@ -1,4 +1,5 @@
 """Validate recorded calls against the EC2 service model."""
+
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache

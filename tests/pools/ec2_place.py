@@ -1,4 +1,5 @@
 """moto's EC2 server, with or without the proxy."""
+
 import logging
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """One pool, a provider with scripted failures, and a clock."""
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
 """A real pod in the environment of its pool."""
+
 import os
 import sys
 import time

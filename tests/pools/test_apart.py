@@ -1,4 +1,5 @@
 """Pools with a slow provider are reconciled outside the loop, one pass at a time."""
+
 import threading
 from collections.abc import Iterator
 

@@ -1,4 +1,5 @@
 """Desired nodes under demand, in whole GPU slots."""
+
 import dataclasses
 
 import pytest
@@ -173,4 +174,3 @@ def test_the_same_question_has_the_same_answer_within_the_bounds(
     assert decision.reason
     if pressure.queued:
         assert decision.desired >= current
-

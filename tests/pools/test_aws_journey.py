@@ -1,4 +1,5 @@
 """An EC2 pool from a request to a node and back."""
+
 import base64
 import re
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """The reconciler on EC2, killed between any two steps."""
+
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,9 +57,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Place]:
         yield found
 
 
-def ec2_stage(
-    place: Ec2Place, nodes: object = (0, 8), *, provider: Any = None, **settings: Any
-) -> Ec2Stage:
+def ec2_stage(place: Ec2Place, nodes: object = (0, 8), *, provider: Any = None, **settings: Any) -> Ec2Stage:
     told = {
         "region": REGION, "instance_types": [TWO_GPUS], "subnets": subnets()[:1],
         "image_parameter": IMAGE_PARAMETER, **settings,

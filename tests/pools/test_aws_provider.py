@@ -1,4 +1,5 @@
 """The EC2 provider through the real SDK."""
+
 import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

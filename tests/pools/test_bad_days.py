@@ -1,4 +1,5 @@
 """Pools survive faults of providers, machines and clocks, and report them."""
+
 from datetime import timedelta
 
 import pytest

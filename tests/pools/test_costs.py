@@ -1,4 +1,5 @@
 """Claims about what a pool's nodes cost."""
+
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,5 @@
 """GPU utilization from a program that prints what nvidia-smi prints."""
+
 import os
 from pathlib import Path
 
@@ -28,9 +29,7 @@ def test_each_gpu_tells_how_busy_it_is_and_how_much_of_its_memory_is_taken(tmp_p
         DeviceUse(2, "GPU-cccc", None, None),
     )
     question = (tmp_path / "asked").read_text()
-    assert question == (
-        "--query-gpu=index,uuid,utilization.gpu,memory.used --format=csv,noheader,nounits\n"
-    )
+    assert question == ("--query-gpu=index,uuid,utilization.gpu,memory.used --format=csv,noheader,nounits\n")
 
 
 def test_remarks_among_the_lines_are_no_gpus() -> None:

@@ -2,6 +2,7 @@
 
 The packages are made here and found in a directory, so no network is needed.
 """
+
 import json
 import os
 import signal

@@ -1,4 +1,5 @@
 """The join program against real TLS servers, valid and invalid."""
+
 import json
 import os
 import ssl

@@ -1,4 +1,5 @@
 """Nodes carved out of this machine share no device."""
+
 import subprocess
 import sys
 import types

@@ -1,4 +1,5 @@
 """Pods as real processes, with every kind of failure."""
+
 import json
 import os
 import signal

@@ -1,4 +1,5 @@
 """Transactions that must not wait for each other."""
+
 from threading import Thread
 
 import pytest

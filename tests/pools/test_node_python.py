@@ -1,4 +1,5 @@
 """Nodes need only the Python of common GPU hosts: 3.9 for Berth's own code, and what that can install."""
+
 import ast
 import io
 import json

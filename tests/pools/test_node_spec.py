@@ -1,4 +1,5 @@
 """Node counts in four notations, and contradictions."""
+
 import dataclasses
 
 import pytest

@@ -1,4 +1,5 @@
 """Declared plugins and environments, and the places of secrets."""
+
 import json
 from typing import Any
 

@@ -1,4 +1,5 @@
 """Creating, changing and removing pools and nodes."""
+
 from datetime import timedelta
 from typing import Any
 

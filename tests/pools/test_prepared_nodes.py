@@ -1,4 +1,5 @@
 """When a node with an environment is ready, and what happens on failure."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta

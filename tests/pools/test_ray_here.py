@@ -1,4 +1,5 @@
 """A Ray pool on this machine: nodes come, die, are replaced and end."""
+
 import os
 import signal
 import time

@@ -1,4 +1,5 @@
 """Where pools may use the Ray runtime."""
+
 from datetime import timedelta
 from importlib.machinery import ModuleSpec
 from pathlib import Path

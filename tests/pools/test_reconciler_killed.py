@@ -1,4 +1,5 @@
 """The reconciler, killed between any two steps, leaks and doubles nothing."""
+
 from collections.abc import Callable
 from contextlib import suppress
 

@@ -1,4 +1,5 @@
 """The pure reconciler, one event and one step at a time."""
+
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field

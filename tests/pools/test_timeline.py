@@ -1,4 +1,5 @@
 """Claims about how many nodes a pool had when, told from its nodes and its history."""
+
 from datetime import timedelta
 
 import pytest

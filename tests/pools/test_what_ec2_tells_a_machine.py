@@ -1,4 +1,5 @@
 """The join program against an EC2 metadata service, version 2 only."""
+
 import json
 import subprocess
 import sys

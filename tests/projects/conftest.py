@@ -1,4 +1,5 @@
 """The cast for these tests."""
+
 import pytest
 
 from tests.cast import Cast, make_cast

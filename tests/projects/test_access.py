@@ -1,4 +1,5 @@
 """Permissions of each role."""
+
 import pytest
 
 from berth.core.errors import Forbidden, NotFound

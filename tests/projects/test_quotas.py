@@ -1,4 +1,5 @@
 """Quotas are set in one place: guarded, bounded and audited."""
+
 import pytest
 from django.db import IntegrityError, transaction
 from hypothesis import HealthCheck, given, settings
@@ -99,7 +100,10 @@ def test_a_version_seen_before_a_quota_was_removed_never_counts_again(cast: Cast
     assert second.version > seen
     with pytest.raises(PreconditionFailed):
         quotas.set_quota(
-            acting=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 6},
+            acting=cast.alice,
+            owner=cast.vision,
+            pool=cast.pool,
+            values={"gpu": 6},
             expected_version=seen,
         )
     with pytest.raises(PreconditionFailed):
@@ -110,9 +114,7 @@ Step = tuple[str, int]
 STEPS = st.lists(st.tuples(st.sampled_from(["set", "remove"]), st.integers(0, 3)), min_size=2, max_size=10)
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_never_do_two_contents_of_one_quota_bear_the_same_version(cast: Cast, steps: list[Step]) -> None:
     Quota.objects.filter(project=cast.vision).delete()

@@ -68,9 +68,7 @@ def test_who_sees_the_project_no_more_is_told_no_more(cast: Cast) -> None:
 
 
 def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
-    subscribe(
-        acting=cast.carol, place=cast.vision, to="v@example.org", news=["waiting"], waiting_minutes=30
-    )
+    subscribe(acting=cast.carol, place=cast.vision, to="v@example.org", news=["waiting"], waiting_minutes=30)
     now = timezone.now()
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))

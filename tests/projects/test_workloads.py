@@ -1,4 +1,5 @@
 """Submitting, cancelling, suspending and resuming, on rows."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,7 +15,8 @@ from tests.cast import Cast, training
 
 def test_a_submitted_workload_waits_with_its_tree_stored(cast: Cast) -> None:
     document = training(
-        roles=None, groups=[
+        roles=None,
+        groups=[
             {"name": "prefill", "need": 1, "roles": [{"name": "p", "replicas": 2, "gpu": 0.5}]},
             {"name": "decode", "roles": [{"name": "d", "min": 1, "max": 4, "gpu": 2}]},
         ],

@@ -1,4 +1,5 @@
 """The stage for these tests."""
+
 import pytest
 
 from tests.cast import make_cast

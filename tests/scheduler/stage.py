@@ -1,4 +1,5 @@
 """A scheduler with real rows, a fixed clock and simulated pods."""
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -51,8 +52,13 @@ class Stage:
             pool.operational_since = NOON
             pool.save(update_fields=["operational_since"])
         values = {
-            "gpus": pool.gpus_per_node, "cpu_milli": pool.cpu_milli, "memory_mib": pool.memory_mib,
-            "state": "ready", "since": NOON, "devices": [f"GPU-{ordinal}-{i}" for i in range(8)], **values,
+            "gpus": pool.gpus_per_node,
+            "cpu_milli": pool.cpu_milli,
+            "memory_mib": pool.memory_mib,
+            "state": "ready",
+            "since": NOON,
+            "devices": [f"GPU-{ordinal}-{i}" for i in range(8)],
+            **values,
         }
         name = f"{pool.name}-{ordinal}"
         return Node.objects.create(pool=pool, name=name, ordinal=ordinal, instance_id=f"i-{name}", **values)
@@ -64,7 +70,9 @@ class Stage:
     def submit(self, name: str = "train-1", project: Project | None = None, **changes: Any) -> Workload:
         """At the stage's time, which then moves on by a second: later is later."""
         workload = workloads.submit(
-            acting=self.cast.alice, project=project or self.cast.vision, document=training(name, **changes),
+            acting=self.cast.alice,
+            project=project or self.cast.vision,
+            document=training(name, **changes),
             now=self.clock.now(),
         )
         self.clock.advance(1)

@@ -1,4 +1,5 @@
 """Explanations, predictions and invariants."""
+
 import pytest
 from django.db import connection
 from django.utils import timezone

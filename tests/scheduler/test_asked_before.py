@@ -1,4 +1,5 @@
 """Cached dry runs save effort and change no answer."""
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext

@@ -1,4 +1,5 @@
 """One broken row, machine or cycle does not stop the others."""
+
 import pytest
 
 from projects.models import Phase, Workload

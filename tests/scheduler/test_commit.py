@@ -1,4 +1,5 @@
 """Changes between observe and commit are detected, bundle by bundle."""
+
 from collections.abc import Callable
 from typing import Any
 
@@ -78,9 +79,7 @@ def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
     assert stage.phase(second) == Phase.STARTING
 
 
-def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that is wrong in itself: more CPU than the node has."""
     written = 0
     insert = Bound.insert
@@ -95,7 +94,9 @@ def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(
     modest = stage.submit("modest", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
     seen = observe(stage.clock.now(), Specs())
     wrong = Bundle(
-        Kind.START, "vision/greedy", "local",
+        Kind.START,
+        "vision/greedy",
+        "local",
         tuple(Place("vision/greedy", "worker", i, "local-0", (i,), 1000) for i in range(2)),
     )
     right = Bundle(
@@ -134,8 +135,14 @@ def test_looking_takes_as_many_statements_for_many_workloads_as_for_one(
 
 def test_workloads_of_two_pools_start_in_one_commit_each_in_its_own(stage: Stage) -> None:
     other = NodePool.objects.create(
-        name="other", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
-        cpu_milli=8000, memory_mib=16384,
+        name="other",
+        provider="fake",
+        runtime="fake",
+        nodes_min=0,
+        nodes_max=1,
+        gpus_per_node=2,
+        cpu_milli=8000,
+        memory_mib=16384,
     )
     stage.node(0, pool=other)
     Quota.objects.create(project=stage.cast.vision, pool=other, gpu_milli=2000)
@@ -166,12 +173,15 @@ def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
     wide = [{"name": "worker", "replicas": 2, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}]
     late = stage.submit("late", roles=wide)
     small = stage.submit(
-        "small", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}],
+        "small",
+        roles=[{"name": "worker", "replicas": 1, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}],
     )
     seen = observe(stage.clock.now(), Specs())
     bundles = (
         Bundle(
-            Kind.START, "vision/late", "local",
+            Kind.START,
+            "vision/late",
+            "local",
             tuple(Place("vision/late", "worker", i, "local-0", (0,), 500) for i in range(2)),
         ),
         Bundle(

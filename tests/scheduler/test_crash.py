@@ -1,4 +1,5 @@
 """The scheduler, killed between any two steps, and the recovery."""
+
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -14,10 +15,26 @@ from scheduler.models import Eviction
 from tests.scheduler.stage import Stage
 
 POINTS = (
-    "take_in.looked", "take_in.written", "take_in.before_end", "take_in.done", "promises.before_end",
-    "promises.done", "cycle.observed", "cycle.decided", "commit.locked", "commit.evicted", "commit.placed",
-    "commit.bound", "commit.before_end", "commit.done", "dispatch.before_start",
-    "dispatch.started", "dispatch.before_stop", "dispatch.stopped", "cycle.before_end", "cycle.done",
+    "take_in.looked",
+    "take_in.written",
+    "take_in.before_end",
+    "take_in.done",
+    "promises.before_end",
+    "promises.done",
+    "cycle.observed",
+    "cycle.decided",
+    "commit.locked",
+    "commit.evicted",
+    "commit.placed",
+    "commit.bound",
+    "commit.before_end",
+    "commit.done",
+    "dispatch.before_start",
+    "dispatch.started",
+    "dispatch.before_stop",
+    "dispatch.stopped",
+    "cycle.before_end",
+    "cycle.done",
 )
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
 MOST_TICKS = 60

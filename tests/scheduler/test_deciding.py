@@ -20,8 +20,16 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     """A pool on which the engine stumbles."""
     pool = NodePool.objects.create(
-        name="cursed", provider="fake", runtime="fake", nodes_min=0, nodes_max=1, gpus_per_node=2,
-        cpu_milli=8000, memory_mib=16384, operational_since=stage.clock.now(), wanted=1,
+        name="cursed",
+        provider="fake",
+        runtime="fake",
+        nodes_min=0,
+        nodes_max=1,
+        gpus_per_node=2,
+        cpu_milli=8000,
+        memory_mib=16384,
+        operational_since=stage.clock.now(),
+        wanted=1,
         pressure={"queued": 2000, "running": 0, "capacity": 0, "nodes": 0, "gang_nodes": 1},
     )
     stage.node(0, pool=pool)

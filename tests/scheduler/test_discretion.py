@@ -1,4 +1,5 @@
 """Reasons do not reveal names of other tenants' work."""
+
 import pytest
 
 from pools.models import NodePool

@@ -1,4 +1,5 @@
 """Ends of runs: failures, restarts, time limits and lost machines."""
+
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Evictions in rows: stopped, reserved, recorded, started."""
+
 from datetime import timedelta
 
 import pytest

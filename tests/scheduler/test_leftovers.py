@@ -1,4 +1,5 @@
 """Deleted workloads leave nothing on machines."""
+
 from types import SimpleNamespace
 
 import pytest

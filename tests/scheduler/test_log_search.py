@@ -1,4 +1,5 @@
 """Log search in bounded memory."""
+
 import random
 import re
 import tracemalloc

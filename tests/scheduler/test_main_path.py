@@ -1,4 +1,5 @@
 """A workload from submission to its end."""
+
 from projects.models import Event, Phase
 from projects.services import workloads
 from scheduler.models import Allocation, Cycle, DeviceClaim

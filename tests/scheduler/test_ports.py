@@ -66,9 +66,7 @@ def test_without_a_free_port_it_waits_and_others_start(stage: Stage, monkeypatch
 
 def test_who_visits_a_port_keeps_the_session_from_being_idle(stage: Stage) -> None:
     workload = desk(stage, idle_timeout=60)
-    _, secret = ports.issue_link(
-        acting=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now()
-    )
+    _, secret = ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now())
     ports.use_link(secret, workload.pk, "lab", stage.clock.now())
     for _ in range(8):
         PortLink.objects.update(seen_at=stage.clock.now())

@@ -1,4 +1,5 @@
 """Real scheduler processes with real pods, killed midway."""
+
 import os
 import signal
 import subprocess
@@ -31,8 +32,12 @@ class Schedulers:
         self.anchor = subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE)
         started = Path(f"/proc/{self.anchor.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
         self.env = {
-            **os.environ, "BERTH_HOME": str(home), "DATABASE_URL": url, "BERTH_DECLARED_GPUS": "8",
-            "DJANGO_SETTINGS_MODULE": "berth.settings", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+            **os.environ,
+            "BERTH_HOME": str(home),
+            "DATABASE_URL": url,
+            "BERTH_DECLARED_GPUS": "8",
+            "DJANGO_SETTINGS_MODULE": "berth.settings",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
             "BERTH_ANCHOR": f"{self.anchor.pid}:{started}",
         }
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -121,7 +126,7 @@ def test_a_killed_leader_is_replaced_and_its_pods_run_on(cast: Cast, schedulers:
     schedulers.start()
     schedulers.start()
     flag = schedulers.home / "go"
-    line = f'echo $BERTH_POD_ID >> {schedulers.home}/started; while [ ! -e {flag} ]; do sleep 0.05; done'
+    line = f"echo $BERTH_POD_ID >> {schedulers.home}/started; while [ ! -e {flag} ]; do sleep 0.05; done"
     workload = submit(cast, "long", line)
     until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
     first = schedulers.leader()

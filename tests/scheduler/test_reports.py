@@ -1,4 +1,5 @@
 """Demand reports to pools after every relevant change."""
+
 import ast
 from pathlib import Path
 

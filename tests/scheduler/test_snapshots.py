@@ -1,4 +1,5 @@
 """Stored cycle inputs are kept for a while in bounded space."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -130,8 +130,15 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
     Cycle.objects.create(at=now, epoch=1, trigger="tick", snapshot=b"x")
     for days, state in ((91, "delivered"), (91, "waiting"), (1, "delivered")):
         Delivery.objects.create(
-            at=now - timedelta(days=days), kind="failed", workload_id=uuid.uuid4(), project_id=1,
-            to="a@b.c", channel="mail", content={}, state=state, due_at=now,
+            at=now - timedelta(days=days),
+            kind="failed",
+            workload_id=uuid.uuid4(),
+            project_id=1,
+            to="a@b.c",
+            channel="mail",
+            content={},
+            state=state,
+            due_at=now,
             ended_at=None if state == "waiting" else now,
         )
     tasks.keep_house()
@@ -144,9 +151,7 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
 
 def test_pruning_counts_first_then_deletes_and_says_so_in_the_audit(cast: Cast) -> None:
     for day in (1, 20):
-        Event.objects.create(
-            at=f"2026-01-{day:02}T12:00:00Z", kind="x", subject="s", message="m", actor="a"
-        )
+        Event.objects.create(at=f"2026-01-{day:02}T12:00:00Z", kind="x", subject="s", message="m", actor="a")
     with pytest.raises(DatabaseError), transaction.atomic():
         Event.objects.all().delete()
     out = StringIO()

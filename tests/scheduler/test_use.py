@@ -1,4 +1,5 @@
 """Usage is charged to the second and halves every half-life."""
+
 import math
 from datetime import UTC, datetime, timedelta
 
@@ -29,8 +30,14 @@ def test_it_does_not_matter_how_often_use_is_settled() -> None:
 def test_a_tumbling_window_starts_anew() -> None:
     pool = NodePool(half_life=None, window=3600, tumbling=True)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    row = Usage(used=[50.0] * 3, parent=[80.0] * 3, held=[0] * 3, rate=[1.0] * 3, parent_rate=[2.0] * 3,
-                settled_at=noon)
+    row = Usage(
+        used=[50.0] * 3,
+        parent=[80.0] * 3,
+        held=[0] * 3,
+        rate=[1.0] * 3,
+        parent_rate=[2.0] * 3,
+        settled_at=noon,
+    )
     assert decayed(row, pool, noon + timedelta(minutes=10)).used[0] == 50 + 600
     assert decayed(row, pool, noon + timedelta(minutes=70)).used[0] == 600
 

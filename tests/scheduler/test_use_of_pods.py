@@ -1,4 +1,5 @@
 """Utilization of pods is measured, recorded once and shown."""
+
 from collections.abc import Iterator
 from datetime import timedelta
 

@@ -1,4 +1,5 @@
 """Real schedulers measure real pods and count no second twice."""
+
 import signal
 from pathlib import Path
 

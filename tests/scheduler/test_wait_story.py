@@ -1,4 +1,5 @@
 """The history of pending reasons."""
+
 from datetime import timedelta
 
 import pytest

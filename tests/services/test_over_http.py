@@ -1,4 +1,5 @@
 """The whole way of weights and of engines elsewhere, over HTTP: engines that answer, a real sglang-router."""
+
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -147,9 +148,7 @@ def test_a_router_that_was_away_is_told_of_everybody_who_serves_by_then(
 ) -> None:
     made, port = make_stage(), free_port()
     with ExitStack() as stack:
-        web = HttpStage(
-            made.stage, router_address=f"http://127.0.0.1:{port}", folder=tmp_path, stack=stack
-        )
+        web = HttpStage(made.stage, router_address=f"http://127.0.0.1:{port}", folder=tmp_path, stack=stack)
         with sglang_router(tmp_path / "log", port=port):
             service = web.chat()
             finished(web, web.out(service, num_replicas=2))

@@ -39,9 +39,7 @@ class Door(Desk, httpx.BaseTransport):
         kept = ("idempotency-key", "if-match")
         headers = {name: value for name, value in request.headers.items() if name in kept}
         body = request.read()
-        answer = self.caller(
-            request.method, request.url.raw_path.decode(), body or None, headers=headers
-        )
+        answer = self.caller(request.method, request.url.raw_path.decode(), body or None, headers=headers)
         return httpx.Response(answer.status_code, content=answer.content, headers=dict(answer.items()))
 
 

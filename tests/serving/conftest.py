@@ -1,4 +1,5 @@
 """Local inference engines for these tests."""
+
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

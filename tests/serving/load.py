@@ -1,4 +1,5 @@
 """Load generator that records the outcome of every request."""
+
 import threading
 import time
 from dataclasses import dataclass, field

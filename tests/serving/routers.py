@@ -1,4 +1,5 @@
 """Routers for tests: the real sglang-router, and one with its older API."""
+
 import os
 import socket
 import subprocess

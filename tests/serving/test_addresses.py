@@ -1,4 +1,5 @@
 """An engine's address is written in one way, and Berth calls only where it may, as it was checked."""
+
 import socket
 from typing import Any
 

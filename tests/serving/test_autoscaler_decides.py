@@ -1,4 +1,5 @@
 """A service gets engines when any sign of pressure lasts, and gives one back when every sign of rest does."""
+
 from dataclasses import replace
 
 import pytest

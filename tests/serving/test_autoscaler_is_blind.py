@@ -1,4 +1,5 @@
 """What is not known moves nobody: engines that are silent, samples that are missing, clocks that jump."""
+
 import pytest
 
 from projects.engine.replicas.config import AutoscalerConfig

@@ -1,4 +1,5 @@
 """Whatever engines report, the autoscaler never leaves its bounds, cuts blindly or acts too soon."""
+
 import json
 
 from hypothesis import given, settings

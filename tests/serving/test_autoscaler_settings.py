@@ -1,4 +1,5 @@
 """The source's YAML is read as it is; what it leaves out keeps its default; what is wrong is named."""
+
 from typing import Any
 
 import pytest

@@ -1,4 +1,5 @@
 """The contract of every inference engine, over HTTP."""
+
 import threading
 import time
 from collections.abc import Callable

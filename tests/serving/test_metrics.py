@@ -1,4 +1,5 @@
 """Metrics are read from the Prometheus text of engines; what is torn, missing or impossible is unknown."""
+
 import math
 import time
 from typing import Any

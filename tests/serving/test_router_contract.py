@@ -1,4 +1,5 @@
 """The contract of every router, including a real sglang-router."""
+
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,4 +1,5 @@
 """An engine that was added takes over the weights of an initial one: over HTTP, whole, no request lost."""
+
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,4 +1,5 @@
 """One call to an engine ends in time with a whole answer of bounded size, or says what trouble it met."""
+
 import socket
 import threading
 import time

@@ -1,4 +1,5 @@
 """Sample a service as its autoscaler would."""
+
 from dataclasses import dataclass, field
 
 from projects.engine.replicas.conditions import Condition, conditions, seen

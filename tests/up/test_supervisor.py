@@ -1,4 +1,5 @@
 """The supervisor, its children and adopted processes."""
+
 import os
 import signal
 import subprocess

@@ -1,4 +1,5 @@
 """Claims about the pages of machines that joined a pool, and of the tokens by which they join."""
+
 import re
 from datetime import timedelta
 

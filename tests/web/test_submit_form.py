@@ -33,9 +33,7 @@ roles:
 
 def fields(draft: Draft) -> dict[str, str]:
     return {
-        each.of.path: each.value
-        for part in shown(draft, OFFER).parts
-        for each in (*part.fields, *part.more)
+        each.of.path: each.value for part in shown(draft, OFFER).parts for each in (*part.fields, *part.more)
     }
 
 
@@ -300,8 +298,7 @@ def test_priority_field_names_its_defaults(dave: Client) -> None:
 
 
 LIMITED = (
-    "name: fine\nproject: vision\ncommand: sleep 1\n"
-    "roles: [{name: worker, replicas: 1, limit: {cpu: 2}}]\n"
+    "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{name: worker, replicas: 1, limit: {cpu: 2}}]\n"
 )
 NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the pool local"
 

@@ -46,7 +46,7 @@ def test_what_nobody_measured_is_said_to_be_unknown(cast: Cast, sign_in, pod: Po
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use")
-    assert "<dd>1</dd><dd class=\"note\">of 2 cores" in text
+    assert '<dd>1</dd><dd class="note">of 2 cores' in text
     assert text.count('<span class="unmeasured">not measured') == 2, "of GPUs and of their memory"
     assert "0 %" not in text
 

@@ -34,9 +34,7 @@ class SubmitFlags:
     ] = None
     set: Annotated[
         Texts,
-        _option(
-            "Set a part of a template's or file's document; repeat.", "--set", metavar="PART=VALUE"
-        ),
+        _option("Set a part of a template's or file's document; repeat.", "--set", metavar="PART=VALUE"),
     ] = None
     name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[

@@ -51,9 +51,7 @@ def _started(pod: "Pod") -> float:
     return pod.created_at.timestamp() if pod.created_at else 0.0
 
 
-def _pour(
-    client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "Screen | Matching"
-) -> None:
+def _pour(client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "Screen | Matching") -> None:
     """One attempt's output to its end: a lost connection is taken up where it broke."""
     from berth.client import Unreachable
 

@@ -40,7 +40,8 @@ class PoolValues:
     plugin: Annotated[
         list[str] | None,
         typer.Option(
-            "--plugin", metavar="NAME[:KEY=VALUE]",
+            "--plugin",
+            metavar="NAME[:KEY=VALUE]",
             help="Such as torch, or mps:thread_percentage=50; repeat, in order. @FILE as a value reads it "
             "from a file, as one does with a token.",
         ),
@@ -65,7 +66,8 @@ class PoolValues:
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            "--budget", metavar="nodes=N[,KEY=VALUE..]",
+            "--budget",
+            metavar="nodes=N[,KEY=VALUE..]",
             help="A disruption budget: nodes=10%,reasons=empty,schedule=0 9 * * mon-fri,duration=8h,"
             "zone=Europe/Berlin; repeat. All of them together replace those there were; none: --budget ''.",
         ),

@@ -10,9 +10,7 @@ from berth.cli.quantities import seconds
 from berth.cli.text import span
 
 Title = Annotated[str | None, typer.Option(help="For people to read.", show_default=False)]
-Rank = Annotated[
-    int | None, typer.Option(help="Higher ranks are served first; else 0.", show_default=False)
-]
+Rank = Annotated[int | None, typer.Option(help="Higher ranks are served first; else 0.", show_default=False)]
 ReclaimAfter = Annotated[
     str | None,
     typer.Option(

@@ -84,9 +84,7 @@ class Client:
         """A token for this person; this client goes on with what it was opened with."""
         return sign_in(self._transport, username, password)
 
-    def change_password(
-        self, current: str, new: str, *, revoke_tokens: bool = False
-    ) -> PasswordChanged:
+    def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChanged:
         """Change your password. Tokens created by sign-in end; `revoke_tokens` revokes all others as well.
         Where this client uses a token created by sign-in, it goes on with the token of the answer."""
         changed = change_password(self._transport, current, new, revoke_tokens)

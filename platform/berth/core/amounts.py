@@ -1,4 +1,5 @@
 """Resource amounts as integers, so that sums are exact and orders total."""
+
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,4 +1,5 @@
 """Clocks: the only source of the current time."""
+
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 

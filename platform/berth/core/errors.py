@@ -2,6 +2,7 @@
 
 Every error has a stable `code` and becomes a problem document (RFC 9457) by `to_problem`.
 """
+
 from collections.abc import Iterable
 from typing import Any, ClassVar
 

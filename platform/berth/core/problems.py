@@ -1,4 +1,5 @@
 """One validation problem: where it is, what was given, what is allowed."""
+
 import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

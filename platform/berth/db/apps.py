@@ -1,4 +1,5 @@
 """Django app of the database layer."""
+
 from django.apps import AppConfig
 
 

@@ -1,4 +1,5 @@
 """The PostgreSQL that comes with Berth, for installations without a server of their own."""
+
 import contextlib
 import fcntl
 import hashlib
@@ -143,11 +144,24 @@ class Embedded:
         uid, gid = _account() or (None, None)
         done = subprocess.run(
             [
-                str(programs() / "initdb"), "-D", str(self.data), "-U", SUPERUSER, "-E", "UTF8",
-                "--auth=reject", "--locale=C.UTF-8", "--no-instructions",
+                str(programs() / "initdb"),
+                "-D",
+                str(self.data),
+                "-U",
+                SUPERUSER,
+                "-E",
+                "UTF8",
+                "--auth=reject",
+                "--locale=C.UTF-8",
+                "--no-instructions",
                 *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
             ],
-            capture_output=True, text=True, check=False, user=uid, group=gid, cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            user=uid,
+            group=gid,
+            cwd="/",
             extra_groups=None if uid is None else [],
         )
         if done.returncode != 0:
@@ -178,7 +192,12 @@ class Embedded:
         done = subprocess.run(
             [str(programs() / "postgres"), "--single", "-j", "-D", str(self.data), *options, database],
             input="".join(f"{statement.strip()};\n\n" for statement in statements),
-            capture_output=True, text=True, check=False, user=uid, group=gid, cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+            user=uid,
+            group=gid,
+            cwd="/",
             extra_groups=None if uid is None else [],
         )
         if done.returncode != 0:
@@ -201,8 +220,12 @@ def serving(cluster: Embedded, *, log: Path) -> Iterator[Embedded]:
     cluster.prepare()
     with log.open("ab") as output:
         server = subprocess.Popen(
-            cluster.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            start_new_session=True, cwd="/",
+            cluster.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
         )
     try:
         cluster.wait(server)

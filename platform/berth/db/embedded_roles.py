@@ -1,4 +1,5 @@
 """Roles of the embedded PostgreSQL: which one may connect, and what it owns."""
+
 import os
 import secrets
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 Times are the database's: two machines need not agree on the hour.
 """
+
 import os
 import socket
 from collections.abc import Iterator

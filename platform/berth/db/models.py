@@ -1,4 +1,5 @@
 """The lease table: one row per task that only one process may do."""
+
 from django.db import models
 
 

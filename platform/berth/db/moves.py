@@ -1,4 +1,5 @@
 """Compare-and-set changes of rows."""
+
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 

@@ -1,4 +1,5 @@
 """Wake a loop in another process, and wait for a wake-up, a file or a timeout."""
+
 import selectors
 import time
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """Save and load training checkpoints atomically."""
+
 import os
 from pathlib import Path
 

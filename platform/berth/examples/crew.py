@@ -3,6 +3,7 @@
 Rank 0 keeps the list. Before each step it says go; when the list changed, or a step failed, it hands
 everybody its own state and a new ring instead, so nobody can drift away.
 """
+
 import socket
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
 """Messages between training processes: a small header followed by bytes."""
+
 import json
 import socket
 import struct

@@ -1,4 +1,5 @@
 """A small neural network that separates two interleaved spirals, trained with Adam."""
+
 from dataclasses import dataclass
 
 import numpy as np

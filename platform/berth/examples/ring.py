@@ -1,4 +1,5 @@
 """Ring all-reduce: every rank ends with bitwise identical sums."""
+
 import select
 import socket
 from collections.abc import Sequence

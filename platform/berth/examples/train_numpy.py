@@ -4,6 +4,7 @@ It is a real data-parallel job: gradients go round a ring of TCP connections, th
 in BERTH_WORKSPACE every so many steps and on SIGTERM, and the next start goes on from there. Run it with
 nothing set and it is a rank alone; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT make it one of many.
 """
+
 import argparse
 import hashlib
 import json

@@ -60,13 +60,9 @@ class BoundedBodies:
     async def enter_large(self, secret: str) -> None:
         """Count one large body of this credential. Raises _Refused; otherwise `leave_large` must follow."""
         if not secret or not await self.may_send_large(secret):
-            raise _Refused(
-                Unauthenticated(f"Send a valid token with a body of more than {BODY_MAX} bytes.")
-            )
+            raise _Refused(Unauthenticated(f"Send a valid token with a body of more than {BODY_MAX} bytes."))
         if self._large[secret] >= LARGE_AT_ONCE:
-            raise _Refused(
-                RateLimited(1, f"At most {LARGE_AT_ONCE} large bodies at once. Try again in 1 s.")
-            )
+            raise _Refused(RateLimited(1, f"At most {LARGE_AT_ONCE} large bodies at once. Try again in 1 s."))
         self._large[secret] += 1
 
     def leave_large(self, secret: str) -> None:

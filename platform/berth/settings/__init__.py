@@ -1,4 +1,5 @@
 """Django settings; everything that differs between installations comes from the environment."""
+
 from berth.settings.admin import *
 from berth.settings.apps import *
 from berth.settings.base import *

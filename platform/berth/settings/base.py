@@ -1,4 +1,5 @@
 """State directory, secret key, allowed hosts and time zone."""
+
 import environ
 
 from berth.home import home

@@ -1,4 +1,5 @@
 """Database settings: DATABASE_URL or the embedded PostgreSQL."""
+
 from berth.db.embedded import Embedded
 from berth.settings.base import BERTH_HOME, env
 

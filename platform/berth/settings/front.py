@@ -1,4 +1,5 @@
 """Limits on connections, and the proxies whose word about a caller's address is taken."""
+
 from ipaddress import ip_network
 
 from django.core.exceptions import ImproperlyConfigured

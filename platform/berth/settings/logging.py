@@ -1,4 +1,5 @@
 """Structured logging: JSON for machines, colours on a terminal."""
+
 import sys
 from typing import Any
 
@@ -10,7 +11,6 @@ from berth.tracing import spans
 LOG_FORMAT = env.str("BERTH_LOG", default="console" if sys.stderr.isatty() else "json")
 LOG_REQUESTS = env.bool("BERTH_LOG_REQUESTS", default=False)
 LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
-
 
 
 def with_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 """Access to /metrics, beside platform admins'."""
+
 from ipaddress import ip_network
 
 from django.core.exceptions import ImproperlyConfigured

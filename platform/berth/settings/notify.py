@@ -1,4 +1,5 @@
 """Notification settings: mail server, signing key, allowed addresses."""
+
 from berth.settings.base import BERTH_HOME, env
 from berth.settings.secret import kept_key
 

@@ -1,4 +1,5 @@
 """Settings of the REST framework."""
+
 from typing import Any
 
 from berth.settings.base import env

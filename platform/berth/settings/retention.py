@@ -1,4 +1,5 @@
 """Retention periods in days."""
+
 from berth.settings.base import env
 
 BERTH_KEEP_DAYS = {

@@ -1,4 +1,5 @@
 """Secret keys, generated once and readable by the owner only."""
+
 import os
 import secrets
 from pathlib import Path

@@ -1,4 +1,5 @@
 """Which addresses Berth may call as engines and routers, and how a router in a file is reloaded."""
+
 import shlex
 
 from berth.settings.base import BERTH_HOME, env

@@ -1,4 +1,5 @@
 """OpenID Connect provider; disabled without an issuer."""
+
 from berth.settings.base import env
 
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")

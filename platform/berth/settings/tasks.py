@@ -1,4 +1,5 @@
 """Task queue settings: background work that may be delayed and may run twice."""
+
 from berth.settings.base import env
 
 Q_CLUSTER = {

@@ -1,4 +1,5 @@
 """Sampling interval of utilization, and when an allocated GPU counts as idle."""
+
 from berth.settings.base import env
 
 BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0: not at all

@@ -1,4 +1,5 @@
 """Middleware, templates, static files, sessions and login."""
+
 from berth.home import CHECKOUT, PACKAGE, in_checkout
 from berth.settings.base import DEBUG, env
 

@@ -1,4 +1,5 @@
 """Entry point of `python -m berth.up`."""
+
 import argparse
 import sys
 

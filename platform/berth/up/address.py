@@ -1,4 +1,5 @@
 """Bind the public address, and wait until it answers."""
+
 import http.client
 import socket
 import time

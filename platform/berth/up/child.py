@@ -1,4 +1,5 @@
 """Keep one child process running."""
+
 import os
 import shutil
 import signal
@@ -35,8 +36,14 @@ class Child:
         command = self.command()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                command, env=dict(self.env), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True, pass_fds=self.passes, cwd="/",
+                command,
+                env=dict(self.env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=self.passes,
+                cwd="/",
             )
         self._started, self.due = now, None
 

@@ -1,4 +1,5 @@
 """Ensure that a single Berth uses a home directory."""
+
 import fcntl
 import os
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """Adopt orphaned processes: the keepers of running pods."""
+
 import ctypes
 import os
 from collections.abc import Collection

@@ -2,6 +2,7 @@
 
 A process of its own, so that the supervisor never loads Django.
 """
+
 import argparse
 import secrets
 from pathlib import Path

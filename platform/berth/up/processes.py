@@ -1,4 +1,5 @@
 """The processes of an installation, with their commands and environments."""
+
 import os
 import signal
 import sys

@@ -1,4 +1,5 @@
 """Start all processes on one machine in order, and print the address."""
+
 import os
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """Keep a set of processes running until asked to stop, then stop them all."""
+
 import os
 import signal
 import time

@@ -1,4 +1,5 @@
 """Run the task queue so that no worker outlives its parent."""
+
 import os
 import signal
 import sys

@@ -1,4 +1,5 @@
 """Serve HTTP and WebSockets on a socket that the supervisor holds."""
+
 import os
 import socket
 import sys

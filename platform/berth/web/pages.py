@@ -22,9 +22,7 @@ class Request(HttpRequest):
 
 
 View = Callable[..., HttpResponse | StreamingHttpResponse]
-ENDED_SESSION = (
-    "Your session has ended. Sign in again, here or in another tab: what you typed is kept."
-)
+ENDED_SESSION = "Your session has ended. Sign in again, here or in another tab: what you typed is kept."
 
 
 def signed_in(view: View) -> View:

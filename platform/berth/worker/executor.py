@@ -88,4 +88,3 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 if __name__ == "__main__":
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     main(int(sys.argv[1]))
-

@@ -1,4 +1,5 @@
 """The ten plugins that ship with Berth, each a function with parameters."""
+
 from collections.abc import Callable, Mapping
 
 from pools.plugins.base import Plugin

@@ -1,4 +1,5 @@
 """Hugging Face Accelerate: FSDP, DeepSpeed and mixed precision."""
+
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal

@@ -1,4 +1,5 @@
 """cuML: scikit-learn on the GPU without code changes."""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal

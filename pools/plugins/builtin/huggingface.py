@@ -1,4 +1,5 @@
 """Hugging Face libraries and the login of each node."""
+
 from typing import Annotated
 
 from pools.plugins.base import Operation, Plugin

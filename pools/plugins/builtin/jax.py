@@ -1,4 +1,5 @@
 """JAX: the build for the pool's GPUs, and one runtime over all workers."""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal

@@ -1,4 +1,5 @@
 """joblib: `Parallel(n_jobs=-1)` on the session's workers or its Ray cluster."""
+
 import functools
 import sys
 import threading

@@ -1,4 +1,5 @@
 """Keras on the requested backend, with data spread over all devices."""
+
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

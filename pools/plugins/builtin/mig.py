@@ -1,4 +1,5 @@
 """NVIDIA Multi-Instance GPU: partition each GPU of a node."""
+
 from typing import Annotated
 
 from pools.plugins.base import Operation, Plugin

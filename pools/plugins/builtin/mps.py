@@ -1,4 +1,5 @@
 """NVIDIA Multi-Process Service: several processes share a GPU concurrently."""
+
 from typing import Annotated
 
 from pools.plugins.base import Operation, Plugin

@@ -1,4 +1,5 @@
 """Rank and world size in the usual environment variables."""
+
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

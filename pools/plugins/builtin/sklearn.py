@@ -1,4 +1,5 @@
 """scikit-learn with its parallel work on the session's workers."""
+
 from pools.plugins.base import Plugin
 from pools.plugins.builtin.joblib import on_ray, parallel
 from pools.plugins.facts import Cluster

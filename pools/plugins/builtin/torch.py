@@ -1,4 +1,5 @@
 """PyTorch: the build for the pool's GPUs, and a process group of all workers."""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal

@@ -2,6 +2,7 @@
 
 boto3 finds them: environment, profile, web identity, the role of the machine. None is ever stored.
 """
+
 from functools import cached_property
 from typing import Any
 

@@ -1,4 +1,5 @@
 """Classify errors of the SDK and of EC2."""
+
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 

@@ -1,4 +1,5 @@
 """Turn an order into an instant fleet request, and its answer into instance ids."""
+
 import base64
 import hashlib
 import json

@@ -1,4 +1,5 @@
 """Resolve the machine image, by id or SSM parameter."""
+
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.settings import AwsSettings
 from pools.providers.base import ProviderError, ProviderErrorKind

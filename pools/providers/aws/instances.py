@@ -1,4 +1,5 @@
 """List our EC2 instances, page by page."""
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

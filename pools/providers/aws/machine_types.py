@@ -1,4 +1,5 @@
 """Hardware of an instance type, checked against the pool's node shape."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

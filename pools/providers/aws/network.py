@@ -1,4 +1,5 @@
 """Find or create a pool's security group, closed to the outside."""
+
 from typing import Any
 
 from pools.providers.aws.clients import Clients
@@ -38,9 +39,7 @@ def _make(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str,
         GroupName=f"berth-{installation}-{pool}",
         Description=f"Nodes of the pool {pool}: they reach each other, nobody reaches them",
         VpcId=vpc,
-        TagSpecifications=[
-            {"ResourceType": "security-group", "Tags": tag_list(of_pool(installation, pool))}
-        ],
+        TagSpecifications=[{"ResourceType": "security-group", "Tags": tag_list(of_pool(installation, pool))}],
     )
     return {"GroupId": made["GroupId"], "IpPermissions": []}
 

@@ -4,6 +4,7 @@ Without an event bus the status of the spot request is the only word of it: two 
 becomes `marked-for-termination`. We look with every listing, so up to one tick of the two minutes is gone
 by then. A rebalance recommendation, which comes earlier, is told to the machine itself alone.
 """
+
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 

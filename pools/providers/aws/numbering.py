@@ -1,4 +1,5 @@
 """Assign each instance of an order its ordinal and tag."""
+
 from collections.abc import Iterable, Mapping, Sequence
 
 from pools.providers.aws.clients import Clients
@@ -20,9 +21,7 @@ def ordinals(order: ProvisionOrder, ids: Sequence[str], told: Mapping[str, Told]
     return numbered
 
 
-def write_down(
-    clients: Clients, pool: str, numbered: Mapping[str, int], told: Mapping[str, Told]
-) -> None:
+def write_down(clients: Clients, pool: str, numbered: Mapping[str, int], told: Mapping[str, Told]) -> None:
     for instance_id, ordinal in sorted(numbered.items(), key=lambda pair: pair[1]):
         if instance_id not in told or ordinal_of(told[instance_id]) == UNNUMBERED:
             name = f"{pool}-{ordinal}"

@@ -3,6 +3,7 @@
 The table holds on-demand prices of one region. Other regions and spot cost something else: `known` answers
 only for what it holds, and a pool's own `price_per_gpu_hour` goes before it.
 """
+
 import json
 from decimal import Decimal
 from functools import cache

@@ -1,4 +1,5 @@
 """The EC2 provider: one launch per order, instances identified by tags, no state in memory."""
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 

@@ -1,4 +1,5 @@
 """Validate a pool's EC2 settings."""
+
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator

@@ -1,4 +1,5 @@
 """Tags that identify our instances, their pool and their order."""
+
 from collections.abc import Iterable, Mapping
 
 INSTALLATION, POOL = "berth:installation", "berth:pool"

@@ -4,6 +4,7 @@ A template's name tells what is in it, so that the same settings find the same t
 make another one. Those that no settings lead to any more are removed. Spot has one of its own: EC2 launches
 nothing on demand by a template that would tag spot requests.
 """
+
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """Client of a node's agent."""
+
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,5 @@
 """Names and addresses of Ray nodes."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Raylets on this machine, each at its own loopback address."""
+
 import json
 import os
 import shutil
@@ -116,9 +117,7 @@ class RayNodesHere:
              ("head", told["head"])],
         )  # fmt: skip
 
-    def _settings(
-        self, pool: str, instance: Instance, node: Path, address: str, head: str
-    ) -> dict[str, Any]:
+    def _settings(self, pool: str, instance: Instance, node: Path, address: str, head: str) -> dict[str, Any]:
         extra = ["--dashboard-agent-listen-port", str(_free_port()), "--object-store-memory", "80000000"]
         is_head = instance.ordinal == 0
         if is_head:

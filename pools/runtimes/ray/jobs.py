@@ -1,4 +1,5 @@
 """Client of the HTTP API of a Ray cluster's head: its jobs and its nodes."""
+
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote

@@ -2,6 +2,7 @@
 
 A file per pod, written whole or not at all: any process may look, and a new one goes on where one was killed.
 """
+
 import json
 import os
 import threading

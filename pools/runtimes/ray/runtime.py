@@ -1,4 +1,5 @@
 """The Ray runtime: each pod is a job on exactly its node and devices."""
+
 import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable

@@ -1,4 +1,5 @@
 """Shell scripts that make a machine a node of its pool's Ray cluster, and undo that."""
+
 import io
 import json
 import tarfile

@@ -1,4 +1,5 @@
 """Poll the pods of all Ray nodes in the background."""
+
 import contextlib
 import logging
 import os

@@ -1,4 +1,5 @@
 """JSON encoding of orders, reports and log pieces."""
+
 from __future__ import annotations
 
 from dataclasses import asdict

@@ -1,4 +1,5 @@
 """Watch one pod from its order to its exit record."""
+
 from __future__ import annotations
 
 import _signal as signal  # type: ignore[import-not-found]

@@ -1,4 +1,5 @@
 """Start a pod's command once, and end it with all descendants."""
+
 # `signal` wraps these numbers in enums, and takes half as long to import as Python to start.
 import _signal as signal  # type: ignore[import-not-found]
 import os
@@ -73,8 +74,12 @@ class Pod:
         os._exit(127)
 
     def _write_status(self, state: str) -> None:
-        record = [("state", state), ("pid", str(self.pid)), ("start", start_time(self.pid)),
-                  ("started_at", repr(self.started_at))]
+        record = [
+            ("state", state),
+            ("pid", str(self.pid)),
+            ("start", start_time(self.pid)),
+            ("started_at", repr(self.started_at)),
+        ]
         write_record(f"{self.directory}/status", record, durable=False)
 
     def reap(self) -> None:

@@ -4,6 +4,7 @@ The command writes to the file itself, nothing stands between. Past the limit a 
 the first quarter and the last half of the limit stay, offsets go on counting what the pod wrote, the disk
 gets the rest back. Between two checks a fast writer may be over it.
 """
+
 import os
 
 from pools.runtimes.shim.records import read_record, write_record

@@ -1,4 +1,5 @@
 """Identify processes safely by id and start time, and signal them."""
+
 from __future__ import annotations
 
 import os

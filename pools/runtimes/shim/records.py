@@ -3,6 +3,7 @@
 A record is `key=value` joined by NUL, which no argument, path or variable can hold. (JSON would cost the
 shim as much time to import as Python takes to start.)
 """
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Wake processes that wait for pod changes."""
+
 import errno
 import os
 

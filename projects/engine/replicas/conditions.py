@@ -1,4 +1,5 @@
 """Evaluate scaling conditions and how long they have held."""
+
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -133,9 +134,7 @@ def _below(name: str, measure: Measure, threshold: float, config: AutoscalerConf
 def _condition(
     name: str, measure: Measure, holds: bool | None, threshold: float, duration: float, *, out: bool
 ) -> Condition:
-    return Condition(
-        name, out, holds, measure.value, threshold, duration, measure.reporting, measure.engines
-    )
+    return Condition(name, out, holds, measure.value, threshold, duration, measure.reporting, measure.engines)
 
 
 def _began(window: Window, name: str, at: float) -> float:

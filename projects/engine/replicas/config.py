@@ -1,4 +1,5 @@
 """Autoscaler settings with defaults; durations in seconds."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,4 +1,5 @@
 """Decide whether a service scales out, scales in or stays."""
+
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,4 +1,5 @@
 """Parse autoscaler settings; missing keys keep their defaults."""
+
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
@@ -94,9 +95,7 @@ def written(config: AutoscalerConfig) -> dict[str, Any]:
     return document
 
 
-def _policy(
-    document: Mapping[str, Any], name: str, policy: Policy, problems: list[Problem]
-) -> Policy:
+def _policy(document: Mapping[str, Any], name: str, policy: Policy, problems: list[Problem]) -> Policy:
     given = document.get(name)
     if given is None:
         return policy

@@ -1,4 +1,5 @@
 """Aggregate engine metrics into service figures."""
+
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,4 +1,5 @@
 """Metric samples of a service over a window."""
+
 from dataclasses import dataclass, field
 
 

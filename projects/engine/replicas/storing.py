@@ -1,4 +1,5 @@
 """Store and restore a metrics window."""
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

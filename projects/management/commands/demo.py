@@ -1,4 +1,5 @@
 """Seed the demo organisation into an empty installation."""
+
 import os
 from pathlib import Path
 from typing import Any

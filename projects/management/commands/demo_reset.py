@@ -1,4 +1,5 @@
 """Empty the database and seed the demo organisation again."""
+
 from typing import Any
 
 from django.core.management import call_command

@@ -1,4 +1,5 @@
 """Supported inference engines, one module each."""
+
 from projects.serving.base import EngineAdapter
 from projects.serving.engines.openai import OpenAIEngines
 from projects.serving.engines.sglang import SGLangEngines

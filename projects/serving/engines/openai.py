@@ -1,4 +1,5 @@
 """Engines with an OpenAI-compatible API."""
+
 from http import HTTPStatus
 
 from projects.serving.base import Identity, ServingError, Trouble

@@ -1,4 +1,5 @@
 """SGLang engines."""
+
 import hashlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -100,9 +101,7 @@ class SGLangEngines:
             answer = self.wire.get(engine, older)
         return answer.or_refused().json()
 
-    def _do(
-        self, engine: str, path: str, asked: Mapping[str, Any], seconds: float | None = None
-    ) -> None:
+    def _do(self, engine: str, path: str, asked: Mapping[str, Any], seconds: float | None = None) -> None:
         """These answer with `success`, and a message."""
         answer = self.wire.post(engine, path, asked, seconds=seconds)
         if answer.status == HTTPStatus.BAD_REQUEST:

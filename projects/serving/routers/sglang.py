@@ -3,6 +3,7 @@
 Neither has a mark for an engine that is to get nothing new, and the checks by which it could be made look ill
 run once a minute. So such an engine is taken out of the list: what is under way to it ends as it would have.
 """
+
 import time
 from collections.abc import Callable
 from http import HTTPStatus

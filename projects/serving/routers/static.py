@@ -6,6 +6,7 @@ change a command of the administrator makes nginx reload; a change for which it 
 nginx resolves host names by itself when it reloads, and by then a name may lead to an address that Berth must
 not call. The file therefore holds only IP addresses that were resolved and checked here.
 """
+
 import fcntl
 import ipaddress
 import os

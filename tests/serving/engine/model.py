@@ -1,4 +1,5 @@
 """A simulated model with bounded concurrency and real metrics."""
+
 import threading
 import time
 from dataclasses import dataclass, field

@@ -2,6 +2,7 @@
 
 Run it as a program (`python -m tests.serving.engine.server --port 30000`) or in a thread with `serving`.
 """
+
 import argparse
 import json
 import signal

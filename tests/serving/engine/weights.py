@@ -1,4 +1,5 @@
 """Real weight transfer between two engines."""
+
 import hashlib
 import socket
 import struct

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from berth.client.machine_answers import Node
 
 app = typer.Typer(no_args_is_help=True, help="Nodes.")
-Name = Annotated[
-    str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)
-]
+Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
 Reason = Annotated[str, typer.Option(help="Kept in the history.")]
 
 

@@ -27,7 +27,9 @@ def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
 @app.command("add")
 def add(
     *,
-    to: Annotated[str, typer.Argument(metavar="ADDRESS", help="A mail address, https://... or slack:https://...")],
+    to: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="A mail address, https://... or slack:https://...")
+    ],
     on: Annotated[
         str,
         typer.Option(

@@ -27,9 +27,7 @@ Amount = str | None
 def show(
     owner: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]", help="Only this department or project.", autocompletion=owner_names
-        ),
+        typer.Argument(metavar="[NAME]", help="Only this department or project.", autocompletion=owner_names),
     ] = None,
     pool: PoolOption = None,
     why: Annotated[bool, typer.Option("--why", help="How its fair share comes about.")] = False,

@@ -45,7 +45,8 @@ def trace(
     checkpoint: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="SECONDS",
+            min=1,
+            metavar="SECONDS",
             help="Running work is saved so often, and who gives way goes on from there. Else from nothing.",
         ),
     ] = None,

@@ -90,9 +90,7 @@ class AsyncSession:
         self._state = paths.SessionState.model_validate(await self._transport.get(f"sessions/{self.id}"))
         return self._state
 
-    def submit(
-        self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> asyncio.Future[T]:
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Run it on the node whose turn it is. Raises NotPicklable or CallTooLarge here, at once."""
         return asyncio.wrap_future(self._call(function, args, kwargs))
 

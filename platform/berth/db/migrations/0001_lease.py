@@ -4,25 +4,25 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Lease',
+            name="Lease",
             fields=[
-                ('name', models.CharField(max_length=40, primary_key=True, serialize=False)),
-                ('holder', models.CharField(blank=True, max_length=200)),
-                ('epoch', models.BigIntegerField()),
-                ('renewed_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
+                ("name", models.CharField(max_length=40, primary_key=True, serialize=False)),
+                ("holder", models.CharField(blank=True, max_length=200)),
+                ("epoch", models.BigIntegerField()),
+                ("renewed_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
             ],
             options={
-                'ordering': ['name'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('epoch__gte', 1)), name='lease_epoch_from_one')],
+                "ordering": ["name"],
+                "constraints": [
+                    models.CheckConstraint(condition=models.Q(("epoch__gte", 1)), name="lease_epoch_from_one")
+                ],
             },
         ),
     ]

@@ -1,4 +1,5 @@
 """HTTP agent of a node, authenticated by the cluster's secret."""
+
 from __future__ import annotations
 
 import hmac

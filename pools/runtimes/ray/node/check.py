@@ -1,7 +1,8 @@
 """Exit with 0 once the agent of this machine answers and Ray has started; otherwise say what is missing.
 
-    python -m pools.runtimes.ray.node.check SETTINGS
+python -m pools.runtimes.ray.node.check SETTINGS
 """
+
 from __future__ import annotations
 
 import json

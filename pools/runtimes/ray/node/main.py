@@ -1,7 +1,8 @@
 """Run Ray and the agent until either of them ends.
 
-    python -m pools.runtimes.ray.node.main SETTINGS
+python -m pools.runtimes.ray.node.main SETTINGS
 """
+
 from __future__ import annotations
 
 import os

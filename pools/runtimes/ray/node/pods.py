@@ -1,4 +1,5 @@
 """Pods of a node, kept like local ones but started by Ray."""
+
 from __future__ import annotations
 
 import shlex

@@ -1,4 +1,5 @@
 """Start and stop a node's Ray processes."""
+
 from __future__ import annotations
 
 import contextlib

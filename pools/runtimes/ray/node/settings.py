@@ -1,4 +1,5 @@
 """Read a node's settings from a private file."""
+
 from __future__ import annotations
 
 import json
