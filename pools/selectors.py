@@ -47,9 +47,11 @@ def node_named(name: str, among: QuerySet[Node] | None = None) -> Node | None:
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
 
-def pending_instances(pool_name: str) -> frozenset[str]:
-    """Instances of nodes that are not ready yet."""
+def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
+    """Instances of nodes that are not ready yet; with `joined` only those whose machine has joined."""
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
+    if joined:
+        rows = rows.filter(joined_at__isnull=False)
     return frozenset(rows.values_list("instance_id", flat=True))
 
 

@@ -2,23 +2,27 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from pools.providers.base import Instance, InstanceState, Provider, ProvisionOrder, ProvisionResult
 
 Obstacles = Callable[[Collection[str]], Mapping[str, str]]
 
 
+class PendingInstances(Protocol):
+    def __call__(self, pool: str, /, *, joined: bool) -> Collection[str]: ...
+
+
 class ReachableNodes:
     """A provider whose instances stay `booting` until the runtime can run pods on them.
 
     `obstacles(instance_ids)` returns, for each instance that cannot run pods yet, the reason.
-    `pending(pool)` returns the instances of nodes that are not ready yet: only these are checked, because a
-    node that works is the runtime's concern.
+    `pending(pool, joined=...)` returns the instances of nodes that are not ready yet: only these are checked,
+    because a node that works is the runtime's concern. Where machines join, only joined ones are checked:
+    nothing is sent to an address from which no machine has called in.
     """
 
-    def __init__(
-        self, provider: Provider, obstacles: Obstacles, pending: Callable[[str], Collection[str]]
-    ) -> None:
+    def __init__(self, provider: Provider, obstacles: Obstacles, pending: PendingInstances) -> None:
         self.provider, self._obstacles, self._pending = provider, obstacles, pending
 
     @property
@@ -32,7 +36,7 @@ class ReachableNodes:
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         listed = self.provider.list_instances(pool)
-        pending = self._pending(pool)
+        pending = self._pending(pool, joined=self.machines_join)
         ready = {each.instance_id for each in listed if each.state is InstanceState.READY}
         obstacles = self._obstacles(sorted(ready.intersection(pending)))
         return tuple(
