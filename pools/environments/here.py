@@ -78,9 +78,10 @@ class EnvironmentsHere:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def look(self, name: str, secrets: Mapping[str, str]) -> Boot | None:
-        """None: nobody runs its script, and nobody has seen its end."""
+        """Return the progress of a script, or None if no process runs it and it left no exit code."""
         self._bury()
         home = self._home(name)
+        alive = self._lives(home)  # asked first: a script that ends after this has written its exit code
         code = _text(home / "exit").strip()
         progress = progress_of(_text(home / "phases").splitlines(), secrets.values())
         if code:
@@ -88,7 +89,7 @@ class EnvironmentsHere:
                 return Boot(progress, ready=True)
             progress = progress if progress.failed else self._unexplained(progress, home, code, secrets)
             return Boot(progress, why=progress.why)
-        return Boot(progress) if self._lives(home) else None
+        return Boot(progress) if alive else None
 
     def end(self, name: str) -> None:
         """Its script is stopped, and forgotten. Whoever else makes the same environment goes on."""

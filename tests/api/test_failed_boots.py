@@ -1,6 +1,6 @@
 """Machines that never become nodes, seen over REST, on the page and in mail; EC2 is moto's server."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,6 @@ from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_or
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING
 from pools.reconciler import reconcile
-from pools.runtimes.ray.runtime import RayRuntime
 from projects.models import Delivery
 from projects.services import news
 from projects.services.subscriptions import subscribe
@@ -65,21 +64,10 @@ class Ec2Pool:
         return dict(self.alice.get(PATH).json())
 
 
-def refuse_unjoined(instance_ids: Collection[str]) -> dict[str, str]:
-    """Report no obstacle, and fail if a machine is asked that never called in."""
-    asked = Node.objects.filter(instance_id__in=instance_ids)
-    assert not asked.filter(joined_at=None).exists()
-    return {}
-
-
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Place]:
     with ec2_place(monkeypatch) as found:
         monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
-        # Agents of joined machines are no part of these stories; unjoined machines are never contacted.
-        monkeypatch.setattr(
-            RayRuntime, "obstacles", lambda runtime, instance_ids: refuse_unjoined(instance_ids)
-        )
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
         wiring.aws.cache_clear()
         yield found

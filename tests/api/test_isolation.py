@@ -129,6 +129,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "node-pools/local", None, {}, "200 200 200 200 200 200 404 401"),
     ("PATCH", "node-pools/local", {"cpu": 1}, {}, "200 403 403 403 403 403 404 401"),
     ("DELETE", "node-pools/unused", None, {}, "204 403 403 403 403 403 404 401"),
+    ("POST", "node-pools/local/retry", None, {}, "200 403 403 403 403 403 404 401"),
     ("POST", "node-pools/local/pause", None, {}, "200 403 403 403 403 403 404 401"),
     ("POST", "node-pools/local/join-tokens", {}, {}, "409 403 403 403 403 403 404 401"),
     ("GET", "node-pools/metal/join-tokens", None, {}, "200 403 403 403 403 403 404 401"),

@@ -48,13 +48,13 @@ def test_the_nodes_that_go_are_named_before_and_after(cast: Cast, alice: Caller,
     assert [each["node"] for each in told] == ["local-1", "local-2"]
 
 
-def test_strangers_hear_no_names_of_work_and_nobody_asks_beyond_the_bounds(
-    cast: Cast, frank: Caller, nodes: list[Node]
+def test_viewer_sees_no_names_of_work_and_sizes_have_bounds(
+    cast: Cast, erin: Caller, nodes: list[Node]
 ) -> None:
-    told = frank.get("node-pools/local/scale", nodes=0).json()["leaving"]
+    told = erin.get("node-pools/local/scale", nodes=0).json()["leaving"]
     assert [(each["node"], each["work"]) for each in told][-1] == ("local-0", None)
-    assert frank.get("node-pools/local/scale", nodes=5).status_code == 422
-    assert frank.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
+    assert erin.get("node-pools/local/scale", nodes=5).status_code == 422
+    assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
 
 
 def test_what_a_budget_holds_back_is_told(cast: Cast, alice: Caller, nodes: list[Node]) -> None:

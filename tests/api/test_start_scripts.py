@@ -51,7 +51,7 @@ def test_machine_whose_start_script_failed_lets_others_go_first(alice: Caller, m
     started(secret, **FAILED)
     look(metal)
     joined(alice, name="box-2")
-    NodePool.objects.update(retry_at=None)
+    NodePool.objects.update(retry_at=None, boot_retry_at=None)
     look(metal)
     assert Node.objects.get(state="ready").instance_id.startswith("box-2/")
     Node.objects.filter(state="ended").update(since=timezone.now() - timedelta(minutes=3))

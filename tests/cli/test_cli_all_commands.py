@@ -23,7 +23,7 @@ HERE = {  # what works on this machine, without a server
 ASKING = [words for words in WORDS if words[1] not in HERE and words[:2] != ("berth", "workload")]
 WITHOUT_DATA = {  # they say or write what is no list and no object
     "logs", "open", "delete", "remove", "revoke", "completion", "help", "version", "up", "login", "logout",
-    "use",
+    "use", "password",
 }  # fmt: skip
 WITH_DATA_ALL_THE_SAME = {("berth", "machine", "remove")}
 CHANGED_BY_PEOPLE = (  # not watched
@@ -93,8 +93,10 @@ def test_usual_mistakes_are_one_line_and_a_code(
     calls = [call for call in own_examples(words) if not {"-f", "--url", "--file"} & set(call)]
     if words == ("berth", "service", "autoscale"):
         calls = [["berth", "service", "autoscale", "chat"]]
+    if words == ("berth", "password"):
+        calls = [["berth", "password", "--password-stdin"]]
     arguments = [part for part in calls[0][1:] if part not in ("--watch", "-w")]
-    done = terminal.run(*arguments, desk=Desk(reply), input="y\n")
+    done = terminal.run(*arguments, desk=Desk(reply), input="y\ny\n")
     assert isinstance(done.exception, SystemExit), done.exception
     wanted = 255 if words[1:] == ("quota", "plan") else code
     assert done.exit_code == wanted, done.output

@@ -1,5 +1,6 @@
 """Ends of runs: failures, restarts, time limits and lost machines."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -298,7 +299,7 @@ def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stag
     stray = "11111111-2222-4333-8444-555555555555"
     order = stage.runtime.order(str(stage.pods(workload)[0].pk))
     assert order is not None
-    stage.runtime.start(type(order)(**{**_fields(order), "pod_id": stray}))
+    stage.runtime.start(replace(order, pod_id=stray))
     stage.finish(workload)
     stage.tick(2)
     stage.clock.advance(61)
@@ -307,10 +308,6 @@ def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stag
     stage.clock.advance(61)
     stage.tick()
     assert stage.runtime.known() == ()
-
-
-def _fields(order: object) -> dict[str, object]:
-    return {name: getattr(order, name) for name in type(order).__slots__}  # type: ignore[attr-defined]
 
 
 def test_what_ran_on_a_node_that_is_gone_is_stopped_before_its_devices_are_given_away(stage: Stage) -> None:
