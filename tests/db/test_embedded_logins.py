@@ -181,7 +181,11 @@ def test_data_in_the_place_of_a_new_cluster_is_left_alone(cluster: Embedded) -> 
     assert (cluster.data / "notes").read_text() == "mine"
 
 
-PREPARE = "import sys, pathlib\nfrom berth.db.embedded import Embedded\nEmbedded(pathlib.Path(sys.argv[1])).prepare()"
+PREPARE = """
+import sys, pathlib
+from berth.db.embedded import Embedded
+Embedded(pathlib.Path(sys.argv[1])).prepare()
+"""
 
 
 def killed_once(exists: Path, cluster: Embedded) -> None:
