@@ -2,11 +2,14 @@
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
 
 from berth.web.login import admin_sign_in
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/login/", admin_sign_in),
+    # The admin site's own page neither limits guesses at the current password nor audits the change.
+    path("admin/password_change/", RedirectView.as_view(pattern_name="password")),
     path("admin/", admin.site.urls),
     path("", include("berth.api.urls")),
     path("", include("berth.web.urls")),

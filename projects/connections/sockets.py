@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 SIGNED_OUT = 4401
 TOO_MANY = 4429
+ABNORMAL = 1006
 BROKEN, TRY_AGAIN = 1011, 1013
 LOOK_AGAIN_SECONDS = 60.0  # at rights that depend on more than the person's roles
 
@@ -43,6 +44,13 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.connection: Connection | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.credential = Credential(session_key=session_key(self.scope["headers"]))
+        try:
+            await self._open()
+        except BaseException:  # a browser that has gone already, for example
+            await self.disconnect(ABNORMAL)  # Channels does not call it for a socket that fails to open
+            raise
+
+    async def _open(self) -> None:
         code = await self._enter()
         if code:
             await self.accept()
@@ -93,6 +101,9 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
                 code = await self.look()
             except (OperationalError, InterfaceError):
                 code = TRY_AGAIN  # the page connects again and is checked then
+            except Exception:
+                log.exception("the rights of a socket could not be checked")
+                code = BROKEN
         self.tasks[0].cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.tasks[0]

@@ -118,6 +118,9 @@ class Watch:
         except (OperationalError, InterfaceError) as error:  # nobody can revoke anything meanwhile
             log.info("open connections could not be checked: %s", error)
             return
+        except Exception:  # without this thread, only the slower check of each connection would be left
+            log.exception("open connections could not be checked")
+            return
         finally:
             connection.close()
         for each in opened:

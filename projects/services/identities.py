@@ -51,8 +51,12 @@ def _met(claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, 
             user = _awaited(_mail(claims)) or _created(acting, claims, name_claim, may_create)
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
             audit.write_down(acting, "identify", user, after={"issuer": issuer})
-    except IntegrityError:  # the same person, twice at once
-        return Identity.objects.select_related("user").get(issuer=issuer, subject=subject).user
+    except IntegrityError:
+        # Either the same person signed in twice at once, or another one has just taken the user name.
+        stored = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
+        if stored is None:
+            raise Forbidden(TAKEN.format(name=claims.get(name_claim))) from None
+        return stored.user
     return user
 
 

@@ -66,7 +66,18 @@ def test_guesses_from_many_addresses_leave_each_a_few_tries() -> None:
 def test_spellings_of_a_name_count_as_one() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACKED // 10)]
     for address in addresses:
-        for name in ("dave", "Dave", "\uff44ave", "DAVE", "dave") * 2:
+        for name in (
+            "dave",
+            "Dave",
+            "\uff44ave",
+            "DAVE",
+            " dave",
+            "dave\u3000",
+            "  dave ",
+            "\tdave",
+            "dave",
+            "dave\n",
+        ):
             assert by_form(name, "wrong", address) == 401
     late = [by_rest("dave", "wrong", "192.0.2.1") for _ in range(ATTACKED_TRIES + 1)]
     assert late == [401] * ATTACKED_TRIES + [429]

@@ -5,6 +5,7 @@ for a busy machine, and still far below the interval at which rights are looked 
 """
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,14 +18,15 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from berth.asgi import berth
+from berth.web.live.listener import LISTENER
 from berth.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime
-from projects.connections.sockets import SIGNED_OUT, TOO_MANY
+from projects.connections.sockets import BROKEN, SIGNED_OUT, TOO_MANY
 from projects.connections.watch import WATCH
 from projects.models import ApiToken, Membership, Pod
 from projects.services import passwords, tokens, workloads
@@ -224,6 +226,49 @@ def test_followed_log_goes_on_when_a_role_is_added(site: Site) -> None:
             site.speak()
         site.runtime.end(str(site.pod.pk), exit_code=0)
         assert b"".join(parts).count(b"line\n") == 3
+
+
+def test_socket_that_fails_to_open_counts_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a browser leaves the page at once."""
+    user = site.cast.dave.user
+    assert user is not None
+
+    async def gone(*_: object, **__: object) -> None:
+        raise OSError("the client has gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("projects.connections.sockets.SignedInConsumer.accept", gone)
+        with pytest.raises(InvalidStatus), site.socket("live", cookie_of(user)):
+            pass
+    assert WATCH.count(user.pk) == 0
+    assert not LISTENER._ears
+
+
+def test_socket_closes_when_the_rights_cannot_be_checked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("no answer")
+
+    cookie = cookie_of(site.cast.dave.user)
+    with site.socket("log", cookie) as line:
+        monkeypatch.setattr("projects.connections.sockets.person_behind", broken)
+        Membership.objects.filter(user=site.cast.dave.user).delete()
+        assert code_of(line) == BROKEN
+
+
+def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = threading.Event()
+
+    def broken(_: object) -> None:
+        looked.set()
+        raise ValueError("no answer")
+
+    cookie = cookie_of(site.cast.dave.user)
+    with site.socket("log", cookie) as line:
+        with monkeypatch.context() as patched:
+            patched.setattr("projects.connections.watch.states", broken)
+            assert looked.wait(SOON)
+        Membership.objects.filter(user=site.cast.dave.user).delete()
+        assert code_of(line) == NOT_THERE
 
 
 def test_one_person_has_a_limited_number_of_connections(site: Site, settings: Any) -> None:

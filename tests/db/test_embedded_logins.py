@@ -3,7 +3,9 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,3 +171,50 @@ def test_a_password_that_does_not_fit_says_what_to_do(cluster: Embedded, place: 
     cluster.password_file.write_text("another\n")
     with pytest.raises(DatabaseTrouble, match="Remove that file"), serving(cluster, log=place / "log"):
         pass
+
+
+def test_data_in_the_place_of_a_new_cluster_is_left_alone(cluster: Embedded) -> None:
+    cluster.data.mkdir()
+    (cluster.data / "notes").write_text("mine")
+    with pytest.raises(DatabaseTrouble, match="not empty"):
+        cluster.prepare()
+    assert (cluster.data / "notes").read_text() == "mine"
+
+
+PREPARE = """
+import sys, pathlib
+from berth.db.embedded import Embedded
+Embedded(pathlib.Path(sys.argv[1])).prepare()
+"""
+
+
+def killed_once(exists: Path, cluster: Embedded) -> None:
+    """Prepare the cluster in a process that is killed as soon as this file exists."""
+    process = subprocess.Popen([sys.executable, "-c", PREPARE, str(cluster.data)])
+    deadline = time.monotonic() + 60
+    while not exists.exists():
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    while cluster.holder() is not None:  # what it had started ends with it
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_first_start_killed_while_the_cluster_is_created_is_done_again(
+    cluster: Embedded, place: Path
+) -> None:
+    killed_once(place / ".postgres.new" / "PG_VERSION", cluster)
+    with serving(cluster, log=place / "log"):
+        assert one(cluster.url(), "SELECT 1") == 1
+    assert not (place / ".postgres.new").exists()
+
+
+def test_an_upgrade_killed_while_it_restricts_logins_is_done_again(cluster: Embedded, place: Path) -> None:
+    older(cluster)
+    killed_once(cluster.data / "postmaster.pid", cluster)
+    with serving(cluster, log=place / "log"):
+        assert one(cluster.url(), "SELECT name FROM runs") == "first"
+        assert one(cluster.url(), "SELECT tableowner FROM pg_tables WHERE tablename = 'runs'") == ROLE

