@@ -67,6 +67,7 @@ def orders_wait(pool: NodePool, now: datetime) -> bool:
 
 
 def _sentence(pool: NodePool, node: Node, reason: str, delay: int) -> str:
+    reason = reason.rstrip(" .:;,")  # often the last line of a program's output
     if pool.ordering_stopped:
         row = "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
         fix = f"Fix the cause, then run `berth pool retry {pool.name}`."

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from berth.core.amounts import RESOURCES, Amounts, Bounds
 
+SPOKEN = {"gpu": "GPUs", "cpu": "CPU", "memory_mib": "memory"}
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -37,13 +39,14 @@ def submission_warnings(
     for held in path:
         for resource in held.limit.exceeded_by(asked):
             said.append(
-                f"It asks for more {resource} than the limit of {held.owner}: it cannot run as it is."
+                f"It requests more {SPOKEN[resource]} than the limit of {held.owner}. "
+                "It cannot start as specified."
             )
         if not preemptible:
             for resource in held.quota.exceeded_by(asked):
                 said.append(
-                    f"It may not be preempted and asks for more {resource} than the quota of {held.owner}: "
-                    "it cannot start before the quota is raised."
+                    f"It is non-preemptible and requests more {SPOKEN[resource]} than the quota of "
+                    f"{held.owner}. It cannot start before the quota is raised."
                 )
     if department_oversold and not preemptible:
         said.append(

@@ -18,7 +18,7 @@ from projects.selectors import tokens
 from projects.services import passwords
 
 TEXT_MAX = 1024
-EXPLAINED = "Your other browser sessions and the tokens of `berth login` end."
+EXPLAINED = "Your other browser sessions end, and so do tokens issued by berth login."
 
 
 def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:

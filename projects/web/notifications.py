@@ -24,26 +24,26 @@ from projects.services import subscriptions as service
 MINE, PLATFORM = "mine", "platform"
 MOST_TOLD = 30
 TITLES = {
-    "preempted": "It had to give way",
-    "started": "It started",
-    "completed": "It completed",
-    "failed": "It failed",
-    "cancelled": "It was cancelled",
-    "unschedulable": "It can never start as specified",
-    "waiting": "It waits for long",
-    "idle": "Its GPUs are idle for long",
-    "budget": "A budget's warning is due",
-    "pool": "A node pool is failing",
+    "preempted": "Workload evicted",
+    "started": "Workload started",
+    "completed": "Workload completed",
+    "failed": "Workload failed",
+    "cancelled": "Workload cancelled",
+    "unschedulable": "Workload unschedulable",
+    "waiting": "Pending for long",
+    "idle": "GPUs idle for long",
+    "budget": "Budget threshold reached",
+    "pool": "Node pool failing",
 }
 
 
 class SubscriptionForm(forms.Form):
-    of = forms.ChoiceField(label="Of")
+    of = forms.ChoiceField(label="Scope")
     news = forms.MultipleChoiceField(
-        label="Tell when", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
+        label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
     )
     waiting_minutes = forms.IntegerField(
-        label="Long is, minutes",
+        label="Long wait, minutes",
         min_value=1,
         max_value=MINUTES_MOST,
         widget=forms.NumberInput(attrs={"class": "short"}),
@@ -51,7 +51,7 @@ class SubscriptionForm(forms.Form):
     to = forms.CharField(
         label="To",
         max_length=2000,
-        help_text="A mail address, https://…, or slack:https://… for a chat",
+        help_text="An e-mail address, https://…, or slack:https://… for a Slack webhook",
         widget=forms.TextInput(attrs={"data-secret": ""}),  # a hook's address is as good as a password
     )
 
@@ -59,9 +59,11 @@ class SubscriptionForm(forms.Form):
 Shown = tuple[Subscription, str, list[str]]  # the address as far as it may be shown, the news in words
 Told = tuple[Delivery, str, str]
 SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
-    Column("of", "Of", lambda row: row[0].place),
-    Column("news", "When", lambda row: ", ".join(row[2])),
-    Column("long", "Long is", lambda row: row[0].waiting_minutes, "minutes", "waiting_minutes", in_file=True),
+    Column("of", "Scope", lambda row: row[0].place),
+    Column("news", "Events", lambda row: ", ".join(row[2])),
+    Column(
+        "long", "Long wait", lambda row: row[0].waiting_minutes, "minutes", "waiting_minutes", in_file=True
+    ),
     Column("to", "To", lambda row: row[1], order="channel"),
     Column("channel", "By", lambda row: row[0].channel, in_file=True),
     Column("made", "Since", lambda row: row[0].made_at, order="pk"),
@@ -70,7 +72,7 @@ SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
 DELIVERIES: tuple[Column[Told], ...] = (
     Column("at", "When", lambda row: row[0].at, order="pk"),
     Column("news", "News", lambda row: row[2], order="kind"),
-    Column("of", "Of", lambda row: _subject(row[0]), in_file=True),
+    Column("of", "Scope", lambda row: _subject(row[0]), in_file=True),
     Column("to", "To", lambda row: row[1]),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
@@ -138,8 +140,8 @@ def add(request: Request) -> HttpResponse:
             return done(request, f"News of {made.place} go there.", to=reverse("notifications"))
     context = {
         "form": form,
-        "title": "Be told",
-        "text": "News are tried for several hours where they do not arrive at once.",
+        "title": "New subscription",
+        "text": "Failed deliveries are retried for several hours.",
         "label": "Save",
         "post_to": request.path,
         "back": reverse("notifications"),

@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from berth import wiring
 from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_ordering
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING
 from pools.reconciler import reconcile
+from pools.services.failed_boots import note_failed_boot
 from projects.models import Delivery
 from projects.services import news
 from projects.services.subscriptions import subscribe
 from scheduler.capacity import pool_of
+from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.pools.ec2_front import Trouble
@@ -199,7 +202,7 @@ def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: 
     client.force_login(cast.alice.user)
     page = client.get("/node-pools/cloud").content.decode()
     assert '<span class="chip bad">Failing</span>' in page
-    assert "This pool orders no more nodes:</strong> No more nodes are ordered after 1 failed boot." in page
+    assert page.count("No more nodes are ordered after 1 failed boot.") == 2, "notice and history"
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
     asked = client.get("/node-pools/cloud/retry").content.decode()
@@ -214,3 +217,11 @@ def test_a_limit_of_zero_never_stops_and_delays_have_a_longest() -> None:
     assert delay_after(50) == LONGEST_DELAY
     assert not stops_ordering(1000, 0)
     assert [stops_ordering(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("output", ["Is the driver installed and running.", "Error:", "Error: ."])
+def test_reason_that_ends_with_punctuation_makes_no_double_punctuation(cast: Cast, output: str) -> None:
+    node = make.node(cast.pool, client_token="order-1")
+    note_failed_boot(node, f"its start script failed with exit code 9: {output}", at=timezone.now())
+    sentence = NodePool.objects.get().last_error
+    assert f": {output.rstrip(' .:')}. The next order waits 30 s." in sentence

@@ -11,7 +11,7 @@ from tests.browser.test_every_page import all_paths
 
 SERIOUS = ("serious", "critical")
 DIALOGS = (
-    ("/notifications", "Be told"),
+    ("/notifications", "New subscription"),
     ("/templates", "New template"),
     ("/usage?span=7d", "New budget"),
     ("/access", "Issue a token"),

@@ -156,7 +156,7 @@ def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene:
     with opened("dave") as (page, _):
         page.goto("/notifications/new")
         page.get_by_label("To", exact=True).fill("https://hooks.example.org/a-secret")
-        page.get_by_label("Long is, minutes").fill("17")
+        page.get_by_label("Long wait, minutes").fill("17")
         end_session()
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -164,9 +164,9 @@ def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene:
         assert '"17"' in kept
         assert "a-secret" not in kept and "csrf" not in kept
         sign_in(page, "carol")
-        expect(page.get_by_label("Long is, minutes")).to_have_value("60")
+        expect(page.get_by_label("Long wait, minutes")).to_have_value("60")
         until(lambda: page.evaluate(KEPT) is None)
-        expect(page.get_by_label("Long is, minutes")).to_have_value("60")
+        expect(page.get_by_label("Long wait, minutes")).to_have_value("60")
 
 
 def test_who_signed_in_again_in_another_tab_goes_on(opened: Open, scene: Scene) -> None:

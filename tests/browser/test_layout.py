@@ -89,3 +89,30 @@ def test_button_of_a_menu_stays_in_place_when_the_menu_opens(opened: Open) -> No
         assert button.bounding_box() == before
         button.click()
         expect(page.get_by_role("group", name="Values")).to_be_hidden()
+
+
+def test_menu_without_room_to_the_right_is_aligned_with_its_button(opened: Open) -> None:
+    with opened("ada", viewport=DESK) as (page, _):
+        page.goto("/workloads")
+        button = page.locator("summary", has_text="Columns")
+        button.click()
+        menu = page.locator("details[open].chooser > .menu")
+        expect(menu).to_be_visible()
+        page.wait_for_function(
+            """pair => {
+              const [a, b] = pair.map(each => each.getBoundingClientRect().right);
+              return Math.abs(a - b) <= 1;
+            }""",
+            arg=[button.element_handle(), menu.element_handle()],
+        )
+
+
+def test_question_about_a_smaller_maximum_is_in_view(opened: Open, scene: Scene) -> None:
+    """The form is longer than the screen and was scrolled to its button."""
+    with opened("ada", viewport=DESK) as (page, _):
+        page.goto("/node-pools/train")
+        page.locator("#pool-settings").click()
+        page.locator("dialog [name=nodes_min]").fill("1")
+        page.locator("dialog [name=nodes_max]").fill("2")
+        page.locator("dialog").get_by_role("button", name="Save").click()
+        expect(page.get_by_role("heading", name="Reduce train to 2 nodes?")).to_be_in_viewport()

@@ -105,11 +105,12 @@
     }
   });
 
-  /** Move a menu sideways as far as it leaves the screen: where its button stands, its style cannot know. */
+  /** Keep a menu on the screen: align it with the right edge of its button where it has no room to the right. */
   function place(menu) {
     menu.style.translate = "";
     const box = menu.getBoundingClientRect(), margin = 8, wide = root.clientWidth;
-    const shift = Math.max(margin - box.left, Math.min(0, wide - margin - box.right));
+    const edge = Math.min(menu.parentElement.getBoundingClientRect().right, wide - margin);
+    const shift = Math.max(margin - box.left, box.right > wide - margin ? edge - box.right : 0);
     if (Math.round(shift)) menu.style.translate = `${shift}px`;
   }
   const places = () => document.querySelectorAll("details.chooser[open] > .menu").forEach(place);
@@ -124,6 +125,7 @@
     for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
     const dialog = event.target.closest?.("dialog");
     if (dialog && !dialog.open) dialog.showModal();
+    if (dialog) dialog.scrollTop = 0; // an answer asks at its top, and its button was at the bottom
     event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
   });
   document.addEventListener("htmx:configRequest", (event) => {
