@@ -67,7 +67,9 @@ class KnownNodes:
         return tuple(node for _, node in self._of.values())
 
 
-def pool_of(row: NodePool) -> model.Pool:
+def pool_of(row: NodePool, now: datetime) -> model.Pool:
+    expired = row.expires_at is not None and row.expires_at <= now
+    cannot_grow = row.paused or row.ordering_stopped or expired
     return model.Pool(
         name=row.name,
         node_strategy=model.Strategy(row.node_placement),
@@ -91,7 +93,7 @@ def pool_of(row: NodePool) -> model.Pool:
         topology=tuple(row.topology),
         reservation_after=row.reservation_after,
         cpu_load_limit=row.cpu_load_limit,
-        nodes_max=None if row.paused or row.ordering_stopped else row.nodes_max,
+        nodes_max=None if cannot_grow else row.nodes_max,
         nodes_ever=row.nodes_min if row.nodes_max is None else row.nodes_max,
         node_shape=model.NodeShape(
             gpus=row.gpus_per_node,

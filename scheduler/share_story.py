@@ -86,7 +86,7 @@ def _divided(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     requested = {name: row.requested for row in standings if (name := _queue(row, queues)) is not None}
     rows = node_rows(pool)
     nodes = KnownNodes().described(rows, {pool.pk: pool.name}, openings([pool], rows))
-    return divisions_of(pool_of(pool), nodes, queues.described, requested), queues
+    return divisions_of(pool_of(pool, now), nodes, queues.described, requested), queues
 
 
 def _queue(row: QueueStanding, queues: Queues) -> str | None:

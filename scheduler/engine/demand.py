@@ -208,7 +208,7 @@ def _filled(board: Board, fresh: Board, gang: Gang, twin: Gang, full: Full) -> l
         name, left = want.part.role.name, want.count
         if (asks, name) not in full:
             left -= place_most(board, gang, Want(want.part, left), Horizon.BOOTING, None)
-            if left:
+            if left and want.part.on is None:  # replicas that are spread leave room for those of other gangs
                 full.add((asks, name))
         if left:
             if not place(fresh, twin, Want(twin.part(name), left), Horizon.NOW, None):

@@ -13,7 +13,7 @@ def could_add(board: Board) -> int:
 
 
 def could_ever_add(board: Board) -> int:
-    """How many nodes the pool could grow by, were it neither paused nor short of nodes that failed."""
+    """How many nodes the pool could grow by if it were not paused, drained or stopped by failed boots."""
     pool = board.pool
     ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
     if ceiling is None or _shape(board) is None:

@@ -8,6 +8,7 @@ from scheduler.engine.board import Board
 from scheduler.engine.gang import Gang, Part, Want
 from scheduler.engine.growing import GrowthQueue, Step, may_grow
 from scheduler.engine.ledger import Ledger
+from scheduler.engine.matching import picks
 from scheduler.engine.placement import place
 from scheduler.engine.spots import Horizon
 
@@ -60,7 +61,7 @@ def grow_on_paper(
         queue, hopeless, found = GrowthQueue(gangs), set[object](), list[Unplaced]()
         left = MOST_REPLICAS
         while left > 0 and (step := queue.next()) is not None:
-            kind = tuple((want.part.request, want.part.mask) for want in step.way)
+            kind = tuple((want.part.request, picks(want.part.role)) for want in step.way)
             if kind in hopeless or not may_grow(step, entitled_only=False):
                 continue
             placed = _place(board, fresh, step)

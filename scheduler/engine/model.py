@@ -85,7 +85,7 @@ class Pool:
     reservation_after: int | None = None
     cpu_load_limit: int = MILLI  # of each node's CPU, in thousandths, may be promised
     nodes_max: int | None = None  # None: cannot grow now
-    nodes_ever: int | None = None  # its size when no node is missing and it is not paused; None: nodes_max
+    nodes_ever: int | None = None  # its size when nothing keeps it from growing; None: nodes_max
     node_shape: NodeShape | None = None
 
 

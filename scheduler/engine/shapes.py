@@ -17,13 +17,12 @@ def shape(gang: Gang) -> Hashable:
 
 
 def asks(board: Board, gang: Gang) -> Hashable:
-    """Equal for gangs of one shape whose roles are called the same: a number, quick to compare."""
+    """Equal for gangs of one shape: a number, quick to compare."""
     found = shape(gang)
     if gang.stands:
         return found
-    roles = tuple((part.role.name, picks(part.role)) for part in gang.parts)
     lasting = board.nodes.lasting
-    number: int = lasting.setdefault(("asks", found, roles), len(lasting))
+    number: int = lasting.setdefault(("asks", found), len(lasting))
     return number
 
 
@@ -36,8 +35,12 @@ def _section(section: Section) -> Hashable:
 
 
 def _part(part: Part) -> Hashable:
+    """By what the role picks and not by the nodes that accept it: those that the pool adds may differ.
+
+    With the role's name, because messages name the role.
+    """
     role = part.role
     return (
-        role.min - part.done, role.max, part.request, part.mask, part.soft,
+        role.name, role.min - part.done, role.max, part.request, picks(role),
         role.spread_per_node, role.topology, len(part.used),
     )  # fmt: skip

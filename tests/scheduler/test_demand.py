@@ -2,6 +2,7 @@
 
 import pytest
 
+from pools import services
 from pools.models import Node, NodePool
 from projects.models import Phase, Workload
 from tests.scheduler.stage import Stage
@@ -93,3 +94,28 @@ def test_elastic_workload_grows_onto_nodes_that_the_pool_adds(stage: Stage, empt
     assert len(stage.pods(workload, "running")) == 6
     stage.tick(20, seconds=30)
     assert (wanted(empty_pool), len(stage.pods(workload, "running"))) == (3, 6)
+
+
+def test_drained_pool_is_not_said_to_grow(stage: Stage, empty_pool: NodePool) -> None:
+    workload = stage.submit(roles=[{"gpu": 1}], pools=["local"])
+    NodePool.objects.update(expires_at=stage.clock.now(), operational_since=stage.clock.now())
+    stage.tick(2)
+    blockers = [blocker["reason"] for blocker in explained(workload).explanation["blockers"]]
+    assert blockers[0] == "NodesUnavailable"
+    assert "WaitingForScaleUp" not in blockers
+    assert wanted(empty_pool) == 0
+
+
+def test_pool_that_stopped_ordering_leaves_work_schedulable(stage: Stage, empty_pool: NodePool) -> None:
+    """A person can retry, so the workload keeps its position and starts once nodes are ordered again."""
+    NodePool.objects.update(boot_failures=5, boot_failure_limit=5)
+    workload = stage.submit(roles=[{"gpu": 1}])
+    stage.tick(2)
+    explanation = explained(workload).explanation
+    assert (workload.reason, explanation["position"]) == ("NodesUnavailable", 1)
+    services.retry_pool(acting=stage.cast.alice, pool=empty_pool)
+    stage.tick(2)
+    assert wanted(empty_pool) == 1
+    assert "WaitingForScaleUp" in [
+        blocker["reason"] for blocker in explained(workload).explanation["blockers"]
+    ]
