@@ -72,8 +72,8 @@ def ec2_place(monkeypatch: pytest.MonkeyPatch, *, fronted: bool = True) -> Itera
         monkeypatch.delenv(name, raising=False)
     for name, value in SURROUNDINGS.items():
         monkeypatch.setenv(name, value)
-    # The addresses of moto's machines lead nowhere: unjoined machines are never asked, and agents of joined ones
-    # are not part of these tests.
+    # The addresses of moto's machines lead nowhere: unjoined machines are never asked, and the agents of
+    # joined ones are not part of these tests.
     monkeypatch.setattr(RayRuntime, "obstacles", lambda _, instance_ids: without_agents(instance_ids))
     front = Ec2Front(moto())
     if not fronted:
