@@ -1,0 +1,87 @@
+"""Reasons of pending and unschedulable workloads over REST, decided by the scheduler's own loop."""
+
+from typing import Any
+
+import pytest
+
+from pools.models import Node
+from pools.providers.fake import FakeProvider
+from tests.api.conftest import Caller
+from tests.api.test_pool_sizes import Cluster, create
+from tests.cast import training
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def cluster(alice: Caller) -> Cluster:
+    """Two nodes of two GPUs, 8 cores and 8 GiB: the pool's maximum."""
+    create(alice, 2)
+    cluster = Cluster(FakeProvider(boots_at_once=True))
+    cluster.run(15)
+    assert cluster.ready() == 2
+    return cluster
+
+
+def submit(caller: Caller, name: str, **role: object) -> str:
+    document = training(name, project="vision", pools=["small"], roles=[{"name": "worker", **role}])
+    answer = caller.post("workloads", document)
+    assert answer.status_code == 201, answer.content
+    return str(answer.json()["id"])
+
+
+def explained(caller: Caller, workload_id: str) -> dict[str, Any]:
+    return dict(caller.get(f"workloads/{workload_id}/explain").json())
+
+
+@pytest.mark.shows("RAI-53")
+@pytest.mark.parametrize(
+    ("role", "sentence"),
+    [
+        ({"replicas": 10_000, "gpu": 0}, "It requests 10000 pods; the pool can hold at most 220 pods"),
+        ({"replicas": 5, "gpu": 1}, "It requests 5 GPUs; the pool can hold at most 4 GPUs"),
+    ],
+)
+def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle(
+    cluster: Cluster, dave: Caller, role: dict[str, object], sentence: str
+) -> None:
+    impossible = submit(dave, "impossible", **role)
+    small = submit(dave, "small", replicas=1, gpu=1)
+    cluster.run(5)
+    assert dave.get(f"workloads/{small}").json()["phase"] != "pending"
+    answer = dave.get(f"workloads/{impossible}").json()
+    assert (answer["phase"], answer["reason"]) == ("pending", "Unschedulable")
+    explanation = explained(dave, impossible)
+    assert explanation["position"] is None
+    assert explanation["blockers"][0]["message"].startswith(sentence)
+    assert dave.get("node-pools/small/queue").json()["items"] == []
+    queue = explanation["queue"]["project"]
+    assert (queue["requested"]["gpu"], queue["share"]["gpu"]) == (1, 1), "only the small workload counts"
+
+
+def test_dry_run_of_a_hundred_thousand_replicas_answers_unschedulable(cluster: Cluster, dave: Caller) -> None:
+    roles = [{"name": "worker", "replicas": 100_000, "gpu": 0}]
+    document = training("huge", project="vision", pools=["small"], roles=roles)
+    answer = dave("POST", "workloads", document, dry_run="true").json()
+    assert answer["outcome"] == "unschedulable"
+
+
+def test_blocker_by_memory_names_memory_first(cluster: Cluster, dave: Caller) -> None:
+    submit(dave, "first", replicas=2, gpu=1, memory_mib="6Gi")
+    cluster.run(5)
+    pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
+    cluster.run(5)
+    message = explained(dave, pending)["blockers"][0]["message"]
+    assert message == "6144 MiB of memory requested, 4096 free, 2048 missing."
+
+
+@pytest.mark.shows("RAI-53")
+def test_role_that_no_node_matches_names_each_obstacle_with_its_count(cluster: Cluster, dave: Caller) -> None:
+    first = Node.objects.filter(pool__name="small").order_by("ordinal")[0]
+    Node.objects.filter(pk=first.pk).update(labels={"disk": "nvme"})
+    pending = submit(dave, "picky", replicas=1, gpu=1, node_selector={"disk": "ssd"})
+    cluster.run(5)
+    blocker = explained(dave, pending)["blockers"][0]
+    assert blocker["reason"] == "NoMatchingNode"
+    assert "2 nodes" in blocker["message"]
+    assert "disk" in blocker["message"]
