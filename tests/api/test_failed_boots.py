@@ -190,9 +190,9 @@ def test_subscribers_hear_of_the_first_failed_boot_and_at_once_of_the_stop(
 
 def test_a_pool_that_stopped_ordering_offers_no_growth_to_the_scheduler(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1, nodes={"min": 1, "max": 4})
-    assert pool_of(NodePool.objects.get(name="cloud")).nodes_max == 4
+    assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max == 4
     cloud.run(75)
-    assert pool_of(NodePool.objects.get(name="cloud")).nodes_max is None
+    assert pool_of(NodePool.objects.get(name="cloud"), cloud.now).nodes_max is None
 
 
 def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: Cast) -> None:

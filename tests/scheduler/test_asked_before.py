@@ -49,7 +49,7 @@ def test_an_answer_is_the_same_whatever_was_asked_before(
             outcomes.add(found.outcome)
         change()
         stage.tick(2, seconds=5)
-    assert outcomes == {"would_start", "would_wait", "would_evict"}
+    assert outcomes == {"would_start", "would_wait", "would_evict", "unschedulable"}
 
 
 def test_a_second_question_reads_no_row_that_is_as_it_was(stage: Stage) -> None:
