@@ -79,7 +79,7 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
         return warn_node(node, reason=notice.reason, leaves_at=notice.leaves_at, at=this.now)
     if node.state not in PENDING:
         return False
-    noted = _note_phases(node, instance)
+    noted = _note_phases(node, instance) | _note_address(node, instance, this)
     if _is_ready(node, instance, this):
         return _join(node, instance, this)
     if _too_late(node, pool, this):
@@ -101,6 +101,15 @@ def _note_phases(node: Node, instance: Instance | None) -> bool:
         return False
     node.phases = [dict(phase) for phase in instance.phases]
     node.save(update_fields=["phases"])
+    return True
+
+
+def _note_address(node: Node, instance: Instance, this: Pass) -> bool:
+    """Record where a booting node is, so that its runtime can be checked. Machines that join report it."""
+    if this.provider.machines_join or node.address or not instance.address:
+        return False
+    node.address = instance.address
+    node.save(update_fields=["address"])
     return True
 
 
