@@ -1,4 +1,4 @@
-"""Who acts: a person with the scopes of the token used, or a part of Berth itself."""
+"""The actor: a person with the scopes of the token used, or a part of Berth itself."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
