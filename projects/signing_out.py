@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_out
 from django.dispatch import receiver
 
-from projects.services.ports import end_visits
+from projects.services.workloads.ports import end_visits
 
 
 @receiver(user_logged_out, dispatch_uid="projects.signing_out")

@@ -4,7 +4,8 @@ Each task may run twice, or be killed half way."""
 
 from django.utils import timezone
 
-from projects.services import deliveries, idle_news, news, quota_lapses
+from projects.services.notifications import deliveries, idle, notify
+from projects.services.quotas import expiry
 
 
 def deliver(delivery: int) -> bool:
@@ -15,13 +16,13 @@ def tell() -> dict[str, int]:
     """What is news without anything having moved: long waits, GPUs that idle, failing pools."""
     now = timezone.now()
     return {
-        "waiting": news.tell_waiting(now), "idle": idle_news.tell_idle(now), "pools": news.tell_pools(now),
+        "waiting": notify.tell_waiting(now), "idle": idle.tell_idle(now), "pools": notify.tell_pools(now),
     }  # fmt: skip
 
 
 def lapse() -> int:
     """Changes of quotas whose time is over are taken back; returns how many."""
-    return quota_lapses.lapse_due(timezone.now())
+    return expiry.lapse_due(timezone.now())
 
 
 def hand_out_due() -> int:

@@ -10,8 +10,8 @@ from projects import selectors
 from projects.acting import Acting
 from projects.models import Budget, Department
 from projects.services import announce
-from projects.services.budgets import tell_once
-from projects.services.news import tell_budget
+from projects.services.notifications.notify import tell_budget
+from projects.services.quotas.budgets import tell_once
 from scheduler.usage_report import Asked, Dimension, hour_of, report
 
 PACE = timedelta(days=7)

@@ -11,7 +11,7 @@ from django.db import connection
 
 from projects.models import Phase, Workload
 from projects.services import announce
-from projects.services.unschedulable import REASON, report_unschedulable
+from projects.services.workloads.unschedulable import REASON, report_unschedulable
 from scheduler.discretion import discreet
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal

@@ -10,7 +10,7 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Phase, Workload
 from projects.selectors import workloads
-from projects.services.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 WAITING = (Phase.PENDING, Phase.RESERVED)
 NOT_LOOKED_AT = 2**31 - 1

@@ -14,8 +14,8 @@ from berth.core.amounts import MILLI
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
-from projects.services.quota_drafts import Draft, Drafted, compared, tag_of
 from projects.services.quotas import values_of
+from projects.services.quotas.drafts import Draft, Drafted, compared, tag_of
 from scheduler.asked_before import SPECS, Learnt, asked_before
 from scheduler.audit_rows import foreseen
 from scheduler.audit_told import told

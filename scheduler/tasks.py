@@ -13,7 +13,10 @@ from berth.wiring import environments_here, wired
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, join_tokens
 from projects.models import Leftover
-from projects.services import calls, deliveries, ports, tokens
+from projects.services.notifications import deliveries
+from projects.services.people import tokens
+from projects.services.sessions import calls
+from projects.services.workloads import ports
 from scheduler.budgets import watch_budgets
 from scheduler.snapshots import drop_old
 from scheduler.use.writing import forget_old

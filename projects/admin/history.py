@@ -15,7 +15,7 @@ from projects.models import (
     Event,
     QuotaChange,
 )
-from projects.services.subscriptions import shown_address
+from projects.services.notifications.subscriptions import shown_address
 from projects.web.activity import changes
 
 

@@ -18,7 +18,8 @@ from projects.models import (
     ApiToken,
     Membership,
 )
-from projects.services import audit, members, passwords, tokens
+from projects.services import audit
+from projects.services.people import members, passwords, tokens
 
 
 @admin.register(Membership)

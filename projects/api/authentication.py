@@ -8,7 +8,7 @@ from berth.api.limits import caller, spend
 from berth.api.problems import CHALLENGE
 from berth.core.errors import Unauthenticated
 from projects.acting import Acting
-from projects.services import tokens
+from projects.services.people import tokens
 
 
 class BearerTokens(BaseAuthentication):

@@ -21,9 +21,9 @@ from projects.elastic.autoscale import last_scaling, snapshot, window_of
 from projects.engine.replicas.conditions import Condition, conditions
 from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, Scaling, Service
-from projects.services import autoscalers
-from projects.services.autoscalers import config_of
-from projects.services.scale_rules import engine_count
+from projects.services.inference import autoscalers
+from projects.services.inference.autoscalers import config_of
+from projects.services.inference.rules import engine_count
 
 ActionWord = Literal["scale_out", "scale_in"]
 SILENT_AFTER = 60.0

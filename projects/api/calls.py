@@ -23,8 +23,9 @@ from berth.core.problems import Problem, shown
 from berth.db.bell import Bell
 from projects import selectors
 from projects.models import Session
-from projects.services import calls, sessions
-from projects.services.call_turns import BELL
+from projects.services import sessions
+from projects.services.sessions import calls
+from projects.services.sessions.leases import BELL
 
 AT_ONCE = 1000
 RINGER = Bell(BELL)

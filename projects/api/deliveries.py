@@ -15,7 +15,7 @@ from berth.api.queries import ListQuery, query_of
 from berth.api.schema import described
 from projects import selectors
 from projects.models import Delivery
-from projects.services.subscriptions import shown_address
+from projects.services.notifications.subscriptions import shown_address
 
 
 class DeliveryAnswer(Answer):

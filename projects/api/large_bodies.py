@@ -4,8 +4,8 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 
 from berth.core.errors import Unauthenticated
-from projects.services.session_workers import pod_behind
-from projects.services.tokens import authenticate
+from projects.services.people.tokens import authenticate
+from projects.services.sessions.workers import pod_behind
 
 
 async def may_send_large(secret: str) -> bool:

@@ -23,7 +23,7 @@ from projects import selectors
 from projects.access import administers_any
 from projects.api.lookups import department_in_body, project_in_body, user_in_body
 from projects.models import Department, Membership, Project, Role
-from projects.services import members
+from projects.services.people import members
 
 RoleWord = Literal["platform_admin", "department_admin", "project_admin", "member", "viewer"]
 OLDEST = Order("oldest", ("id",))

@@ -29,7 +29,7 @@ from projects import selectors
 from projects.access import is_platform_admin
 from projects.acting import SCOPES, Acting
 from projects.models import ApiToken, Membership
-from projects.services import passwords, tokens
+from projects.services.people import passwords, tokens
 
 LOGIN_LASTS = timedelta(days=30)
 Scope = Literal["read", "write", "admin"]

@@ -20,8 +20,8 @@ from projects import selectors
 from projects.acting import Acting
 from projects.api.quota_shapes import DraftBody, OwnerKind
 from projects.models import Lapse, QuotaChange
-from projects.services import quota_drafts
-from projects.services.quota_documents import read_draft
+from projects.services.quotas import drafts
+from projects.services.quotas.documents import read_draft
 
 
 class ChangedQuota(Answer):
@@ -58,8 +58,8 @@ class ApplyQuotas(Door):
     def post(self, request: Request) -> Response:
         no_query(request)
         draft, expected = read_draft(self.acting, document_of(request)), expected_tag(request)
-        change, drafted = quota_drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
-        stored = quota_drafts.tag_after(drafted)
+        change, drafted = drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
+        stored = drafts.tag_after(drafted)
         told = presented(self.acting, [change])[0] if change else None
         return Response(AppliedAnswer(change=told), headers={"ETag": quoted(stored)})
 
@@ -88,7 +88,7 @@ class UndoQuotaChange(Door):
     def post(self, request: Request, change_id: int) -> Response:
         no_query(request)
         change = selectors.find_quota_change(self.acting, change_id)
-        return Response(presented(self.acting, [quota_drafts.undo(acting=self.acting, change=change)])[0])
+        return Response(presented(self.acting, [drafts.undo(acting=self.acting, change=change)])[0])
 
 
 def presented(acting: Acting, rows: Sequence[QuotaChange]) -> list[Any]:

@@ -9,8 +9,8 @@ from berth.api.answers import Amounts, Answer, amounts
 from berth.api.bodies import Body
 from berth.core.spec.quantities import Moment
 from projects.models import Department, Quota
-from projects.services.quota_documents import MOST_CHANGES, MOST_NOTE
 from projects.services.quotas import values_of
+from projects.services.quotas.documents import MOST_CHANGES, MOST_NOTE
 
 Count = Annotated[float, Field(ge=0, le=1e9)] | None
 Weight = Annotated[float, Field(ge=0, le=1e6)]

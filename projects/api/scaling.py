@@ -17,10 +17,10 @@ from projects.api import scaling_shapes as shapes
 from projects.api.service_door import ServiceDoor
 from projects.models import ScaleRequest
 from projects.service_selectors import find_request, requests_of
-from projects.services import scale_requests
-from projects.services.scale_addresses import addresses, new_addresses
-from projects.services.scale_requests import Accepted
-from projects.services.scale_rules import BadScaling, Wish
+from projects.services.inference import requests
+from projects.services.inference.addresses import addresses, new_addresses
+from projects.services.inference.requests import Accepted
+from projects.services.inference.rules import BadScaling, Wish
 
 NEWEST_FIRST = Order("newest", ("created_at", "id"), down=True)
 
@@ -52,9 +52,7 @@ class ScaleOuts(Requests):
         body = body_of(request, shapes.ScaleOutBody)
         _check_mode(body)
         wish = _wish(body, new_addresses(body.engine_urls))
-        return _accepted(
-            scale_requests.scale_out(acting=self.acting, service=self.service(service), wish=wish)
-        )
+        return _accepted(requests.scale_out(acting=self.acting, service=self.service(service), wish=wish))
 
 
 class OneScaleOut(Requests):
@@ -73,7 +71,7 @@ class CancelScaleOut(Requests):
     def post(self, request: Request, service: str, request_id: str) -> Response:
         body_of(request, NoBody)
         row = self.one(request, service, request_id)
-        scale_requests.cancel(acting=self.acting, request=row)
+        requests.cancel(acting=self.acting, request=row)
         return Response(shapes.answer(find_request(row.service, "scale_out", request_id)))
 
 
@@ -87,7 +85,7 @@ class CancelScaleOuts(ServiceDoor):
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
         body = body_of(request, shapes.CancelScaleOutsBody)
-        found = scale_requests.cancel_many(
+        found = requests.cancel_many(
             acting=self.acting, service=self.service(service), dry_run=body.dry_run,
             status_filter=(body.status_filter,) if body.status_filter else (),
         )  # fmt: skip
@@ -107,7 +105,7 @@ class ScaleIns(Requests):
         no_query(request)
         body = body_of(request, shapes.ScaleInBody)
         wish = _wish(body, addresses(body.engine_urls), force=body.force)
-        accepted = scale_requests.scale_in(
+        accepted = requests.scale_in(
             acting=self.acting, service=self.service(service), wish=wish, dry_run=body.dry_run
         )
         return _accepted(accepted)

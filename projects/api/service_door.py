@@ -6,7 +6,7 @@ from berth.api.door import Door
 from berth.core.errors import Invalid
 from projects.models import Service
 from projects.service_selectors import find_service
-from projects.services.scale_rules import BadScaling
+from projects.services.inference.rules import BadScaling
 
 
 class ServiceDoor(Door):

@@ -20,8 +20,8 @@ from projects.api.workload_shapes import PhaseWord
 from projects.engine.scaling import FINAL
 from projects.models import Engine, Pod, ScaleRequest, Service
 from projects.service_selectors import services
-from projects.services import weight_updates
-from projects.services.scale_rules import settings_of
+from projects.services.inference import weight_updates
+from projects.services.inference.rules import settings_of
 
 EngineWord = Literal[
     "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE", "DRAINING", "REMOVING",

@@ -23,7 +23,7 @@ from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
 from projects.api.calls import RINGER
 from projects.models import Pod
-from projects.services import calls, session_workers
+from projects.services.sessions import calls, workers
 from projects.worker_program import worker_program
 
 Version = Annotated[Text, Field(min_length=1, max_length=20)]
@@ -76,7 +76,7 @@ class WorkerDoor(DoorBySecret):
         scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated("Send the secret of this worker's pod: Authorization: Bearer ...")
-        return session_workers.pod_behind(secret.strip())
+        return workers.pod_behind(secret.strip())
 
 
 class Hello(WorkerDoor):
@@ -85,10 +85,10 @@ class Hello(WorkerDoor):
     def post(self, request: Request) -> Response:
         no_query(request)
         pod, body = self.pod(request), body_of(request, HelloBody)
-        hello = session_workers.Hello(body.python, body.cloudpickle)
-        fault = session_workers.greet(pod=pod, hello=hello)
+        hello = workers.Hello(body.python, body.cloudpickle)
+        fault = workers.greet(pod=pod, hello=hello)
         if body.ready and not fault:
-            session_workers.join(pod=pod, hello=hello)
+            workers.join(pod=pod, hello=hello)
         session = pod.workload.session
         return Response(
             WelcomeAnswer(
@@ -105,11 +105,11 @@ class Orders(WorkerDoor):
         pod, query = self.pod(request), query_of(request, OrdersQuery)
 
         def look(last: bool) -> bytes | None:
-            if not last and not session_workers.has_news(pod, query.having):
+            if not last and not workers.has_news(pod, query.having):
                 return None
             return _orders(pod, query.having)
 
-        session_workers.seen(pod=pod)
+        workers.seen(pod=pod)
         return held_back(request, look, bell=RINGER, key=str(pod.pk), seconds=query.wait)
 
 
@@ -121,7 +121,7 @@ class DoneCalls(WorkerDoor):
     def post(self, request: Request) -> HttpResponse:
         """Answers with what is next: one way less for each call."""
         pod, query = self.pod(request), query_of(request, HavingQuery)
-        session_workers.finish(pod=pod, done=_done(request.data))
+        workers.finish(pod=pod, done=_done(request.data))
         return HttpResponse(_orders(pod, query.having), content_type=CONTENT_TYPE)
 
 
@@ -131,7 +131,7 @@ class LeaveSession(WorkerDoor):
     def post(self, request: Request) -> Response:
         no_query(request)
         pod = self.pod(request)
-        session_workers.leave(pod=pod, fault=body_of(request, LeaveBody).fault)
+        workers.leave(pod=pod, fault=body_of(request, LeaveBody).fault)
         return done()
 
 
@@ -141,13 +141,13 @@ def program(request: HttpRequest) -> HttpResponse:
 
 
 def _orders(pod: Pod, having: Sequence[int]) -> bytes:
-    stay = session_workers.stay_of(pod)
-    orders = () if stay.leave else session_workers.take(pod=pod, having=having)
+    stay = workers.stay_of(pod)
+    orders = () if stay.leave else workers.take(pod=pod, having=having)
     first: Frame = ({"leave": stay.leave, "at_once": stay.at_once}, b"")
     return packed([first, *(_frame(order) for order in orders)])
 
 
-def _done(frames: Sequence[Frame] | Any) -> list[session_workers.Done]:
+def _done(frames: Sequence[Frame] | Any) -> list[workers.Done]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
         raise Invalid([Problem("", "is no number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
     found = []
@@ -155,7 +155,7 @@ def _done(frames: Sequence[Frame] | Any) -> list[session_workers.Done]:
         said = checked(DoneWords, words)
         if sum(len(text) for text in said.told.values()) > TOLD_MAX or len(result) > calls.limit():
             raise Invalid([Problem("", "is too large", "", f"{TOLD_MAX} characters, {calls.limit()} bytes")])
-        found.append(session_workers.Done(said.number, said.outcome, _plain(said.told), result))
+        found.append(workers.Done(said.number, said.outcome, _plain(said.told), result))
     return found
 
 
@@ -164,5 +164,5 @@ def _plain(told: Mapping[str, str]) -> dict[str, str]:
     return {key.replace("\0", ""): text.replace("\0", "�") for key, text in told.items()}
 
 
-def _frame(order: session_workers.Order) -> Frame:
+def _frame(order: workers.Order) -> Frame:
     return {"number": order.number, "attempt": order.attempt}, order.payload

@@ -25,7 +25,8 @@ from projects import selectors
 from projects.access import Action
 from projects.api.workload_shapes import PhaseWord
 from projects.models import Session, SessionWorker
-from projects.services import calls, sessions
+from projects.services import sessions
+from projects.services.sessions import calls
 
 Count = Annotated[int, Field(ge=1, le=REPLICAS_MAX)]
 Version = Annotated[Text, Field(min_length=1, max_length=20, pattern=r"^\d+\.\d+[0-9A-Za-z.+-]*$")]

@@ -23,8 +23,8 @@ from projects.api.deliveries import DeliveryAnswer
 from projects.api.deliveries import presented as deliveries
 from projects.api.lookups import department_in_body, project_in_body
 from projects.models import Delivery, Subscription
-from projects.services import subscriptions
-from projects.services.subscriptions import Place
+from projects.services.notifications import subscriptions
+from projects.services.notifications.subscriptions import Place
 
 NewsWord = Literal[
     "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle",

@@ -20,7 +20,7 @@ from berth.core.spec.texts import Text
 from berth.documents.ordered import as_text
 from projects import selectors
 from projects.models import Project, Template
-from projects.services import templates
+from projects.services.workloads import templates
 
 BY_NAME = Order("name", ("project__name", "name", "id"))
 GUARDS = ("If-Match", "If-None-Match")

@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from projects.models import Membership, PortLink
-from projects.services.tokens import has_session_hash, is_usable, valid_tokens
+from projects.services.people.tokens import has_session_hash, is_usable, valid_tokens
 from projects.visits.headers import Headers, cookie_in
 
 

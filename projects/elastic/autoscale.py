@@ -16,9 +16,9 @@ from projects.engine.replicas.decide import Action, Clock, Decision, Fleet, deci
 from projects.engine.replicas.readings import Window
 from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Scaling, Service
-from projects.services.autoscalers import config_of, remember
-from projects.services.scale_requests import scale_in, scale_out
-from projects.services.scale_rules import Wish, engine_count
+from projects.services.inference.autoscalers import config_of, remember
+from projects.services.inference.requests import scale_in, scale_out
+from projects.services.inference.rules import Wish, engine_count
 from projects.serving.scraping import Scrape, Target, scrape
 
 log = logging.getLogger(__name__)

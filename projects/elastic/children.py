@@ -12,7 +12,7 @@ from projects.acting import Acting
 from projects.models import Engine, ScaleRequest, Service, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services import workloads
-from projects.services.scale_rules import engine_count, settings_of
+from projects.services.inference.rules import engine_count, settings_of
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from projects.engine import requests as request_mind
 from projects.engine.engines import EngineFacts
 from projects.engine.scaling import ENDED
 from projects.models import Engine, ScaleRequest, Service
-from projects.services.scale_moves import enter, note, shift
+from projects.services.inference.moves import enter, note, shift
 
 UNHEALTHY_AFTER = 3  # checks in a row
 WRITTEN_OFF_AFTER = timedelta(hours=1)

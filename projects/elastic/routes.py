@@ -15,7 +15,7 @@ from projects.elastic.ports import Fence
 from projects.elastic.view import View
 from projects.engine.engines import may_serve
 from projects.models import Engine
-from projects.services.scale_moves import note
+from projects.services.inference.moves import note
 from projects.serving.base import RouterClient, ServingError, Trouble, Worker
 
 log = logging.getLogger(__name__)

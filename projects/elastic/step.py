@@ -12,7 +12,7 @@ from projects.elastic.moves import settle
 from projects.elastic.ports import Ports
 from projects.elastic.view import View, view_of
 from projects.models import Service
-from projects.services.scale_requests import locked
+from projects.services.inference.requests import locked
 from projects.serving.base import RouterClient
 
 log = logging.getLogger(__name__)

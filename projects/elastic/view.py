@@ -11,7 +11,7 @@ from projects.engine.engines import Place
 from projects.engine.scaling import FINAL
 from projects.models import Engine, Phase, Pod, PodState, ScaleRequest, Service, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.scale_rules import settings_of
+from projects.services.inference.rules import settings_of
 
 Pods = Mapping[tuple[uuid.UUID | None, int], Pod]
 

@@ -13,7 +13,7 @@ from projects.elastic.looks import healthy_initial
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.view import View
 from projects.models import Engine, Service
-from projects.services.scale_moves import note
+from projects.services.inference.moves import note
 from projects.serving.base import EngineAdapter, ServingError, Trouble
 from projects.serving.weight_sync import take_over
 

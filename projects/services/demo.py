@@ -10,7 +10,8 @@ from pools.services import create_pool
 from projects import demo
 from projects.acting import Acting
 from projects.models import Department, Project
-from projects.services import members, quotas, tenants
+from projects.services import quotas, tenants
+from projects.services.people import members
 
 Passwords = dict[str, str]
 

@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError
 from projects.connections.credentials import Credential
 from projects.connections.watch import WATCH
 from projects.delivering.destination import NEVER, inner
-from projects.services.ports import NotThere, NoVisit, Place
+from projects.services.workloads.ports import NotThere, NoVisit, Place
 from projects.serving.addresses import is_here
 from projects.visits.headers import Headers, cookie_in, first_of, to_pod
 from projects.visits.origins import Origins

@@ -9,7 +9,7 @@ from berth.core.errors import Conflict
 from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Workload
-from projects.services.ports import issue_link
+from projects.services.workloads.ports import issue_link
 from projects.visits.door import OPEN
 from projects.visits.origins import Origins, origins
 

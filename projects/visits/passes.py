@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 from django.utils import timezone
 
-from projects.services.ports import NotThere, NoVisit, Place, use_link, visited
+from projects.services.workloads.ports import NotThere, NoVisit, Place, use_link, visited
 
 COUNTS_FOR = 1.0  # seconds
 T = TypeVar("T")

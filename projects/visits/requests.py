@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from projects.services.ports import Place
+from projects.services.workloads.ports import Place
 from projects.visits.headers import Headers, first_of, from_pod
 
 Scope = Mapping[str, Any]

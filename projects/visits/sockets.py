@@ -8,7 +8,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
-from projects.services.ports import Place
+from projects.services.workloads.ports import Place
 from projects.visits.headers import Headers, first_of, to_pod_by_socket
 from projects.visits.requests import Receive, Scope, Send, Silent
 

@@ -32,7 +32,7 @@ from projects.selectors import (
     projects,
     tokens,
 )
-from projects.services import members as service
+from projects.services.people import members as service
 
 PLATFORM = "platform"
 

@@ -15,7 +15,7 @@ from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from projects.models import Membership
 from projects.selectors import tokens
-from projects.services import passwords
+from projects.services.people import passwords
 
 TEXT_MAX = 1024
 EXPLAINED = "Your other browser sessions end, and so do tokens issued by berth login."

@@ -16,7 +16,7 @@ from projects.acting import Acting
 from projects.models import Budget, Department, Project
 from projects.models.budgets import HOURS_MOST, usual_warnings
 from projects.selectors import budgets, departments, projects
-from projects.services.budgets import remove_budget, set_budget
+from projects.services.quotas.budgets import remove_budget, set_budget
 from projects.web.quotas import owner_named
 
 Owner = Department | Project

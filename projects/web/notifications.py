@@ -19,7 +19,7 @@ from projects.acting import Acting
 from projects.models import Delivery, Subscription
 from projects.models.subscriptions import MINUTES_MOST
 from projects.selectors import departments, find_department, find_project, projects, subscriptions
-from projects.services import subscriptions as service
+from projects.services.notifications import subscriptions as service
 
 MINE, PLATFORM = "mine", "platform"
 MOST_TOLD = 30

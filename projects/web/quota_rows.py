@@ -7,8 +7,8 @@ from typing import Any
 from django import forms
 
 from projects.models import Department, Project, Quota
-from projects.services.quota_drafts import version_of
 from projects.services.quotas import values_of
+from projects.services.quotas.drafts import version_of
 from projects.web.quota_form import flat
 
 FIELDS = ("gpu", "limit_gpu", "weight", "rank")

@@ -14,9 +14,9 @@ from berth.web.pages import Request, done, page, signed_in
 from projects.access import Action, require
 from projects.models import Service
 from projects.service_selectors import find_request, find_service
-from projects.services import autoscalers, scale_requests
-from projects.services.scale_addresses import new_addresses
-from projects.services.scale_rules import Wish, engine_count
+from projects.services.inference import autoscalers, requests
+from projects.services.inference.addresses import new_addresses
+from projects.services.inference.rules import Wish, engine_count
 
 FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
 SETTINGS_HELP = "As YAML; what is left out has its default"
@@ -64,7 +64,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
     form = OutForm(request.POST or None, initial={"num_replicas": count + 1}, auto_id="scale_%s")
     if request.method == "POST" and form.is_valid():
         try:
-            accepted = scale_requests.scale_out(acting=request.acting, service=row, wish=form.wish())
+            accepted = requests.scale_out(acting=request.acting, service=row, wish=form.wish())
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
@@ -87,7 +87,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
         said = form.cleaned_data
         wish = Wish(num_replicas=said["num_replicas"], force=said["force"])
         try:
-            seen = scale_requests.scale_in(acting=request.acting, service=row, wish=wish, dry_run=True)
+            seen = requests.scale_in(acting=request.acting, service=row, wish=wish, dry_run=True)
             if seen.engines and said["confirmed"] != said["num_replicas"]:
                 again = InForm(initial={**said, "confirmed": said["num_replicas"]}, auto_id="scale_%s")
                 return _form(
@@ -95,7 +95,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     label="Let them go", back=_page(row), text=text, names="These engines go",
                     work=[f"{one.name}, {one.url or 'without an address yet'}" for one in seen.engines],
                 )  # fmt: skip
-            accepted = scale_requests.scale_in(acting=request.acting, service=row, wish=wish)
+            accepted = requests.scale_in(acting=request.acting, service=row, wish=wish)
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
@@ -109,7 +109,7 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
     row = _service(request, service)
     wanted = find_request(row, "scale_out", request_id)
     if request.method == "POST":
-        scale_requests.cancel(acting=request.acting, request=wanted)
+        requests.cancel(acting=request.acting, request=wanted)
         return done(request, f"The scale-out of {row} is being taken back.", to=_page(row))
     made = [engine.name for engine in wanted.added.filter(ended_at__isnull=True).order_by("number")]
     return _confirm(

@@ -18,8 +18,8 @@ from projects.engine.scaling import FINAL
 from projects.models import Engine, Pod, ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
-from projects.services.autoscalers import config_of
-from projects.services.scale_rules import settings_of
+from projects.services.inference.autoscalers import config_of
+from projects.services.inference.rules import settings_of
 from projects.web.service_charts import DATA_HEADS, charts_of, data_of
 
 WAYS = {

@@ -13,7 +13,7 @@ from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from projects.acting import SCOPES
 from projects.selectors import tokens
-from projects.services import tokens as service
+from projects.services.people import tokens as service
 
 LIVES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
 MEANING = {"read": "read: see", "write": "write: submit, cancel", "admin": "admin: whatever my roles allow"}

@@ -10,7 +10,7 @@ from berth.core.errors import BerthError
 from berth.web.faults import take_faults
 from berth.web.pages import Request, done, page, signed_in
 from projects.models import SavedView
-from projects.services.views import remove_view, save_view
+from projects.services.people.views import remove_view, save_view
 
 
 class ViewForm(forms.Form):

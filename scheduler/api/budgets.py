@@ -20,7 +20,7 @@ from berth.core.errors import NotFound
 from projects import selectors
 from projects.api.quota_shapes import Owner
 from projects.models import Budget, Department, Project
-from projects.services import budgets
+from projects.services.quotas import budgets
 from scheduler.budgets import Standing, standings
 
 OLDEST = Order("oldest", ("id",))

@@ -19,7 +19,7 @@ from projects.api import quotas as quota_doors
 from projects.api.lookups import pool_named
 from projects.api.quota_shapes import DraftBody, OwnerKind, Warned
 from projects.models import Department, Project
-from projects.services.quota_documents import read_draft
+from projects.services.quotas.documents import read_draft
 from scheduler.quota_preview import oddities, preview
 from scheduler.share_story import share_story
 

@@ -8,7 +8,7 @@ from typing import Any
 from berth.core.words import amount, counted
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from scheduler.engine.plan import Place
 from scheduler.models import Allocation, DeviceClaim, Reservation
 from scheduler.specs import Meaning

@@ -8,7 +8,7 @@ from datetime import datetime
 from berth.db.lease import fenced
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from scheduler.commit.bind import ACTOR
 from scheduler.commit.bounds import asked_for, passed_bound
 from scheduler.models import Reservation

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from projects.models import Workload
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from scheduler.commit.bind import ACTOR, Bound
 from scheduler.commit.ground import Ground
 from scheduler.observe import Seen

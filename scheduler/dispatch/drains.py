@@ -14,7 +14,7 @@ from berth.db.lease import fenced
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from scheduler.dispatch.gangs import ACTOR, stop_live_pods
 from scheduler.models import Eviction
 from scheduler.post import Post

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from berth.core.spec import RestartPolicy
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services import announce
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from scheduler import backoff
 from scheduler.dispatch.verdict import LIVE, GangFacts, PodFact, Verdict, verdict
 from scheduler.holdings import recount

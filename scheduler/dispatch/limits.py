@@ -19,7 +19,7 @@ from django.db.models import Max
 from berth.db.lease import fenced
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, PodState, PortLink, Session, Workload
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from scheduler.dispatch.gangs import ACTOR, stop_live_pods
 from scheduler.points import outside_transactions
 from scheduler.post import Post

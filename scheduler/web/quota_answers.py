@@ -15,7 +15,7 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import QuotaChange
 from projects.selectors import Scope, departments, projects, quota_changes
-from projects.services.quota_drafts import NONE_YET, Draft, apply_draft
+from projects.services.quotas.drafts import NONE_YET, Draft, apply_draft
 from projects.web.quota_cells import FIELDS
 from scheduler.quota_preview import preview
 from scheduler.web.impacts import by_pool

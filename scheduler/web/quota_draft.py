@@ -19,9 +19,9 @@ from berth.web.pages import Request, done, page, signed_in
 from berth.web.zones import zone_of
 from pools.models import NodePool
 from projects.models import Department
-from projects.services.quota_drafts import Change, Draft, apply_draft
-from projects.services.quota_lapses import faults_of_time
 from projects.services.quotas import columns_of
+from projects.services.quotas.drafts import Change, Draft, apply_draft
+from projects.services.quotas.expiry import faults_of_time
 from projects.web.quota_rows import FIELD_OF, FIELDS, RowForm, fresh, moved, rebased, typed
 from scheduler.quota_preview import Impact, preview
 from scheduler.web.lines import Line, lines

@@ -16,8 +16,8 @@ from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Lapse, QuotaChange
 from projects.selectors import Scope, audit, departments, find_quota_change, quota_changes
-from projects.services.quota_drafts import inverse_of, undo
 from projects.services.quotas import require_to_set
+from projects.services.quotas.drafts import inverse_of, undo
 from projects.web.activity import differences
 from scheduler.quota_preview import preview
 

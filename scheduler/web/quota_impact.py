@@ -9,8 +9,8 @@ from berth.web.faults import take_faults
 from berth.web.pages import Request, signed_in
 from pools.models import NodePool
 from projects.models import Department, Project
-from projects.services.quota_drafts import Change, Draft
 from projects.services.quotas import columns_of, require_to_set
+from projects.services.quotas.drafts import Change, Draft
 from projects.web.quota_form import FIELD_OF, QuotaForm, initial_of
 from projects.web.quotas import form_page, owner_named, present_quota
 from scheduler.quota_preview import Impact, preview

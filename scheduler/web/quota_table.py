@@ -16,7 +16,7 @@ from pools.models.node import HOSTING
 from projects.access import Action, administered_departments, may, whole_departments
 from projects.acting import Acting
 from projects.selectors import departments, projects, quotas
-from projects.services.quota_drafts import NONE_YET
+from projects.services.quotas.drafts import NONE_YET
 from projects.web.quota_cells import COLUMNS, FIELDS, NO_QUOTA, Field, said
 
 Values = Mapping[str, Any]  # by column of the table of quotas

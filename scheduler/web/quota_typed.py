@@ -11,8 +11,8 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
 from projects.selectors import departments, projects
-from projects.services.quota_drafts import Change, place_key, stored_of
 from projects.services.quotas import Columns, columns_of, require_to_set
+from projects.services.quotas.drafts import Change, place_key, stored_of
 from projects.web.quota_cells import FIELDS, NO_QUOTA, document, field_at, removes
 from scheduler.web.quota_table import owners_of
 

@@ -10,7 +10,7 @@ from berth.documents.ordered import as_text
 from projects.acting import Acting
 from projects.models import Template, Workload
 from projects.selectors import templates, workloads
-from projects.services.templates import document_of
+from projects.services.workloads.templates import document_of
 from scheduler.web.offers import open_projects
 from scheduler.web.story import written
 

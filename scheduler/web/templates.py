@@ -17,7 +17,7 @@ from berth.web.tables import Column, exported, list_query
 from projects.access import Action, may
 from projects.models import Project, Template
 from projects.selectors import find_project, templates
-from projects.services import templates as service
+from projects.services.workloads import templates as service
 from scheduler.web.drafting.draft import Draft, opened, sent, step
 from scheduler.web.drafting.fields import Offer
 from scheduler.web.drafting.shown import shown

@@ -14,7 +14,7 @@ from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
-from projects.services import ports
+from projects.services.workloads import ports
 from projects.web.workloads import steps_for
 from scheduler.web import story
 from scheduler.web.log import runs_of

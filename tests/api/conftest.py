@@ -10,7 +10,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from projects.acting import ALL_SCOPES
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import Cast, make_cast
 
 V1 = "/api/v1/"

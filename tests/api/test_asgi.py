@@ -12,7 +12,7 @@ from berth.front import bodies
 from berth.front.bodies import BoundedBodies
 from projects.api.large_bodies import may_send_large
 from projects.models import Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.api.wire import Wire
 from tests.cast import make_cast, training
 

@@ -9,7 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from projects.models import Audit
 from projects.selectors import audit
-from projects.services import views, workloads
+from projects.services import workloads
+from projects.services.people import views
 from tests.api.conftest import Caller
 from tests.api.test_isolation import MATRIX, named  # noqa: F401  (a fixture)
 from tests.cast import Cast, training

@@ -7,7 +7,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from berth.api import limits
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import Cast
 
 

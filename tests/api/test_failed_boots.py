@@ -15,8 +15,8 @@ from pools.models.node import PENDING
 from pools.reconciler import reconcile
 from pools.services.failed_boots import note_failed_boot
 from projects.models import Delivery
-from projects.services import news
-from projects.services.subscriptions import subscribe
+from projects.services.notifications import notify
+from projects.services.notifications.subscriptions import subscribe
 from scheduler.capacity import pool_of
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -181,9 +181,9 @@ def test_subscribers_hear_of_the_first_failed_boot_and_at_once_of_the_stop(
     subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
     cloud.create(boot_failure_limit=2)
     cloud.run(75)
-    assert [news.tell_pools(cloud.now), news.tell_pools(cloud.now)] == [1, 0]
+    assert [notify.tell_pools(cloud.now), notify.tell_pools(cloud.now)] == [1, 0]
     cloud.run(300)
-    assert [news.tell_pools(cloud.now), news.tell_pools(cloud.now)] == [1, 0]
+    assert [notify.tell_pools(cloud.now), notify.tell_pools(cloud.now)] == [1, 0]
     said = [(each.to, each.content["stopped"]) for each in Delivery.objects.order_by("pk")]
     assert said == [("ops@example.org", False), ("ops@example.org", True)]
 

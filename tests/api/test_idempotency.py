@@ -13,7 +13,7 @@ from django.utils import timezone
 from berth.api.idempotency import forget_old_answers
 from berth.api.models import KeptAnswer
 from projects.models import ApiToken, Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.cast import make_cast, training
 

@@ -20,7 +20,10 @@ from berth.core.frames import CONTENT_TYPE, packed
 from pools.models import Machine, Node
 from pools.services import issue_join_token
 from projects.models import ApiToken, Membership, Quota, QuotaChange
-from projects.services import budgets, quotas, sessions, subscriptions, templates, workloads
+from projects.services import quotas, sessions, workloads
+from projects.services.notifications import subscriptions
+from projects.services.quotas import budgets
+from projects.services.workloads import templates
 from scheduler.models import Cycle
 from tests.api.conftest import V1, Caller
 from tests.cast import Cast, training

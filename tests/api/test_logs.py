@@ -15,7 +15,8 @@ from pools.models import Node
 from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime
 from projects.models import Pod, Workload
-from projects.services import tokens, workloads
+from projects.services import workloads
+from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.api.wire import Wire
 from tests.cast import Cast, make_cast, training

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from projects.models import ApiToken
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 

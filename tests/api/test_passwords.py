@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from projects.models import ApiToken, Audit, PortLink
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.visits.conftest import running

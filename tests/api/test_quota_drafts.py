@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from projects.models import Audit, Project, Quota, QuotaChange
-from projects.services import quota_drafts, quotas
+from projects.services import quotas
+from projects.services.quotas import drafts
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -92,7 +93,7 @@ def test_sent_twice_it_is_done_once(vision: Quota, bob: Caller) -> None:
 def test_who_builds_upon_an_answer_does_not_overwrite_what_came_right_after_it(
     cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    applied = quota_drafts.apply_draft
+    applied = drafts.apply_draft
 
     def overtaken(**values: Any) -> Any:
         made = applied(**values)
@@ -100,7 +101,7 @@ def test_who_builds_upon_an_answer_does_not_overwrite_what_came_right_after_it(
         return made
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(quota_drafts, "apply_draft", overtaken)
+        meanwhile.setattr(drafts, "apply_draft", overtaken)
         answer = bob.post("quotas/apply", BOTH, If_Match=tag(bob))
     assert bob.post("quotas/apply", BOTH, If_Match=answer["ETag"]).status_code == 412
     assert gpus()["vision"] == 5000

@@ -13,7 +13,7 @@ from berth.core.frames import CONTENT_TYPE, packed, unpacked
 from pools.joining import secrets
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.api.wire import Wire
 from tests.cast import Cast, make_cast
@@ -82,7 +82,7 @@ def test_what_goes_wrong_behind_an_answer_that_has_begun_is_logged(
             raise found
         return found
 
-    monkeypatch.setattr("projects.services.calls.take_ended", take_ended)
+    monkeypatch.setattr("projects.services.sessions.calls.take_ended", take_ended)
     answer = dave.get(f"sessions/{running}/results", wait=5)
     [(words, _)] = unpacked(b"".join(answer.streaming_content))
     assert words["problem"]["status"] == 500

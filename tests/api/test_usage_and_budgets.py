@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from projects.models import BudgetNotice
-from projects.services import budgets
+from projects.services.quotas import budgets
 from scheduler.budgets import standings, watch_budgets
 from scheduler.models import UsageHour
 from tests.api.conftest import Caller

@@ -3,7 +3,7 @@
 from typing import Any
 
 from projects.acting import Acting
-from projects.services.templates import save_template
+from projects.services.workloads.templates import save_template
 
 NIGHTLY = """\
 # Every night on what came in by day.

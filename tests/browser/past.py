@@ -6,7 +6,7 @@ from typing import Any
 from django.utils import timezone
 
 from projects.acting import Acting
-from projects.services import budgets
+from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 
 WEEKS = 8

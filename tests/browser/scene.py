@@ -11,7 +11,8 @@ from django.contrib.auth.models import User
 from pools.models import Node, NodePool
 from projects.acting import Acting
 from projects.models import Department, Membership, Phase, Project, Workload
-from projects.services import members, quotas, tenants
+from projects.services import quotas, tenants
+from projects.services.people import members
 from scheduler.models import Eviction
 from tests import factories as make
 from tests.browser.booting import a_node_that_boots

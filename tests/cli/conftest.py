@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from berth.cli.main import app
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import Cast, make_cast
 from tests.cli.desk_of_commands import Terminal
 

@@ -6,7 +6,7 @@ import pytest
 
 from berth.client import Client, Settings, Unreachable
 from projects.models import Event, Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import Cast, make_cast, training
 from tests.cli.lossy import lossy
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from berth.cli.main import app
 from projects.models import Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import make_cast
 from tests.scheduler.stage import Stage
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from berth.core.spec import parse_workload
 from berth.core.spec.workload import WorkloadSpec
-from projects.services.quota_documents import read_draft
+from projects.services.quotas.documents import read_draft
 from scheduler.engine.scenario import simulate
 from scheduler.engine.scenario.schema import ScenarioDocument
 from tests.cast import make_cast

@@ -29,7 +29,8 @@ from pools.runtimes.fake import FakeRuntime
 from projects.connections.sockets import BROKEN, SIGNED_OUT, TOO_MANY
 from projects.connections.watch import WATCH
 from projects.models import ApiToken, Membership, Pod
-from projects.services import passwords, tokens, workloads
+from projects.services import workloads
+from projects.services.people import passwords, tokens
 from scheduler.log_consumer import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast, training

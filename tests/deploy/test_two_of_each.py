@@ -14,7 +14,7 @@ import pytest
 
 from berth.db.models import Lease
 from projects.models import Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import make_cast, training
 from tests.journeys.installation import free_port, until
 

@@ -6,7 +6,8 @@ from berth.core.errors import Forbidden, NotFound
 from projects import selectors
 from projects.access import Action, may, require
 from projects.acting import Acting
-from projects.services import tenants, tokens, workloads
+from projects.services import tenants, workloads
+from projects.services.people import tokens
 from tests.cast import Cast, training
 
 PLATFORM = {"alice"}

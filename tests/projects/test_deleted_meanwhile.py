@@ -10,7 +10,8 @@ from django.db import connection, transaction
 from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from pools.models import NodePool
 from projects.models import Department, Membership, Project, Quota, Workload
-from projects.services import members, quotas, tenants, workloads
+from projects.services import quotas, tenants, workloads
+from projects.services.people import members
 from tests.aside import aside
 from tests.cast import Cast, make_cast, training
 

@@ -19,8 +19,9 @@ from django_q.models import OrmQ
 from projects.delivering import http
 from projects.delivering.destination import Refused, destination
 from projects.models import Delivery, Phase, Workload
-from projects.services import deliveries, workloads
-from projects.services.moves import move
+from projects.services import workloads
+from projects.services.notifications import deliveries
+from projects.services.workloads.moves import move
 from tests.cast import Cast, training
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

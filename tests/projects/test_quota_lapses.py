@@ -8,9 +8,10 @@ from django.utils import timezone
 
 from berth.core.errors import Invalid
 from projects.models import Lapse, Quota, QuotaChange
-from projects.services import quota_drafts, quotas
-from projects.services.quota_documents import read_draft
-from projects.services.quota_lapses import lapse_due
+from projects.services import quotas
+from projects.services.quotas import drafts
+from projects.services.quotas.documents import read_draft
+from projects.services.quotas.expiry import lapse_due
 from tests.cast import Cast, make_cast
 
 
@@ -27,7 +28,7 @@ def applied(cast: Cast, until: datetime, *gpus: tuple[str, int]) -> QuotaChange:
         "changes": [{"project": name, "pool": "local", "set": {"gpu": n}} for name, n in gpus],
         "lapses_at": until.isoformat(),
     }
-    change, _ = quota_drafts.apply_draft(acting=cast.bob, draft=read_draft(cast.bob, document))
+    change, _ = drafts.apply_draft(acting=cast.bob, draft=read_draft(cast.bob, document))
     assert change is not None
     return change
 
@@ -68,7 +69,7 @@ def test_a_quota_that_was_made_for_a_while_is_removed(cast: Cast) -> None:
 def test_what_was_taken_back_by_hand_is_left_alone(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     change = applied(cast, until, ("vision", 8))
-    quota_drafts.undo(acting=cast.bob, change=change)
+    drafts.undo(acting=cast.bob, change=change)
     quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
     assert lapse_due(until) == 1
     assert (gpus(cast)["vision"], Lapse.objects.get().outcome) == (3, "Taken back before its time.")

@@ -12,10 +12,11 @@ from berth.core.spec.addresses import url_of
 from projects.delivering import letters
 from projects.delivering.destination import Refused, destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload
-from projects.services import budgets, news
-from projects.services.idle_news import tell_idle as news_of_idle
-from projects.services.moves import move
-from projects.services.subscriptions import shown_address, subscribe, unsubscribe
+from projects.services.notifications import notify
+from projects.services.notifications.idle import tell_idle as news_of_idle
+from projects.services.notifications.subscriptions import shown_address, subscribe, unsubscribe
+from projects.services.quotas import budgets
+from projects.services.workloads.moves import move
 from scheduler.budgets import watch_budgets
 from tests import factories as make
 from tests.cast import Cast, make_cast
@@ -64,7 +65,7 @@ def test_who_sees_the_project_no_more_is_told_no_more(cast: Cast) -> None:
     waits = make.workload(cast.vision, "waits", by=cast.dave.user, since=make.ago(hours=3))
     Membership.objects.filter(user=cast.dave.user).delete()
     fails(make.workload(cast.vision, "w", phase="running", by=cast.dave.user))
-    assert (told(), news.tell_waiting(timezone.now()), waits.phase) == ([], 0, "pending")
+    assert (told(), notify.tell_waiting(timezone.now()), waits.phase) == ([], 0, "pending")
 
 
 def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
@@ -73,12 +74,12 @@ def test_a_long_wait_is_told_once_and_a_new_wait_again(cast: Cast) -> None:
     workload = make.workload(cast.vision, "w", since=now - timedelta(minutes=31))
     make.workload(cast.vision, "young", since=now - timedelta(minutes=29))
     make.workload(cast.ads, "others", since=now - timedelta(hours=9))
-    assert [news.tell_waiting(now), news.tell_waiting(now)] == [1, 0]
+    assert [notify.tell_waiting(now), notify.tell_waiting(now)] == [1, 0]
     assert Delivery.objects.get().content["minutes"] == 31
     later = now + timedelta(hours=5)
     Workload.objects.filter(pk=workload.pk).update(since=later)
     Workload.objects.filter(name="young").delete()
-    assert news.tell_waiting(later + timedelta(minutes=31)) == 1
+    assert notify.tell_waiting(later + timedelta(minutes=31)) == 1
 
 
 def test_a_budget_s_warning_is_told_with_its_numbers(cast: Cast) -> None:
@@ -103,11 +104,11 @@ def test_a_budget_s_warning_is_told_with_its_numbers(cast: Cast) -> None:
 def test_a_failing_pool_is_told_to_the_platform_s_admins_and_not_every_minute(cast: Cast) -> None:
     subscribe(acting=cast.alice, place=None, to="ops@example.org", news=["pool"])
     now = timezone.now()
-    assert news.tell_pools(now) == 0
+    assert notify.tell_pools(now) == 0
     cast.pool.last_error = "provision: quota: 0 vCPUs"
     cast.pool.save()
-    assert [news.tell_pools(now), news.tell_pools(now + timedelta(minutes=5))] == [1, 0]
-    assert news.tell_pools(now + timedelta(hours=7)) == 1
+    assert [notify.tell_pools(now), notify.tell_pools(now + timedelta(minutes=5))] == [1, 0]
+    assert notify.tell_pools(now + timedelta(hours=7)) == 1
     assert letters.text(Delivery.objects.first().content).startswith("The node pool local is failing.")
 
 

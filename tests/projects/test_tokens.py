@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from berth.core.errors import Forbidden, Invalid
 from projects.acting import Acting
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import Cast
 
 

@@ -9,7 +9,7 @@ from berth.core.errors import Conflict, Invalid, NotFound
 from pools.models import NodePool
 from projects.models import Audit, Event, Phase, RoleNode, Workload
 from projects.services import quotas, workloads
-from projects.services.moves import move
+from projects.services.workloads.moves import move
 from tests.cast import Cast, training
 
 

@@ -11,7 +11,7 @@ from django.test import Client
 
 from projects.acting import Acting
 from projects.models import Membership
-from projects.services import tokens
+from projects.services.people import tokens
 from scheduler.models import Eviction
 from scheduler.what_if import dry_run
 from tests.cast import training

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from pools.joining.secrets import for_port
 from projects.models import Phase, Pod, PortLink, Workload
-from projects.services import ports
+from projects.services.workloads import ports
 from tests.scheduler.stage import Stage
 
 DESK = {

@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 from berth.core.errors import Forbidden, Invalid
 from projects.models import Audit, Quota, QuotaChange
-from projects.services.quota_documents import read_draft
-from projects.services.quota_drafts import apply_draft, compared, tag_of
+from projects.services.quotas.documents import read_draft
+from projects.services.quotas.drafts import apply_draft, compared, tag_of
 from scheduler.models import Eviction
 from scheduler.quota_preview import Impact, preview
 from tests.scheduler.stage import Stage

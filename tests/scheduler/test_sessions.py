@@ -13,9 +13,11 @@ from pools.joining import secrets
 from pools.runtimes.base import PodCause
 from projects.acting import Acting
 from projects.models import Call, Phase, Pod, Session, Workload
-from projects.services import calls, session_workers, sessions, workloads
-from projects.services.calls import Ended, NewCall
-from projects.services.session_workers import Done, Hello
+from projects.services import sessions, workloads
+from projects.services.sessions import calls
+from projects.services.sessions import workers as session_workers
+from projects.services.sessions.calls import Ended, NewCall
+from projects.services.sessions.workers import Done, Hello
 from tests.scheduler.stage import Stage
 
 PYTHON = Hello("3.11.7", "3.1.2")

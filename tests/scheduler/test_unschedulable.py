@@ -14,7 +14,7 @@ from django.test import override_settings
 from berth.core.errors import RateLimited
 from pools.models import Node
 from projects.models import Delivery, Event, Phase, Workload
-from projects.services.subscriptions import subscribe
+from projects.services.notifications.subscriptions import subscribe
 from scheduler.dry_run_slots import SLOTS, dry_run_slot
 from scheduler.line import length_of, line_of
 from scheduler.models import QueueStanding

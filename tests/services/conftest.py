@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.core.cache import cache
 
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.services.stage import ServiceStage, make_stage
 

@@ -11,8 +11,9 @@ from pools.runtimes.base import PodCause
 from projects.elastic.ports import Ports
 from projects.elastic.step import step
 from projects.models import Engine, ScaleRequest, Service, Workload
-from projects.services import scale_requests, workloads
-from projects.services.scale_rules import Wish
+from projects.services import workloads
+from projects.services.inference import requests
+from projects.services.inference.rules import Wish
 from projects.serving.base import Identity
 from projects.serving.fake import Fail, FakeEngine, FakeEngines, FakeRouter
 from tests.cast import make_cast
@@ -79,21 +80,21 @@ class ServiceStage:
         return Service.objects.get(workload=row)
 
     def out(self, service: Service, **wish: Any) -> ScaleRequest:
-        accepted = scale_requests.scale_out(
+        accepted = requests.scale_out(
             acting=self.stage.cast.dave, service=service, wish=Wish(**wish), now=self.stage.clock.now()
         )
         assert accepted.request is not None
         return accepted.request
 
     def into(self, service: Service, **wish: Any) -> ScaleRequest:
-        accepted = scale_requests.scale_in(
+        accepted = requests.scale_in(
             acting=self.stage.cast.dave, service=service, wish=Wish(**wish), now=self.stage.clock.now()
         )
         assert accepted.request is not None
         return accepted.request
 
     def cancel(self, request: ScaleRequest) -> ScaleRequest:
-        return scale_requests.cancel(
+        return requests.cancel(
             acting=self.stage.cast.dave, request=self.fresh(request), now=self.stage.clock.now()
         )
 

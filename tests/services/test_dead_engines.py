@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from projects.models import Engine, Event, Service
-from projects.services.scale_rules import ScalingRuns
+from projects.services.inference.rules import ScalingRuns
 from tests.api.conftest import Caller
 from tests.cli.desk_of_commands import Terminal
 from tests.services.stage import ServiceStage

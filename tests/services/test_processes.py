@@ -13,8 +13,9 @@ import pytest
 
 from pools.models import NodePool
 from projects.models import Engine, ScaleRequest, Service
-from projects.services import scale_requests, workloads
-from projects.services.scale_rules import Wish
+from projects.services import workloads
+from projects.services.inference import requests
+from projects.services.inference.rules import Wish
 from tests.cast import Cast, make_cast
 from tests.scheduler.test_processes import ROOT, Schedulers, until
 
@@ -100,7 +101,7 @@ def test_whoever_carries_services_may_be_killed_in_the_middle_of_anything(
         return list(service.engines.order_by("number").values_list("state", flat=True))
 
     until(lambda: states() == ["ACTIVE"], said=states)
-    out = scale_requests.scale_out(acting=cast.dave, service=service, wish=Wish(num_replicas=3)).request
+    out = requests.scale_out(acting=cast.dave, service=service, wish=Wish(num_replicas=3)).request
     assert out is not None
     for status in ("CREATING", "HEALTH_CHECKING", "READY"):
         process = died_in(stewards, process, out, status)
@@ -109,7 +110,7 @@ def test_whoever_carries_services_may_be_killed_in_the_middle_of_anything(
     urls = sorted(engine.url for engine in live)
     assert stewards.listed(service) == urls
     assert all(answers(url) for url in urls)
-    into = scale_requests.scale_in(acting=cast.dave, service=service, wish=Wish(num_replicas=1)).request
+    into = requests.scale_in(acting=cast.dave, service=service, wish=Wish(num_replicas=1)).request
     assert into is not None
     for status in ("DRAINING", "REMOVING"):
         process = died_in(stewards, process, into, status)

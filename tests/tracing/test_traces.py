@@ -18,7 +18,7 @@ from berth.wiring import wired
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.fake import FakeProvider
 from projects.elastic.rounds import Rounds
-from projects.services import tokens
+from projects.services.people import tokens
 from scheduler.models import Cycle
 from tests import factories as make
 from tests.cast import make_cast

@@ -12,7 +12,7 @@ from django.utils import timezone
 from projects.acting import Acting
 from projects.models import Phase, Workload
 from projects.models import Pod as PodRow
-from projects.services import ports
+from projects.services.workloads import ports
 from projects.visits.door import OPEN, Door
 from projects.visits.origins import Origins
 from projects.visits.passes import Passes

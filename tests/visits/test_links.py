@@ -11,7 +11,8 @@ from django.utils import timezone
 from berth.core.errors import Conflict, Forbidden, NotFound
 from projects.acting import Acting
 from projects.models import Audit, Membership, Phase, PortLink
-from projects.services import ports, tokens
+from projects.services.people import tokens
+from projects.services.workloads import ports
 from projects.visits.door import OPEN
 from tests.sessions_of_people import cookie_of
 from tests.visits.conftest import Desk

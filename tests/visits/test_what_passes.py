@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from pools.joining.secrets import for_port
 from projects.models import Membership, PodState
-from projects.services.ports import Place
+from projects.services.workloads.ports import Place
 from projects.visits import door
 from projects.visits.door import OPEN, may_be_called
 from projects.visits.passes import AT_ONCE

@@ -9,7 +9,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from projects.models import Audit
-from projects.services import tokens
+from projects.services.people import tokens
 from tests.cast import Cast
 
 OLD, NEW = "correct horse battery", "a better horse battery"

@@ -10,7 +10,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from projects.models import Autoscaler, Delivery, Phase, Service, Template, Workload
-from projects.services import members, quotas, subscriptions, tokens
+from projects.services import quotas
+from projects.services.notifications import subscriptions
+from projects.services.people import members, tokens
 from tests import factories as make
 from tests.cast import Cast
 

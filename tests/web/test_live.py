@@ -17,7 +17,8 @@ from berth.web.live.announcer import MOST_IDS, Announcer, notes
 from berth.web.live.listener import CLOCKS_APART_SECONDS
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership
-from projects.services import members, workloads
+from projects.services import workloads
+from projects.services.people import members
 from scheduler.consumers import Sight, sight_of
 from tests import factories as make
 from tests.cast import Cast, make_cast, training

@@ -1,7 +1,7 @@
 """Subscriptions and deliveries on their page."""
 
 from projects.models import Subscription
-from projects.services.subscriptions import subscribe
+from projects.services.notifications.subscriptions import subscribe
 from tests.cast import Cast
 
 HTMX = {"HTTP_HX_REQUEST": "true"}

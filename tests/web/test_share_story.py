@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.html import escape
 
 from projects.models import ApiToken, Workload
-from projects.services import tokens
+from projects.services.people import tokens
 from scheduler.models import QueueStanding
 from tests import factories as make
 from tests.cast import Cast

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from berth.web.columns import columns
 from projects.models import Budget, Membership, Project
-from projects.services import budgets
+from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 from tests.cast import Cast
 

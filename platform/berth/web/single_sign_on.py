@@ -19,7 +19,7 @@ from requests import RequestException
 
 from berth.api.limits import caller, spend
 from berth.core.errors import BerthError, NotFound, RateLimited
-from projects.services.identities import person_of
+from projects.services.people.identities import person_of
 
 log = structlog.get_logger(__name__)
 NEXT = "berth_next"

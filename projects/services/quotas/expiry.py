@@ -13,7 +13,7 @@ from berth.core.errors import BerthError
 from berth.core.problems import Problem, shown
 from projects.acting import Acting
 from projects.models import Lapse, Quota, QuotaChange
-from projects.services.quota_drafts import Draft, apply_draft, inverse_of
+from projects.services.quotas.drafts import Draft, apply_draft, inverse_of
 
 LONGEST = timedelta(days=366)
 NOT_SET_SINCE = "Taken back before its time."

@@ -8,7 +8,7 @@ from berth.db.wake import wake
 from projects.acting import Acting
 from projects.models import Department, Project, Quota, QuotaChange
 from projects.services import announce, audit
-from projects.services.quota_versions import remember_removed
+from projects.services.quotas.versions import remember_removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from pools.models import NodePool
 from projects import selectors
 from projects.acting import Acting
 from projects.models import Department, Project
-from projects.services.quota_drafts import Change, Draft
-from projects.services.quota_lapses import faults_of_time
-from projects.services.quotas import columns_of, require_to_set
+from projects.services.quotas.drafts import Change, Draft
+from projects.services.quotas.expiry import faults_of_time
+from projects.services.quotas.values import columns_of
+from projects.services.quotas.write import require_to_set
 
 MOST_CHANGES = 200
 MOST_NOTE = 500

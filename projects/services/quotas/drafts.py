@@ -20,9 +20,10 @@ from pools.models import NodePool
 from projects import selectors
 from projects.acting import Acting
 from projects.models import Audit, Department, Lapse, Project, Quota, QuotaChange
-from projects.services.quota_changes import Written, record
-from projects.services.quota_versions import next_version
-from projects.services.quotas import Columns, columns_of, faults_of, place_of, require_to_set, values_of
+from projects.services.quotas.changes import Written, record
+from projects.services.quotas.values import Columns, columns_of, faults_of, values_of
+from projects.services.quotas.versions import next_version
+from projects.services.quotas.write import place_of, require_to_set
 
 NONE_YET = "0.0"
 

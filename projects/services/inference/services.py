@@ -8,7 +8,7 @@ from berth.core.spec import WorkloadSpec
 from berth.core.spec.service_rules import engine_role
 from berth.db.wake import wake
 from projects.models import Autoscaler, Engine, Service, Workload
-from projects.services.autoscalers import checked_settings
+from projects.services.inference.autoscalers import checked_settings
 from projects.serving.addresses import BadAddress, normalised
 
 WAKES = "services"

@@ -18,8 +18,8 @@ from projects.acting import Acting
 from projects.engine import lifecycle
 from projects.models import Phase, Session, Workload
 from projects.services import audit, workloads
-from projects.services.call_turns import BELL
-from projects.services.moves import move
+from projects.services.sessions.leases import BELL
+from projects.services.workloads.moves import move
 
 ROLE = "worker"
 RESTARTS = 10  # of the whole gang, after a worker that died

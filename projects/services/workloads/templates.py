@@ -18,7 +18,7 @@ from projects.access import Action, may, require
 from projects.acting import Acting
 from projects.models import Project, Template
 from projects.services import announce, audit
-from projects.services.runtime_support import check_image
+from projects.services.workloads.runtime_support import check_image
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 MOST_EACH = 200

@@ -9,7 +9,9 @@ from django.db.models import F
 
 from projects.engine import lifecycle
 from projects.models import Phase, Workload
-from projects.services import announce, deliveries, events, wait_reasons
+from projects.services import announce, events
+from projects.services.notifications import deliveries
+from projects.services.workloads import wait_reasons
 
 MAY_HOLD_PROMISES = frozenset({Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING})
 

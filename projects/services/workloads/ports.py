@@ -24,7 +24,7 @@ from projects.acting import Acting
 from projects.connections.credentials import Credential, person_behind
 from projects.models import Phase, Pod, PodState, PortLink, Workload
 from projects.services import audit
-from projects.services.tokens import has_session_hash
+from projects.services.people.tokens import has_session_hash
 
 LINK_LASTS = timedelta(seconds=60)
 VISIT_LASTS = timedelta(hours=12)

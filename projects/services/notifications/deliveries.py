@@ -16,7 +16,7 @@ from berth.core.spec.addresses import Channel, channel_of
 from projects.delivering.http import NotTaken
 from projects.delivering.send import send
 from projects.models import Delivery, Phase, Workload
-from projects.services import news
+from projects.services.notifications import notify
 
 MOST_TRIES = 8
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=2)
@@ -56,33 +56,33 @@ def remember_unschedulable(workload: Workload, message: str, now: datetime) -> i
     """
     addresses = _addresses(workload, [UNSCHEDULABLE, "failed"])
     if not addresses and settings.BERTH_SENDS_MAIL:
-        addresses = {address: (address, Channel.MAIL, None) for address in news.owner_addresses(workload)}
+        addresses = {address: (address, Channel.MAIL, None) for address in notify.owner_addresses(workload)}
     return _write(UNSCHEDULABLE, addresses, workload, UNSCHEDULABLE.capitalize(), message, now)
 
 
-def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, news.Addressed]:
+def _addresses(workload: Workload, kinds: Sequence[str]) -> dict[str, notify.Addressed]:
     """Every address once: those of the document, and those of subscriptions."""
     wanted = workload.spec.get("notifications", ()) if isinstance(workload.spec, dict) else ()
     named = [
         entry["to"] for entry in wanted if not set(kinds).isdisjoint(entry.get("on", ("completed", "failed")))
     ]
-    addresses: dict[str, news.Addressed] = {}
+    addresses: dict[str, notify.Addressed] = {}
     for address in named:
         if channel := channel_of(address):  # a document from before addresses were checked may have none
             addresses[address] = (address, channel, None)
     for kind in kinds:
-        for each in news.subscribers(workload, kind):
+        for each in notify.subscribers(workload, kind):
             addresses.setdefault(each[0], each)
     return addresses
 
 
 def _write(
-    kind: str, addresses: Mapping[str, news.Addressed], workload: Workload, reason: str, message: str,
+    kind: str, addresses: Mapping[str, notify.Addressed], workload: Workload, reason: str, message: str,
     now: datetime,
 ) -> int:  # fmt: skip
     content = _content(workload, kind, reason, message, now) if addresses else {}
     for each in addresses.values():
-        news.write(kind, each, content, now, workload)
+        notify.write(kind, each, content, now, workload)
     return len(addresses)
 
 
@@ -109,7 +109,7 @@ def hand_out_due(now: datetime) -> int:
     due = Delivery.objects.filter(state=Delivery.State.WAITING, due_at__lte=now).order_by("due_at", "pk")
     waiting = list(due.values_list("pk", flat=True)[:MOST_AT_ONCE])
     for pk in waiting:
-        async_task(news.TASK, pk)
+        async_task(notify.TASK, pk)
     return len(waiting)
 
 

@@ -16,8 +16,8 @@ from projects.acting import Acting
 from projects.engine import scaling
 from projects.models import Engine, Phase, ScaleRequest, Service
 from projects.services import audit
-from projects.services.scale_moves import enter, open_request
-from projects.services.scale_rules import (
+from projects.services.inference.moves import enter, open_request
+from projects.services.inference.rules import (
     BadScaling,
     Wish,
     check_target,

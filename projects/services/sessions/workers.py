@@ -15,7 +15,7 @@ from projects.engine import lifecycle
 from projects.models import Call, Pod, PodState, Session, SessionWorker
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import events
-from projects.services.call_turns import (
+from projects.services.sessions.leases import (
     broadcasts_for,
     end,
     give_back,
@@ -24,7 +24,7 @@ from projects.services.call_turns import (
     let_go,
     unended,
 )
-from projects.services.sessions import end_by_fault
+from projects.services.sessions.lifecycle import end_by_fault
 
 SEEN_EVERY = timedelta(seconds=5)
 UNKNOWN = "This worker's pod is not known, has ended, or is no session's."

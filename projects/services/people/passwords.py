@@ -11,8 +11,9 @@ from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.problems import Problem
 from projects.acting import Acting
 from projects.models import ApiToken
-from projects.services import audit, tokens
-from projects.services.ports import end_visits
+from projects.services import audit
+from projects.services.people import tokens
+from projects.services.workloads.ports import end_visits
 
 SINGLE_SIGN_ON = (
     "This account has no password: it signs in by single sign-on. Change the password at your provider, or "

@@ -8,7 +8,7 @@ from django.db import transaction
 from berth.core.spec.addresses import Channel
 from projects.idle_gpus import idle_since
 from projects.models import Delivery, Phase, Subscription, Workload
-from projects.services.news import of_its_place, wanting, write
+from projects.services.notifications.notify import of_its_place, wanting, write
 
 MESSAGE = "GPUs that it holds: {gpus:g}. Since {since} none was busy for {percent} % of the time."
 

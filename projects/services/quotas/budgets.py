@@ -15,7 +15,7 @@ from projects.acting import Acting
 from projects.models import Budget, BudgetNotice, Department, Project
 from projects.models.budgets import HOURS_MOST, PERCENT_MOST, usual_warnings
 from projects.services import announce, audit
-from projects.services.quotas import place_of, require_to_set
+from projects.services.quotas.write import place_of, require_to_set
 
 WARNINGS_MOST = 10
 KEYS = ("gpu_hours", "warn_at")

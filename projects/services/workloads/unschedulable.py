@@ -5,7 +5,8 @@ from datetime import datetime
 from uuid import UUID
 
 from projects.models import Event, Phase, Workload
-from projects.services import deliveries, events
+from projects.services import events
+from projects.services.notifications import deliveries
 
 EVENT, REASON = "unschedulable", "Unschedulable"
 

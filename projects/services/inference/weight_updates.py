@@ -11,7 +11,7 @@ from projects.access import Action, require
 from projects.acting import Acting
 from projects.models import Service
 from projects.services import announce, audit
-from projects.services.scale_requests import locked
+from projects.services.inference.requests import locked
 
 
 def begin(*, acting: Acting, service: Service, now: datetime | None = None) -> Service:

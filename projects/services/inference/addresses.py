@@ -11,7 +11,7 @@ from django.conf import settings
 
 from berth.core.problems import Problem, shown
 from projects.delivering.destination import Refused, inner
-from projects.services.scale_rules import BadScaling
+from projects.services.inference.rules import BadScaling
 from projects.serving.addresses import BadAddress, Reach, destination, normalised
 
 

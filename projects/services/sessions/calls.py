@@ -13,7 +13,7 @@ from django.utils import timezone
 from berth.core.errors import Conflict, Invalid, TooLarge
 from berth.core.problems import Problem
 from projects.models import Call, Session, SessionWorker
-from projects.services.call_turns import end, hand_out, holding, recover, unended
+from projects.services.sessions.leases import end, hand_out, holding, recover, unended
 
 CALLS_MAX = 20_000  # of one session that have not ended
 ANSWER_MAX = 16 * 2**20  # of results at a time, unless one alone is larger

@@ -1,0 +1,173 @@
+"""Cancel, suspend, resume and delete workloads."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from berth.core.errors import Conflict, Forbidden, NotFound
+from berth.db.wake import wake
+from projects.access import Action, require
+from projects.acting import Acting
+from projects.engine import lifecycle
+from projects.models import Phase, Workload
+from projects.services import announce, audit, events
+from projects.services.inference import services
+from projects.services.workloads import leftovers
+from projects.services.workloads.moves import move
+
+
+def cancel(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+    """Ends it for good: at once when nothing runs, else after its pods have stopped. Again: no change."""
+    return _wind_down(acting, workload, to=Phase.CANCELLED, reason="Cancelled", now=now)
+
+
+def suspend(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+    """Stops it until it is resumed; it keeps its place in time. Again: no change."""
+    return _wind_down(acting, workload, to=Phase.SUSPENDED, reason="Suspended", now=now)
+
+
+def resume(*, acting: Acting, workload: Workload, now: datetime | None = None) -> Workload:
+    require(acting, Action.OPERATE, workload)
+    at = now or timezone.now()
+    with transaction.atomic():
+        locked = _locked(workload)
+        if locked.phase == Phase.SUSPENDED:
+            moved = move(
+                locked,
+                expected=[Phase.SUSPENDED],
+                to=Phase.PENDING,
+                reason="Resumed",
+                message=f"Resumed by {acting.name}.",
+                actor=acting.name,
+                now=at,
+                backoff_until=None,
+            )
+            assert moved, "the row is locked"
+        elif locked.phase == Phase.STOPPING and locked.next_phase == Phase.SUSPENDED:
+            _steer(locked, next_phase=Phase.PENDING)
+            events.record(
+                "resumed", locked, f"Resumed by {acting.name} while it was stopping.", actor=acting.name
+            )
+            announce.workload_changed(locked)
+        elif locked.phase in lifecycle.ENDED:
+            raise Conflict(f"It has ended ({locked.phase}): submit it anew.")
+        else:
+            return locked
+        _audit(acting, "resume", locked, after=(found := _fresh(workload)))
+        wake("scheduler")
+    return found
+
+
+def delete(*, acting: Acting, workload: Workload) -> None:
+    """Removes an ended workload with its logs and files; its events and evictions stay in the history."""
+    require(acting, Action.OPERATE, workload)
+    with transaction.atomic():
+        locked = _locked(workload)
+        if locked.phase not in lifecycle.ENDED:
+            raise Conflict(f"It is {locked.phase}: cancel it first, then delete it.")
+        services.refuse_while_engines_live(locked)
+        events.record("deleted", locked, f"Deleted by {acting.name}.", actor=acting.name)
+        _audit(acting, "delete", locked)
+        announce.workload_changed(locked)
+        leftovers.remember(locked)
+        locked.delete()
+
+
+@dataclass
+class Bulk:
+    """What came of each of several: one that is refused does not keep the others."""
+
+    cancelled: list[Workload] = field(default_factory=list)
+    refused: list[tuple[Workload, str]] = field(default_factory=list)
+
+
+def bulk_cancel(*, acting: Acting, workloads: Iterable[Workload]) -> Bulk:
+    """One by one, each in a transaction of its own."""
+    outcome = Bulk()
+    for workload in workloads:
+        try:
+            outcome.cancelled.append(cancel(acting=acting, workload=workload))
+        except (Conflict, Forbidden, NotFound) as refusal:
+            outcome.refused.append((workload, refusal.detail))
+    return outcome
+
+
+def _wind_down(acting: Acting, workload: Workload, *, to: str, reason: str, now: datetime | None) -> Workload:
+    require(acting, Action.OPERATE, workload)
+    at = now or timezone.now()
+    said = f"{reason} by {acting.name}."
+    with transaction.atomic():
+        locked = _locked(workload)
+        if locked.phase == to or (locked.phase == Phase.STOPPING and locked.next_phase == to):
+            return locked
+        if locked.phase in lifecycle.ENDED:
+            raise Conflict(f"It has ended already ({locked.phase}).")
+        if locked.phase == Phase.STOPPING:
+            _redirect(locked, to, reason, said, acting)
+        elif locked.phase in (Phase.STARTING, Phase.RUNNING):
+            move(
+                locked,
+                expected=[locked.phase],
+                to=Phase.STOPPING,
+                next_phase=to,
+                reason=reason,
+                message=said,
+                actor=acting.name,
+                now=at,
+            )
+        else:
+            move(
+                locked,
+                expected=[locked.phase],
+                to=to,
+                reason=reason,
+                message=said,
+                actor=acting.name,
+                now=at,
+                explanation=None,
+            )
+        _audit(acting, reason.lower(), locked, after=(found := _fresh(workload)))
+        wake("scheduler")
+    return found
+
+
+def _redirect(locked: Workload, to: str, reason: str, said: str, acting: Acting) -> None:
+    """It is stopping for another cause: let it stop, and change where that leads. A cancel wins."""
+    if locked.next_phase in lifecycle.ENDED:
+        raise Conflict(f"It is stopping already, on its way to {locked.next_phase}.")
+    _steer(locked, next_phase=to, reason=reason, message=said)
+    locked.reservations.all().delete()
+    events.record(reason.lower(), locked, said, actor=acting.name)
+    announce.workload_changed(locked)
+
+
+def _steer(locked: Workload, **columns: Any) -> None:
+    """No move, but a change all the same: whoever decided before it must decide again."""
+    Workload.objects.filter(pk=locked.pk).update(version=F("version") + 1, **columns)
+
+
+def _locked(workload: Workload) -> Workload:
+    found = (
+        Workload.objects.select_for_update(of=("self",))
+        .select_related("project__department")
+        .filter(pk=workload.pk)
+        .first()
+    )
+    if found is None:
+        raise NotFound("This workload was deleted.")
+    return found
+
+
+def _fresh(workload: Workload) -> Workload:
+    return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
+
+
+def _audit(acting: Acting, action: str, workload: Workload, after: Workload | None = None) -> None:
+    before = {"phase": workload.phase}
+    phase = None if after is None else {"phase": after.phase}
+    audit.write_down(acting, action, workload, before=before, after=phase, project=workload.project)
