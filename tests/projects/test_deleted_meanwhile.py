@@ -12,6 +12,8 @@ from pools.models import NodePool
 from projects.models import Department, Membership, Project, Quota, Workload
 from projects.services import quotas, tenants, workloads
 from projects.services.people import members
+from projects.services.quotas import write
+from projects.services.workloads import submission
 from tests.aside import aside
 from tests.cast import Cast, make_cast, training
 
@@ -40,19 +42,19 @@ WRITES = [submitting, setting_a_quota, granting]
 @pytest.fixture
 def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for somebody whose roles were looked up just before."""
-    for module in (workloads, quotas, members, tenants):
-        monkeypatch.setattr(module, "require", lambda *asked: None)
+    for module in (submission, write, members, tenants):
+        monkeypatch.setattr(module, "require", lambda *arguments: None)
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_who_names_a_project_that_was_deleted_meanwhile_is_told(
-    cast: Cast, write: Callable[[Cast], object], permitted: None
+@pytest.mark.parametrize("attempt", WRITES)
+def test_writes_to_a_concurrently_deleted_project_raise_not_found(
+    cast: Cast, attempt: Callable[[Cast], object], permitted: None
 ) -> None:
     """Deleted after the writer had looked, before it wrote; also inside a transaction around it."""
     aside(lambda: tenants.delete_project(acting=cast.alice, project=Project.objects.get(name="vision")))
     assert not Project.objects.filter(name="vision").exists()
     with transaction.atomic(), pytest.raises(NotFound, match="was deleted at the same moment"):
-        write(cast)
+        attempt(cast)
     assert not Workload.objects.exists()
     assert not Quota.objects.exists()
 
