@@ -1,25 +1,29 @@
 """Preview and apply the quota grid, reporting conflicts cell by cell."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Max
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Invalid, PreconditionFailed
+from berth.core.problems import Problem
 from berth.core.words import counted
 from berth.web.pages import Request, signed_in
+from berth.web.zones import zone_of
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import QuotaChange
 from projects.selectors import Scope, departments, projects, quota_changes
 from projects.services.quotas.drafts import NONE_YET, Draft, apply_draft
+from projects.services.quotas.expiry import faults_of_time
 from projects.web.quota_cells import FIELDS
 from scheduler.quota_preview import preview
 from scheduler.web.impacts import by_pool
-from scheduler.web.quota_draft import until_of
 from scheduler.web.quota_table import held_values, stored
 from scheduler.web.quota_typed import Typed, changes_of, faults_of, read_typed
 
@@ -35,7 +39,7 @@ def answer(request: Request) -> HttpResponse:
     try:
         typed = read_typed(request.acting, request.POST.get("draft", ""))
         note = request.POST.get("note", "").replace("\x00", "")[:500].strip()
-        draft = Draft(changes_of(typed), note, until_of(request))
+        draft = Draft(changes_of(typed), note, _expiry(request))
         if stale := _overtaken(request.acting, typed):
             return JsonResponse({"theirs": stale, "latest": latest()}, status=412)
         if request.POST.get("do") != "apply":
@@ -96,6 +100,24 @@ def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[d
 
 def latest() -> int:
     return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
+
+
+def _expiry(request: Request) -> datetime | None:
+    """Return when the change expires, or None for never.
+
+    A time without an offset is in the reader's time zone. Raises Invalid.
+    """
+    text = request.POST.get("until", "").strip()
+    if not text:
+        return None
+    try:
+        typed = datetime.fromisoformat(text)
+        expiry = (typed if typed.tzinfo else typed.replace(tzinfo=zone_of(request))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Invalid([Problem("lapses_at", "Is not a time", text[:40], "a day and a time")]) from None
+    if problems := faults_of_time(expiry, timezone.now()):
+        raise Invalid(problems)
+    return expiry
 
 
 def _applied(typed: Sequence[Typed]) -> str:

@@ -141,14 +141,6 @@ def _grid_of_quotas(page: object) -> None:
     page.wait_for_selector("#impact-title")
 
 
-def _draft_of_quotas(page: object) -> None:
-    page.get_by_label("GPUs of vision").fill("12")
-    page.get_by_label("GPU limit of speech").fill("16")
-    page.get_by_label("What it is for").fill("vision grows")
-    page.get_by_role("button", name="Preview impact").click()
-    page.wait_for_selector("#impact-title")
-
-
 def _why_this_share(page: object) -> None:
     page.get_by_role("link", name="how the fair share of vision comes about").click()
     page.wait_for_selector("dialog .steps")
@@ -208,7 +200,6 @@ def _faulty_document(page: object) -> None:
 STEPS: Mapping[str, tuple[Callable[[object], None], ...]] = {
     "quota-edit": (_edit_quota,),
     "quota-share": (_why_this_share,),
-    "quota-draft": (_draft_of_quotas,),
     "quota-grid-preview": (_grid_of_quotas,),
     "quota-undo": (_take_back,),
     "submit": (_foreseen,),
@@ -235,7 +226,6 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "quotas": lambda _: "/quotas?pool=train",
     "quota-edit": lambda _: "/quotas?pool=train",
     "quota-share": lambda _: "/quotas?pool=train",
-    "quota-draft": lambda _: "/quotas/draft?pool=train",
     "queue": lambda _: "/queue?pool=train",
     "fair-share": lambda _: "/fair-share?pool=train",
     "notifications": lambda _: "/notifications",

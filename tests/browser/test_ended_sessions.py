@@ -6,7 +6,7 @@ from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
 from projects.acting import Acting
-from projects.models import ApiToken, Project, Quota, Workload
+from projects.models import ApiToken, Project, Workload
 from projects.services import quotas
 from tests.browser.conftest import Open
 from tests.browser.scene import PASSWORD, Scene
@@ -80,22 +80,6 @@ def test_who_signs_in_before_that_page_is_ready_loses_nothing(opened: Open) -> N
         page.unroute("**/drafts*.js")
         sign_in(page, "dave")
         expect(page.get_by_label("Name")).to_have_value("nightly-runs")
-
-
-def test_a_draft_of_quotas_is_put_back(opened: Open, scene: Scene) -> None:
-    with opened("bert") as (page, _):
-        page.goto("/quotas/draft?pool=train")
-        page.get_by_label("GPUs of vision").fill("12")
-        page.get_by_label("What it is for").fill("vision grows")
-        end_session()
-        page.get_by_role("button", name="Preview impact").click()
-        sign_in(page, "bert")
-        page.wait_for_url("**/quotas/draft?pool=train")
-        expect(page.get_by_label("GPUs of vision")).to_have_value("12")
-        expect(page.get_by_label("What it is for")).to_have_value("vision grows")
-        page.get_by_role("button", name="Apply").click()
-        page.wait_for_url("**/quotas?pool=train")
-        assert Quota.objects.get(project=scene.projects["vision"], pool__name="train").gpu_milli == 12_000
 
 
 def test_a_draft_in_the_grid_of_quotas_is_put_back(opened: Open, scene: Scene) -> None:

@@ -9,7 +9,7 @@ from tests.browser.scene import Scene
 MOST_SCRIPT_BYTES = 200_000
 PATHS = (
     "/", "/workloads", "/services", "/submit", "/templates", "/templates/vision/nightly/edit",
-    "/quotas", "/quotas?pool=train", "/quotas/draft?pool=train",
+    "/quotas", "/quotas?pool=train",
     "/quotas/changes",
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/nodes/train-3",
@@ -42,9 +42,7 @@ def test_every_page_loads_without_an_error_and_only_from_here(name: str, opened:
             script.clear()
             answer = page.goto(path, wait_until="networkidle")
             assert answer is not None
-            not_daves = {
-                f"/workloads/{scene.workloads['asr-pretrain'].pk}": 404, "/quotas/draft?pool=train": 403
-            }  # fmt: skip
+            not_daves = {f"/workloads/{scene.workloads['asr-pretrain'].pk}": 404}
             assert answer.status == (not_daves.get(path, 200) if name == "dave" else 200), path
             assert sum(script.values()) < MOST_SCRIPT_BYTES, path
             assert "/login" not in page.url

@@ -70,7 +70,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota is set.")).to_be_visible()
         expect(vision).to_have_text("12")
-        expect(page.locator("#quota-draft")).to_be_hidden()
+        expect(page.locator("#quota-changes-form")).to_be_hidden()
         assert page.evaluate("window.stillTheSame")
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])

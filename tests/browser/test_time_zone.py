@@ -23,7 +23,6 @@ def tomorrow_at_nine() -> datetime:
     ("path", "text"),
     [
         ("/usage?span=24h", "in Europe/Berlin time"),
-        ("/quotas/draft?pool=train", "Times are in Europe/Berlin"),
         ("/", "Europe/Berlin time"),
         ("/admin/scheduler/eviction/", "Times in Europe/Berlin"),
     ],
@@ -54,18 +53,6 @@ def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: O
         field.fill(due.strftime(TYPED))
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota is set.")).to_be_visible()
-        assert faults == []
-    assert Lapse.objects.get().due_at == due
-
-
-def test_expiry_typed_into_the_quota_draft_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
-    due = tomorrow_at_nine()
-    with opened("ada") as (page, faults):
-        page.goto("/quotas/draft?pool=train", wait_until="networkidle")
-        page.get_by_label("of vision", exact=False).first.fill("9")
-        page.get_by_label("Only until").fill(due.strftime(TYPED))
-        page.get_by_role("button", name="Apply").click()
-        page.wait_for_url("**/quotas?pool=train")
         assert faults == []
     assert Lapse.objects.get().due_at == due
 

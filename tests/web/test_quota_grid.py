@@ -5,6 +5,7 @@ import io
 import json
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection
@@ -175,14 +176,18 @@ def test_a_removal_is_refused_whole_beside_a_fault_and_where_somebody_was_faster
     assert gpus()["vision", "local"] == 2000
 
 
-def test_a_draft_may_lapse(cast: Cast, spot: NodePool, sign_in: Any) -> None:
+def test_batch_may_expire_at_a_time_in_the_readers_zone(cast: Cast, spot: NodePool, sign_in: Any) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
+    bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(ANSWER, {**sent(cells), "do": "apply", "until": "2020-01-01T09:00"})
     assert past.status_code == 422
     assert "is not a time to come" in past.json()["faults"][0]["until"]
-    tomorrow = (timezone.now() + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M")
-    assert "applied" in bob.post(ANSWER, {**sent(cells), "do": "apply", "until": tomorrow}).json()
-    assert Lapse.objects.get().change.written[0]["name"] == "vision"
+    tomorrow = (timezone.now() + timedelta(days=1)).replace(second=0, microsecond=0)
+    typed = tomorrow.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%dT%H:%M")
+    assert "applied" in bob.post(ANSWER, {**sent(cells), "do": "apply", "until": typed}).json()
+    expiry = Lapse.objects.get()
+    assert (expiry.change.written[0]["name"], expiry.due_at) == ("vision", tomorrow)
+    assert "goes back by itself" in bob.get("/quotas/changes").content.decode()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 // The draft of the grid of quotas: what was typed, beside what is stored and what others store meanwhile.
 (() => {
   "use strict";
-  const form = document.getElementById("quota-draft");
+  const form = document.getElementById("quota-changes-form");
   const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
   const NO_QUOTA = "No quota";
   const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}

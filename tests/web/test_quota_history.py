@@ -1,0 +1,79 @@
+"""The page of quota changes, and reverting them."""
+
+from typing import Any
+
+import pytest
+
+from projects.models import Quota, QuotaChange
+from projects.services import quotas
+from tests import factories as make
+from tests.cast import Cast
+
+HTMX = {"HTTP_HX_REQUEST": "true"}
+
+
+@pytest.fixture
+def divided(cast: Cast) -> Cast:
+    """Vision has a quota of 2, speech none, research 4; vision waits for what it has no room for yet."""
+    make.quota(cast.research, cast.pool, 4)
+    make.quota(cast.vision, cast.pool, 2)
+    make.node(cast.pool)
+    make.workload(cast.vision, "waits", gpus=1, replicas=2)
+    return cast
+
+
+def gpus() -> dict[str, int | None]:
+    return {row.owner.name: row.gpu_milli for row in Quota.objects.all()}
+
+
+def test_a_change_is_taken_back_after_seeing_what_that_does(divided: Cast, sign_in: Any) -> None:
+    bob = sign_in("bob")
+    quotas.set_quota(acting=divided.bob, owner=divided.vision, pool=divided.pool, values={"gpu": 0})
+    change = QuotaChange.objects.get()
+    listed = bob.get("/quotas/changes").content.decode()
+    address = f"/quotas/changes/{change.pk}/undo"
+    assert f'href="{address}"' in listed
+    assert '<span class="soft">2</span> → <strong class="strong">0</strong>' in listed
+    asked = bob.get(address, **HTMX).content.decode()
+    assert f"Take back change {change.pk}?" in asked
+    assert "What the next cycle would do differently" in asked
+    assert gpus()["vision"] == 0, "looking changes nothing"
+    assert bob.post(address, **HTMX)["HX-Redirect"] == "/quotas/changes"
+    assert gpus()["vision"] == 2000
+    assert f"taken back by {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
+    again = bob.get(address)
+    assert again.status_code == 200
+    assert bob.post(address).status_code == 409
+
+
+def test_a_change_that_was_overtaken_is_not_taken_back(divided: Cast, sign_in: Any) -> None:
+    for gpu in (1, 3):
+        quotas.set_quota(acting=divided.alice, owner=divided.vision, pool=divided.pool, values={"gpu": gpu})
+    first = QuotaChange.objects.order_by("pk").first()
+    assert first is not None
+    page = sign_in("bob").post(f"/quotas/changes/{first.pk}/undo", **HTMX)
+    assert page.status_code == 412
+    assert "Somebody was faster: vision on local (by alice)" in page.content.decode()
+    assert gpus()["vision"] == 3000
+
+
+def test_of_changes_everybody_reads_what_they_see_and_takes_back_what_they_may_set(
+    divided: Cast, sign_in: Any
+) -> None:
+    quotas.set_quota(acting=divided.alice, owner=divided.research, pool=divided.pool, values={"gpu": 5})
+    quotas.set_quota(acting=divided.alice, owner=divided.vision, pool=divided.pool, values={"gpu": 1})
+    department, project = (each.pk for each in QuotaChange.objects.order_by("pk"))
+    seen = {
+        "alice": (200, 200),
+        "bob": (403, 200),
+        "dave": (404, 403),
+        "grace": (404, 404),
+        "frank": (404, 404),
+    }
+    for name, (of_department, of_project) in seen.items():
+        client = sign_in(name)
+        assert client.get(f"/quotas/changes/{department}/undo").status_code == of_department, name
+        assert client.get(f"/quotas/changes/{project}/undo").status_code == of_project, name
+        text = client.get("/quotas/changes").content.decode()
+        assert (f"/quotas/changes/{project}/undo" in text) is (of_project == 200), name
+        assert (f"/quotas/changes/{department}/undo" in text) is (of_department == 200), name
