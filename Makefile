@@ -10,7 +10,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR):$(CURDIR)/platform
-export DJANGO_SETTINGS_MODULE := berth.settings
+export DJANGO_SETTINGS_MODULE := berth.server.settings
 
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
@@ -35,7 +35,7 @@ help:
 	@echo "make lock        pin the dependencies of pyproject.toml again"
 
 run: $(BASE)
-	@exec $(PY) -m berth.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
+	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 test: $(DEV) chromium
 	@$(MAKE) check

@@ -13,7 +13,7 @@ def main() -> None:
 
     from berth.db.embedded import at_hand
 
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     with at_hand(wanted="DATABASE_URL" not in os.environ and len(sys.argv) > 1):
         execute_from_command_line(sys.argv)
 

@@ -20,7 +20,7 @@ def own_database(name: str) -> Iterator[None]:
                 "DATABASE_URL": cluster.url(),
                 "BERTH_HOME": place,
                 "BERTH_FAKE_POOLS": "1",
-                "DJANGO_SETTINGS_MODULE": "berth.settings",
+                "DJANGO_SETTINGS_MODULE": "berth.server.settings",
             }
             import django
 

@@ -28,13 +28,13 @@ ROOT = Path(__file__).parents[1]
 SERVER = """
 import os, socket, sys
 sys.path[:0] = [{root!r}, {root!r} + "/platform"]
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
 kind, fd = sys.argv[1], int(sys.argv[2])
 listening = socket.socket(fileno=fd)
 if kind == "wsgi":
     from socketserver import ThreadingMixIn
     from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-    from berth.wsgi import application
+    from django.core.wsgi import get_wsgi_application
     class Quiet(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"
         def log_message(self, *args): pass
@@ -44,7 +44,7 @@ if kind == "wsgi":
     server.socket = listening
     server.server_name, server.server_port = listening.getsockname()
     server.setup_environ()
-    server.set_app(application)
+    server.set_app(get_wsgi_application())
     server.serve_forever()
 else:
     import uvicorn
@@ -52,7 +52,7 @@ else:
     from django.core.asgi import get_asgi_application
     pages = get_asgi_application()
     if kind == "rest":
-        from berth.api.asgi import Rest
+        from berth.server.api.asgi import Rest
         pages = Rest(pages)
     config = uvicorn.Config(pages, access_log=False, log_level="warning", lifespan="off")
     uvicorn.Server(config).run(sockets=[listening])
@@ -151,7 +151,7 @@ def database(place: Path) -> Iterator[dict[str, str]]:
             **os.environ,
             "BERTH_HOME": str(place / "home"),
             "DATABASE_URL": cluster.url(),
-            "DJANGO_SETTINGS_MODULE": "berth.settings",
+            "DJANGO_SETTINGS_MODULE": "berth.server.settings",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
             "BERTH_RATE_READ": "1000000000",
             "BERTH_RATE_WRITE": "1000000000",

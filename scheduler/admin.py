@@ -15,9 +15,9 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter,
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.web.administration import ReadOnly, pretty, table
-from berth.web.numbers import gpu_hours, milliseconds, spoken, thousandths
-from berth.web.time_filter import TimesBetween
+from berth.server.web.administration import ReadOnly, pretty, table
+from berth.server.web.numbers import gpu_hours, milliseconds, spoken, thousandths
+from berth.server.web.time_filter import TimesBetween
 from scheduler.api.evictions import as_csv
 from scheduler.audit_told import told
 from scheduler.discretion import EVERYTHING

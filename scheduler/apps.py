@@ -8,4 +8,4 @@ class SchedulerConfig(AppConfig):
     label = "scheduler"
 
     def ready(self) -> None:
-        from berth.tracing import tasks  # noqa: F401  (connects its receivers)
+        from berth.server.tracing import tasks  # noqa: F401  (connects its receivers)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 from asgiref.sync import sync_to_async
 from channels.db import database_sync_to_async
 
-from berth.web.live.listener import LISTENER, Ear, Note
+from berth.server.web.live.listener import LISTENER, Ear, Note
 from projects.access import has_role, is_platform_admin, visible_projects, whole_departments
 from projects.acting import Acting
 from projects.connections.sockets import SignedInConsumer

@@ -2,7 +2,7 @@
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from berth.tracing.spans import Span
+from berth.server.tracing.spans import Span
 
 
 def begin() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth.db.lease import fenced
-from berth.tracing.spans import span
+from berth.server.tracing.spans import span
 from scheduler import context
 from scheduler.commit import Outcome, commit
 from scheduler.deciding import decide_what_can_be

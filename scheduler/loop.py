@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError
 from berth.core.clock import Clock
 from berth.db.lease import Held, LeadershipLost, fenced
 from berth.db.races import is_lost_race
-from berth.tracing.spans import span
+from berth.server.tracing.spans import span
 from pools.engine.victims import Work
 from pools.models import NodePool
 from pools.work import work_to_lose

@@ -8,8 +8,8 @@ from django.conf import settings
 from django.core.management import call_command
 from django.utils import timezone
 
-from berth.api.idempotency import forget_old_answers
-from berth.wiring import environments_here, wired
+from berth.server.api.idempotency import forget_old_answers
+from berth.server.wiring import environments_here, wired
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, join_tokens
 from projects.models import Leftover

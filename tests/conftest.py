@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     """What a test changed is not announced when its database is gone."""
-    if announcer := sys.modules.get("berth.web.live.announcer"):
+    if announcer := sys.modules.get("berth.server.web.live.announcer"):
         announcer.ANNOUNCER.rest()
 
 
@@ -61,7 +61,7 @@ def django_db_modify_db_settings(postgres: str, django_db_modify_db_settings_par
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Threads of tests may have left a connection open; with one the database cannot be dropped."""
-    from berth.web.live import listener
+    from berth.server.web.live import listener
 
     listener.LINGERS_SECONDS = 0.0  # who listens for pages ends with the last of them, as the database does
     yield
@@ -90,6 +90,6 @@ def child_env(database_url: str) -> dict[str, str]:
     return {
         **os.environ,
         "DATABASE_URL": database_url,
-        "DJANGO_SETTINGS_MODULE": "berth.settings",
+        "DJANGO_SETTINGS_MODULE": "berth.server.settings",
         "PYTHONPATH": paths,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from berth.up.address import address_of, take, wait_until_it_answers
+from berth.server.up.address import address_of, take, wait_until_it_answers
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def web_processes(env: dict[str, str], home: Path, count: int = 1) -> Iterator[l
         for _ in range(count):
             with take("127.0.0.1", 0) as listening:
                 number = listening.fileno()
-                command = [sys.executable, "-m", "berth.up.web", str(number), str(starts)]
+                command = [sys.executable, "-m", "berth.server.up.web", str(number), str(starts)]
                 running.append(subprocess.Popen(command, env=env, pass_fds=(number, starts)))
                 addresses.append(address_of(listening))
         for web, address in zip(running, addresses, strict=True):

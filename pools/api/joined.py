@@ -9,16 +9,16 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of
-from berth.api.door import created, done
-from berth.api.idempotency import once
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
 from berth.core.spec.texts import Text
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.door import created, done
+from berth.server.api.idempotency import once
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, no_query, query_of
+from berth.server.api.schema import described
 from pools import joined, services
 from pools.api.pools import Because, PoolDoor
 from pools.models import JoinToken, Machine, NodePool

@@ -15,16 +15,16 @@ from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of
-from berth.api.door import DoorBySecret
-from berth.api.idempotency import once
-from berth.api.queries import no_query
-from berth.api.schema import described
 from berth.core.errors import Unauthenticated
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.texts import Name, Script, Text
-from berth.wiring import wired
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.door import DoorBySecret
+from berth.server.api.idempotency import once
+from berth.server.api.queries import no_query
+from berth.server.api.schema import described
+from berth.server.wiring import wired
 from pools import services
 from pools.environments.code import worker_code
 from pools.environments.progress import Phase

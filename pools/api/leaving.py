@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from berth.api.answers import Answer
+from berth.server.api.answers import Answer
 from pools.api.pool_shapes import PoolAnswer, answer
 from pools.api.room import room_of
 from pools.models import NodePool

@@ -8,9 +8,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.queries import Query, no_query, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.queries import Query, no_query, query_of
+from berth.server.api.schema import described
 from pools.api.pools import PoolDoor
 from pools.costs import Spent, costs_of
 from pools.over_time import MOST_POINTS, capacity_over_time

@@ -9,15 +9,15 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Amounts, Answer
-from berth.api.bodies import NoBody, body_of
-from berth.api.door import Door
-from berth.api.idempotency import once
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Word, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
+from berth.server.api.answers import Amounts, Answer
+from berth.server.api.bodies import NoBody, body_of
+from berth.server.api.door import Door
+from berth.server.api.idempotency import once
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Word, no_query, query_of
+from berth.server.api.schema import described
 from pools import selectors, services
 from pools.api.pools import Because
 from pools.api.room import capacity_of, free_of, with_held

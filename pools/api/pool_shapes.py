@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from django.utils import timezone
 from pydantic import Field, WithJsonSchema, WrapValidator
 
-from berth.api.answers import Amounts, Answer, whole
-from berth.api.bodies import Body
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
+from berth.server.api.answers import Amounts, Answer, whole
+from berth.server.api.bodies import Body
 from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS
 from pools.models import NodePool

@@ -10,17 +10,17 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, NoBody, body_of
-from berth.api.door import Door, created, done
-from berth.api.etags import etag, named_version
-from berth.api.idempotency import once
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Query, Word, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
 from berth.core.spec.texts import Text
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, NoBody, body_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.etags import etag, named_version
+from berth.server.api.idempotency import once
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Query, Word, no_query, query_of
+from berth.server.api.schema import described
 from pools import selectors, services
 from pools.api.leaving import ScaledAnswer, with_leaving
 from pools.api.pool_shapes import NewPool, PoolAnswer, PoolValues, answer

@@ -7,12 +7,12 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of
-from berth.api.etags import etag
-from berth.api.idempotency import once
-from berth.api.queries import Query, no_query, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.etags import etag
+from berth.server.api.idempotency import once
+from berth.server.api.queries import Query, no_query, query_of
+from berth.server.api.schema import described
 from pools import services
 from pools.api.leaving import LeavingAnswer, ScaledAnswer, leaving_answers, with_leaving
 from pools.api.pool_shapes import LARGEST

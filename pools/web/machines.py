@@ -13,9 +13,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.amounts import MILLI
 from berth.core.errors import BerthError
-from berth.web.faults import take_faults
-from berth.web.pages import Request, done, page, signed_in
-from berth.web.tables import Column, asked_of, exported, list_query, list_rows
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.tables import Column, asked_of, exported, list_query, list_rows
 from pools import joined, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, done, page, signed_in
 from pools import selectors, services
 from pools.environments.progress import START
 from pools.models import Node

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
 from berth.core.words import counted
-from berth.web.faults import take_faults
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
 from pools import services
 from pools.models import NodePool
 from pools.scale_down import Leaving, leaving

@@ -12,8 +12,8 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.web.administration import Guarded, ReadOnly, acting, told
-from berth.web.time_filter import TimesBetween
+from berth.server.web.administration import Guarded, ReadOnly, acting, told
+from berth.server.web.time_filter import TimesBetween
 from projects.models import (
     ApiToken,
     Membership,

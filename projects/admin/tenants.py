@@ -10,8 +10,8 @@ from unfold.contrib.filters.admin import (
 )
 from unfold.decorators import display
 
-from berth.web.administration import Guarded, acting
-from berth.web.numbers import thousandths
+from berth.server.web.administration import Guarded, acting
+from berth.server.web.numbers import thousandths
 from projects.models import (
     Department,
     Project,

@@ -4,9 +4,9 @@ from django.contrib.auth.models import User
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.request import Request
 
-from berth.api.limits import caller, spend
-from berth.api.problems import CHALLENGE
 from berth.core.errors import Unauthenticated
+from berth.server.api.limits import caller, spend
+from berth.server.api.problems import CHALLENGE
 from projects.acting import Acting
 from projects.services.people import tokens
 

@@ -9,12 +9,12 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of, document_of
-from berth.api.idempotency import once
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, Query, no_query, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of, document_of
+from berth.server.api.idempotency import once
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, Query, no_query, query_of
+from berth.server.api.schema import described
 from projects.api.scaling_shapes import StatusWord, seconds
 from projects.api.service_door import ServiceDoor
 from projects.elastic.autoscale import last_scaling, snapshot, window_of

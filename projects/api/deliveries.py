@@ -8,11 +8,11 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.door import Door
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.door import Door
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.models import Delivery
 from projects.services.notifications.subscriptions import shown_address

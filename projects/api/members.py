@@ -9,16 +9,16 @@ from django.db.models import Q
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of
-from berth.api.door import Door, created, done
-from berth.api.idempotency import once
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Word, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.idempotency import once
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Word, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.access import administers_any
 from projects.api.lookups import department_in_body, project_in_body, user_in_body

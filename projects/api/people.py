@@ -13,18 +13,18 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api import limits
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of
-from berth.api.door import Door, created, done
-from berth.api.guesses import guessing
-from berth.api.idempotency import once
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound, Unauthenticated
 from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
+from berth.server.api import limits
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.guesses import guessing
+from berth.server.api.idempotency import once
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.access import is_platform_admin
 from projects.acting import SCOPES, Acting

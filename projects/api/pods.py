@@ -9,11 +9,11 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer, whole
-from berth.api.door import Door
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Word, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer, whole
+from berth.server.api.door import Door
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Word, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.models import Pod
 

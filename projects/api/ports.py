@@ -8,12 +8,12 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import NoBody, body_of
-from berth.api.door import Door
-from berth.api.idempotency import anew
-from berth.api.queries import no_query
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import NoBody, body_of
+from berth.server.api.door import Door
+from berth.server.api.idempotency import anew
+from berth.server.api.queries import no_query
+from berth.server.api.schema import described
 from projects import selectors
 from projects.visits.links import link_to
 

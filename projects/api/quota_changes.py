@@ -8,14 +8,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import document_of
-from berth.api.door import Door
-from berth.api.etags import expected_tag, quoted
-from berth.api.idempotency import once
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, no_query, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import document_of
+from berth.server.api.door import Door
+from berth.server.api.etags import expected_tag, quoted
+from berth.server.api.idempotency import once
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.acting import Acting
 from projects.api.quota_shapes import DraftBody, OwnerKind

@@ -7,13 +7,13 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.bodies import document_of
-from berth.api.door import Door, created, done
-from berth.api.etags import etag, expected_version
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Word, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
+from berth.server.api.bodies import document_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.etags import etag, expected_version
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Word, no_query, query_of
+from berth.server.api.schema import described
 from pools.models import NodePool
 from projects import selectors
 from projects.api.lookups import pool_named

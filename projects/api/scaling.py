@@ -7,12 +7,12 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.bodies import NoBody, body_of
-from berth.api.idempotency import once
-from berth.api.pages import Order, page
-from berth.api.queries import no_query, query_of
-from berth.api.schema import described
 from berth.core.problems import Problem, shown
+from berth.server.api.bodies import NoBody, body_of
+from berth.server.api.idempotency import once
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import no_query, query_of
+from berth.server.api.schema import described
 from projects.api import scaling_shapes as shapes
 from projects.api.service_door import ServiceDoor
 from projects.models import ScaleRequest

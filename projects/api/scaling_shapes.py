@@ -10,9 +10,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body
-from berth.api.queries import ListQuery, Word
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body
+from berth.server.api.queries import ListQuery, Word
 from projects.models import Engine, ScaleRequest, ScaleStep
 
 StatusWord = Literal[

@@ -2,8 +2,8 @@
 
 from rest_framework.response import Response
 
-from berth.api.door import Door
 from berth.core.errors import Invalid
+from berth.server.api.door import Door
 from projects.models import Service
 from projects.service_selectors import find_service
 from projects.services.inference.rules import BadScaling

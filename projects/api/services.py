@@ -8,12 +8,12 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer, whole
-from berth.api.bodies import Body, body_of
-from berth.api.idempotency import once
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, Word, no_query, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer, whole
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.idempotency import once
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, Word, no_query, query_of
+from berth.server.api.schema import described
 from projects.api.scaling_shapes import StatusWord
 from projects.api.service_door import ServiceDoor
 from projects.api.workload_shapes import PhaseWord

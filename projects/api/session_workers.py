@@ -9,18 +9,18 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of, checked
-from berth.api.door import DoorBySecret, done
-from berth.api.idempotency import once
-from berth.api.parsers import FramesParser
-from berth.api.queries import Query, no_query, query_of
-from berth.api.schema import described
-from berth.api.waiting import WAIT_MAX, held_back
 from berth.core.errors import Invalid, Unauthenticated
 from berth.core.frames import CONTENT_TYPE, Frame, packed
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of, checked
+from berth.server.api.door import DoorBySecret, done
+from berth.server.api.idempotency import once
+from berth.server.api.parsers import FramesParser
+from berth.server.api.queries import Query, no_query, query_of
+from berth.server.api.schema import described
+from berth.server.api.waiting import WAIT_MAX, held_back
 from projects.api.calls import RINGER
 from projects.models import Pod
 from projects.services.sessions import calls, workers

@@ -12,15 +12,15 @@ from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, NoBody, body_of
-from berth.api.door import Door, created
-from berth.api.idempotency import once
-from berth.api.queries import no_query
-from berth.api.schema import described
 from berth.core.spec.quantities import Cores, Gpus, Mebibytes, Priority
 from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds
 from berth.core.spec.texts import Name, Text
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, NoBody, body_of
+from berth.server.api.door import Door, created
+from berth.server.api.idempotency import once
+from berth.server.api.queries import no_query
+from berth.server.api.schema import described
 from projects import selectors
 from projects.access import Action
 from projects.api.workload_shapes import PhaseWord

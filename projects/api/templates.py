@@ -7,17 +7,17 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, body_of
-from berth.api.door import Door, created, done
-from berth.api.etags import etag, expected_version
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Word, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem
 from berth.core.spec.texts import Text
 from berth.documents.ordered import as_text
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, body_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.etags import etag, expected_version
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Word, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.models import Project, Template
 from projects.services.workloads import templates

@@ -9,7 +9,7 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from pydantic import Field
 
-from berth.api.answers import Answer, whole
+from berth.server.api.answers import Answer, whole
 from projects.models import Pod, PodState, RoleNode, Workload
 from projects.services.workloads import Submission
 

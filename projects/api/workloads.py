@@ -7,13 +7,13 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, NoBody, body_of, document_of
-from berth.api.door import Door, created, done
-from berth.api.idempotency import once
-from berth.api.pages import page
-from berth.api.queries import no_query, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, NoBody, body_of, document_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.idempotency import once
+from berth.server.api.pages import page
+from berth.server.api.queries import no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.api.workload_lists import WorkloadsQuery, found, order_of
 from projects.api.workload_shapes import (

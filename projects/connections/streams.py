@@ -11,8 +11,8 @@ from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase, StreamingHttpResponse
 
-from berth.api.problems import CONTENT_TYPE
 from berth.core.errors import RateLimited
+from berth.server.api.problems import CONTENT_TYPE
 from projects.acting import Acting
 from projects.connections.credentials import Credential, person_behind, roles_of
 from projects.connections.watch import WATCH, Connection

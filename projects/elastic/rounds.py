@@ -16,7 +16,7 @@ from berth.core.clock import Clock
 from berth.db import lease
 from berth.db.lease import Held, LeadershipLost, fenced
 from berth.db.wake import Waiter
-from berth.tracing.spans import span
+from berth.server.tracing.spans import span
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.step import living, step
 from projects.elastic.weights import forget_marks

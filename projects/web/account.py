@@ -9,10 +9,10 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.api.guesses import guessing
 from berth.core.errors import BerthError, RateLimited
-from berth.web.faults import take_faults
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.api.guesses import guessing
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
 from projects.models import Membership
 from projects.selectors import tokens
 from projects.services.people import passwords

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES

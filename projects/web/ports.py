@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from berth.web.pages import Request, signed_in
+from berth.server.web.pages import Request, signed_in
 from projects.selectors import find_workload
 from projects.visits.links import link_to
 

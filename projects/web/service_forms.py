@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.web.faults import take_faults
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require
 from projects.models import Service
 from projects.service_selectors import find_request, find_service

@@ -9,8 +9,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.web.faults import take_faults
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
 from projects.acting import SCOPES
 from projects.selectors import tokens
 from projects.services.people import tokens as service

@@ -9,14 +9,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.bodies import Body, document_of
-from berth.api.door import Door, created, done
-from berth.api.etags import etag, expected_version
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
+from berth.server.api.answers import Answer
+from berth.server.api.bodies import Body, document_of
+from berth.server.api.door import Door, created, done
+from berth.server.api.etags import etag, expected_version
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.api.quota_shapes import Owner
 from projects.models import Budget, Department, Project

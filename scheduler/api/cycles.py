@@ -8,14 +8,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.door import Door
-from berth.api.idempotency import once
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, Query, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
+from berth.server.api.answers import Answer
+from berth.server.api.door import Door
+from berth.server.api.idempotency import once
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, Query, no_query, query_of
+from berth.server.api.schema import described
 from projects.acting import Acting
 from scheduler import selectors
 from scheduler.models import Cycle

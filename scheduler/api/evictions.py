@@ -11,14 +11,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer, whole
-from berth.api.csv_files import csv_file
-from berth.api.door import Door
-from berth.api.pages import NEWEST, page
-from berth.api.queries import ListQuery, Query, Word, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
+from berth.server.api.answers import Answer, whole
+from berth.server.api.csv_files import csv_file
+from berth.server.api.door import Door
+from berth.server.api.pages import NEWEST, page
+from berth.server.api.queries import ListQuery, Query, Word, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors as tenants
 from projects.acting import Acting
 from scheduler import selectors

@@ -8,14 +8,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer, ProblemAnswer
-from berth.api.bodies import document_of
-from berth.api.door import Door
-from berth.api.idempotency import once
-from berth.api.queries import Query, no_query, query_of
-from berth.api.schema import described
 from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
+from berth.server.api.answers import Answer, ProblemAnswer
+from berth.server.api.bodies import document_of
+from berth.server.api.door import Door
+from berth.server.api.idempotency import once
+from berth.server.api.queries import Query, no_query, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from projects.api import workloads
 from projects.api.workload_shapes import PhaseWord, SubmittedAnswer

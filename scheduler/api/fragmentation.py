@@ -4,9 +4,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer, whole
-from berth.api.queries import no_query
-from berth.api.schema import described
+from berth.server.api.answers import Answer, whole
+from berth.server.api.queries import no_query
+from berth.server.api.schema import described
 from pools.api.pools import PoolDoor
 from scheduler.fragmentation import fragmentation_of
 

@@ -7,10 +7,10 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.door import Door
-from berth.api.queries import no_query
-from berth.api.schema import described
+from berth.server.api.answers import Answer
+from berth.server.api.door import Door
+from berth.server.api.queries import no_query
+from berth.server.api.schema import described
 from scheduler.health import health
 
 

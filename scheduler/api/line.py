@@ -11,10 +11,10 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer, whole
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, query_of
-from berth.api.schema import described
+from berth.server.api.answers import Answer, whole
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, query_of
+from berth.server.api.schema import described
 from pools.api.pools import PoolDoor
 from projects.models import Workload
 from scheduler.line import NOT_LOOKED_AT, length_of, line_of

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from berth.core.errors import NotFound, Unavailable
 from berth.core.problems import shown
-from berth.wiring import NotWired, wired
+from berth.server.wiring import NotWired, wired
 from pools.runtimes.base import LogChunk, PodState, Runtime, RuntimeFailure
 from projects import selectors
 from projects.acting import Acting

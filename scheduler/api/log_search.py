@@ -9,11 +9,11 @@ from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.door import Door
-from berth.api.queries import Query, Word, query_of
-from berth.api.schema import described
 from berth.core.spec.texts import plain
+from berth.server.api.answers import Answer
+from berth.server.api.door import Door
+from berth.server.api.queries import Query, Word, query_of
+from berth.server.api.schema import described
 from projects import selectors
 from scheduler import log_search
 from scheduler.api.log_reading import log_of

@@ -13,11 +13,11 @@ from django.http import HttpResponse, StreamingHttpResponse
 from pydantic import Field
 from rest_framework.request import Request
 
-from berth.api.door import Door
-from berth.api.queries import Query, Word, query_of
-from berth.api.schema import described
 from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
+from berth.server.api.door import Door
+from berth.server.api.queries import Query, Word, query_of
+from berth.server.api.schema import described
 from pools.runtimes.base import LogChunk
 from projects import selectors
 from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of

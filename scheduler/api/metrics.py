@@ -18,10 +18,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from rest_framework.request import Request
 
-from berth.api.door import Door
-from berth.api.schema import described
 from berth.core.errors import Unauthenticated
 from berth.db.models import Lease
+from berth.server.api.door import Door
+from berth.server.api.schema import described
 from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES, Phase
 from scheduler.api.pool_metrics import pool_metrics

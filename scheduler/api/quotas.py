@@ -6,13 +6,13 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Amounts, Answer
-from berth.api.bodies import document_of
-from berth.api.door import Door
-from berth.api.etags import quoted
-from berth.api.idempotency import once
-from berth.api.queries import no_query
-from berth.api.schema import described
+from berth.server.api.answers import Amounts, Answer
+from berth.server.api.bodies import document_of
+from berth.server.api.door import Door
+from berth.server.api.etags import quoted
+from berth.server.api.idempotency import once
+from berth.server.api.queries import no_query
+from berth.server.api.schema import described
 from pools.models import NodePool
 from projects import selectors
 from projects.api import quotas as quota_doors

@@ -12,14 +12,14 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.csv_files import csv_file
-from berth.api.door import Door
-from berth.api.queries import ListQuery, Word, query_of
-from berth.api.schema import described
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.quantities import Moment
+from berth.server.api.answers import Answer
+from berth.server.api.csv_files import csv_file
+from berth.server.api.door import Door
+from berth.server.api.queries import ListQuery, Word, query_of
+from berth.server.api.schema import described
 from scheduler.usage_asked import asked
 from scheduler.usage_report import Asked, Dimension, Used, report, total
 

@@ -12,13 +12,13 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.answers import Answer
-from berth.api.door import Door
-from berth.api.pages import Order, page
-from berth.api.queries import ListQuery, Query, Word, query_of
-from berth.api.schema import described
 from berth.core.errors import NotFound
 from berth.core.problems import shown
+from berth.server.api.answers import Answer
+from berth.server.api.door import Door
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, Query, Word, query_of
+from berth.server.api.schema import described
 from pools import selectors as machines
 from pools.models import Node, NodePool
 from projects import selectors

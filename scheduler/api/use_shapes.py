@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from berth.api.answers import Answer, whole
+from berth.server.api.answers import Answer, whole
 from scheduler.use import told
 from scheduler.use.over_time import Point
 

@@ -9,8 +9,8 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.web.pages import Request, page, signed_in
-from berth.web.tables import Column, asked_of, exported, list_query
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.tables import Column, asked_of, exported, list_query
 from projects.access import visible_pools
 from scheduler.line import NOT_LOOKED_AT, length_of, line_of
 

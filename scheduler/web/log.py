@@ -14,8 +14,8 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
 
 from berth.core.errors import NotFound
-from berth.web.pages import Request, signed_in
-from berth.web.plain_text import plain_text
+from berth.server.web.pages import Request, signed_in
+from berth.server.web.plain_text import plain_text
 from projects.selectors import find_workload
 from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of_pod
 from scheduler.api.log_search import cursor_of, place_of

@@ -7,10 +7,10 @@ from typing import Any
 from django.db.models import F, Q, Sum
 from django.http import StreamingHttpResponse
 
-from berth.api.csv_files import csv_file
 from berth.core.amounts import MILLI
-from berth.web.pages import Request
-from berth.web.tables import Column, Listing, asked_of, list_query
+from berth.server.api.csv_files import csv_file
+from berth.server.web.pages import Request
+from berth.server.web.tables import Column, Listing, asked_of, list_query
 from pools import selectors
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import ALIVE

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_GET, require_POST
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.core.words import counted
-from berth.web.pages import Request, signed_in
-from berth.web.zones import zone_of
+from berth.server.web.pages import Request, signed_in
+from berth.server.web.zones import zone_of
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import QuotaChange

@@ -8,9 +8,9 @@ from django.db.models import Max
 from django.http import HttpResponse, QueryDict, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
-from berth.api.csv_files import csv_file
-from berth.web.pages import Request, page, signed_in
-from berth.web.zones import zone_of
+from berth.server.api.csv_files import csv_file
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.zones import zone_of
 from pools.models import NodePool
 from projects.access import Action, may, visible_pools
 from projects.acting import Acting

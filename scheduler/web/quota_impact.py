@@ -5,8 +5,8 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST
 
 from berth.core.errors import Invalid
-from berth.web.faults import take_faults
-from berth.web.pages import Request, signed_in
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, signed_in
 from pools.models import NodePool
 from projects.models import Department, Project
 from projects.services.quotas import columns_of, require_to_set

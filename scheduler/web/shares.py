@@ -5,7 +5,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from berth.web.pages import Request, page, signed_in
+from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
 from projects.web.quotas import owner_named
 from scheduler.share_story import UNITS, share_story

@@ -9,7 +9,7 @@ from django.urls import reverse
 from berth.core.amounts import MILLI
 from berth.core.words import UNSAID, counted
 from berth.documents.ordered import as_text
-from berth.web.numbers import duration, memory, spoken
+from berth.server.web.numbers import duration, memory, spoken
 from projects.acting import Acting
 from projects.models import Pod, Workload
 from projects.selectors import pods

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import Problem
 from berth.documents import read_document
-from berth.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, done, page, signed_in
 from projects.services.workloads import submit_with_warnings
 from scheduler.web.drafting.draft import Draft, opened, sent, step
 from scheduler.web.drafting.shown import shown

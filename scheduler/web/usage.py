@@ -11,11 +11,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
-from berth.web.bars import Bar, stacked
-from berth.web.columns import Columns, columns
-from berth.web.pages import Request, page, signed_in
-from berth.web.paging import slice_of
-from berth.web.zones import zone_of
+from berth.server.web.bars import Bar, stacked
+from berth.server.web.columns import Columns, columns
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.paging import slice_of
+from berth.server.web.zones import zone_of
 from projects.access import visible_pools
 from projects.acting import Acting
 from projects.models import Budget, Department

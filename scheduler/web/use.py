@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.web.pages import Request, signed_in
+from berth.server.web.pages import Request, signed_in
 from pools.models import Node
 from pools.selectors import nodes
 from projects.access import visible_nodes

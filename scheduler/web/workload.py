@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.web.pages import Request, page, signed_in
+from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.acting import Acting
 from projects.models import Phase, Workload

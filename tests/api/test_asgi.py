@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from berth.api.asgi import Rest
-from berth.api.parsers import BODY_MAX
-from berth.front import bodies
-from berth.front.bodies import BoundedBodies
+from berth.server.api.asgi import Rest
+from berth.server.api.parsers import BODY_MAX
+from berth.server.front import bodies
+from berth.server.front.bodies import BoundedBodies
 from projects.api.large_bodies import may_send_large
 from projects.models import Workload
 from projects.services.people import tokens

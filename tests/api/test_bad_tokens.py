@@ -6,7 +6,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from berth.api import limits
+from berth.server.api import limits
 from projects.services.people import tokens
 from tests.cast import Cast
 

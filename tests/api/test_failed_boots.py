@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from berth import wiring
+from berth.server import wiring
 from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_ordering
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING

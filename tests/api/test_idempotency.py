@@ -10,8 +10,8 @@ from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from berth.api.idempotency import forget_old_answers
-from berth.api.models import KeptAnswer
+from berth.server.api.idempotency import forget_old_answers
+from berth.server.api.models import KeptAnswer
 from projects.models import ApiToken, Workload
 from projects.services.people import tokens
 from tests.api.conftest import Caller

@@ -9,8 +9,8 @@ import pytest
 from django.core.asgi import get_asgi_application
 from django.utils import timezone
 
-from berth.api.asgi import Rest
-from berth.wiring import Wiring
+from berth.server.api.asgi import Rest
+from berth.server.wiring import Wiring
 from pools.models import Node
 from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime

@@ -160,7 +160,7 @@ def test_metrics_are_open_to_allowed_networks_but_not_through_a_proxy(db: None, 
 
 def test_a_misspelt_network_stops_the_start_and_is_named() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import berth.settings"], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", "import berth.server.settings"], capture_output=True, text=True, check=False,
         env={**os.environ, "BERTH_METRICS_NETWORKS": "10.0.0.5/33",
              "PYTHONPATH": f"{ROOT}:{ROOT}/platform"},
     )  # fmt: skip

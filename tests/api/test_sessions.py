@@ -8,8 +8,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from berth.api.asgi import Rest
 from berth.core.frames import CONTENT_TYPE, packed, unpacked
+from berth.server.api.asgi import Rest
 from pools.joining import secrets
 from pools.models import Node
 from projects.models import Phase, Pod, Workload

@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from berth.backup import archive, put_back
-from berth.backup.manifest import Manifest
-from berth.backup.trouble import BackupTrouble
+from berth.server.backup import archive, put_back
+from berth.server.backup.manifest import Manifest
+from berth.server.backup.trouble import BackupTrouble
 from tests.backup.conftest import Berth, contents
 
 MADE = Manifest(
@@ -109,7 +109,7 @@ def test_a_database_that_others_use_is_left_alone(
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("at_home")
 def test_a_home_where_berth_runs_is_left_alone(tmp_path: Path) -> None:
-    from berth.up.claim import claimed
+    from berth.server.up.claim import claimed
 
     with claimed(tmp_path / "home"):
         assert trouble(written(tmp_path, b"", migrations=here())).endswith(": stop it first")

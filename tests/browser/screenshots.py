@@ -39,7 +39,7 @@ def main() -> None:
             os.environ |= {
                 "DATABASE_URL": cluster.url(),
                 "BERTH_HOME": place,
-                "DJANGO_SETTINGS_MODULE": "berth.settings",
+                "DJANGO_SETTINGS_MODULE": "berth.server.settings",
             }
             photograph(cluster.url(), Path(place), asked.folder, asked.only)
 

@@ -25,7 +25,7 @@ def serving(database_url: str, home: Path, *, hosts_for_ports: bool = False) -> 
             sys.executable,
             "-m",
             "uvicorn",
-            "berth.asgi:application",
+            "berth.server.asgi:application",
             "--fd",
             str(listening.fileno()),
             "--lifespan",
@@ -41,7 +41,7 @@ def serving(database_url: str, home: Path, *, hosts_for_ports: bool = False) -> 
             "BERTH_SECRET_KEY": settings.SECRET_KEY,
             "BERTH_HOME": str(home),
             "PYTHONPATH": f"{ROOT}:{ROOT}/platform",
-            "DJANGO_SETTINGS_MODULE": "berth.settings",
+            "DJANGO_SETTINGS_MODULE": "berth.server.settings",
         }
         if hosts_for_ports:
             environment["BERTH_APPS_ORIGIN"] = f"http://*.localhost:{address.rpartition(':')[2]}"

@@ -21,9 +21,9 @@ from django.utils import timezone
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from berth.asgi import berth
-from berth.web.live.listener import LISTENER
-from berth.wiring import Wiring
+from berth.server.asgi import berth
+from berth.server.web.live.listener import LISTENER
+from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime
 from projects.connections.sockets import BROKEN, SIGNED_OUT, TOO_MANY

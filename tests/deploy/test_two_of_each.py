@@ -58,7 +58,7 @@ def test_the_standby_takes_over_and_the_other_web_process_goes_on(start) -> None
     cast = make_cast()
     _, secret = tokens.issue(acting=cast.dave, name="test", scopes=["read", "write"], expires_at=None)
     ports = [free_port(), free_port()]
-    webs = [start("berth.up.serve", "--port", str(port)) for port in ports]
+    webs = [start("berth.server.up.serve", "--port", str(port)) for port in ports]
     first = start("django", "run_scheduler")
     until(leader)
     start("django", "run_scheduler")

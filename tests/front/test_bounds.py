@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from berth.api.parsers import BODY_MAX
+from berth.server.api.parsers import BODY_MAX
 from tests.web_process import web_processes
 
 PATIENCE = 60.0

@@ -40,9 +40,9 @@ class Installation:
     names: dict[str, str] = field(
         default_factory=lambda: {
             "database": "bin/postgres",
-            "web": "berth.up.web",
+            "web": "berth.server.up.web",
             "scheduler": "run_scheduler",
-            "tasks": "berth.up.tasks",
+            "tasks": "berth.server.up.tasks",
             "services": "run_services",
         }
     )
@@ -59,7 +59,7 @@ class Installation:
         self.port = self.port or free_port()
         log = (self.home.parent / "up.out").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "berth.up", "--port", str(self.port), *options],
+            [sys.executable, "-m", "berth.server.up", "--port", str(self.port), *options],
             env=self.env(),
             cwd="/",
             stdout=log,

@@ -91,7 +91,7 @@ def test_the_task_queue_dies_whole(berth: Installation) -> None:
     queue = until(lambda: berth.children().get("tasks"))
 
     def members() -> set[int]:
-        return {pid for pid, line in berth.left().items() if "berth.up.tasks" in line}
+        return {pid for pid, line in berth.left().items() if "berth.server.up.tasks" in line}
 
     family = until(lambda: found if len(found := members()) >= TASK_PROCESSES else None)
     os.kill(queue, signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_the_task_queue_dies_whole(berth: Installation) -> None:
 def test_a_second_one_in_the_same_home_is_sent_to_the_first(berth: Installation) -> None:
     address = berth.running()
     second = subprocess.run(
-        [sys.executable, "-m", "berth.up"],
+        [sys.executable, "-m", "berth.server.up"],
         env=berth.env(),
         cwd="/",
         capture_output=True,
@@ -121,7 +121,7 @@ def test_a_taken_port_is_named(berth: Installation) -> None:
         other.listen()
         port = other.getsockname()[1]
         refused = subprocess.run(
-            [sys.executable, "-m", "berth.up", "--port", str(port)],
+            [sys.executable, "-m", "berth.server.up", "--port", str(port)],
             env=berth.env(),
             cwd="/",
             capture_output=True,

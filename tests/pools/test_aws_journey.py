@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from berth import wiring
+from berth.server import wiring
 from pools import selectors, services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile

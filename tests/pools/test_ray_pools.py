@@ -8,7 +8,7 @@ import pytest
 
 from berth.core.clock import FixedClock
 from berth.core.errors import Invalid
-from berth.wiring import Wiring
+from berth.server.wiring import Wiring
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState

@@ -36,7 +36,7 @@ class Schedulers:
             "BERTH_HOME": str(home),
             "DATABASE_URL": url,
             "BERTH_DECLARED_GPUS": "8",
-            "DJANGO_SETTINGS_MODULE": "berth.settings",
+            "DJANGO_SETTINGS_MODULE": "berth.server.settings",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
             "BERTH_ANCHOR": f"{self.anchor.pid}:{started}",
         }

@@ -18,7 +18,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 from django_q.models import OrmQ, Schedule
 
-from berth.api.models import KeptAnswer
+from berth.server.api.models import KeptAnswer
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
 from scheduler.dispatch.leftovers import AGAIN, hand_over_workspaces

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from berth.tracing import spans
+from berth.server.tracing import spans
 from tests.cast import make_cast
 from tests.scheduler.stage import Stage
 from tests.tracing.collector import Collector, collecting

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.test import Client
 from django_q.tasks import async_task
 
-from berth.web.live.named import named
+from berth.server.web.live.named import named
 from scheduler.models import Cycle
 from tests.scheduler.stage import Stage
 

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.test import Client
 from django_q.tasks import async_task
 
-from berth.tracing import spans
-from berth.wiring import wired
+from berth.server.tracing import spans
+from berth.server.wiring import wired
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.fake import FakeProvider
 from projects.elastic.rounds import Rounds
@@ -134,7 +134,7 @@ WORK = """
 import sys, django
 django.setup()
 from django.test import Client
-from berth.tracing import spans
+from berth.server.tracing import spans
 Client().get("/healthz")
 Client().get("/api/v1/whoami")
 with spans.span("a", b=1) as told:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from berth.server.up.address import CannotStart, address_of, take
+from berth.server.up.child import LOG_LIMIT, Child
+from berth.server.up.claim import claimed, say
 from berth.tied import tied
-from berth.up.address import CannotStart, address_of, take
-from berth.up.child import LOG_LIMIT, Child
-from berth.up.claim import claimed, say
 from tests.journeys.installation import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,9 +68,9 @@ SUPERVISED = """
 import sys
 from pathlib import Path
 from berth.tied import tied
-from berth.up.child import Child
-from berth.up.orphans import take_in_orphans
-from berth.up.supervisor import Supervisor
+from berth.server.up.child import Child
+from berth.server.up.orphans import take_in_orphans
+from berth.server.up.supervisor import Supervisor
 
 place = Path(sys.argv[1])
 pod = (place / "pod.py")
@@ -146,7 +146,7 @@ def test_a_home_is_claimed_by_one(tmp_path: Path) -> None:
 def test_a_port_that_was_not_asked_for_may_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with take("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr("berth.up.address.FIRST_PORT", port)
+        monkeypatch.setattr("berth.server.up.address.FIRST_PORT", port)
         with take("127.0.0.1", None) as other:
             assert address_of(other) != address_of(taken)
         with pytest.raises(CannotStart, match=str(port)):

@@ -8,18 +8,18 @@ import threading
 import time
 from pathlib import Path
 
-from berth.up.address import address_of, take, wait_until_it_answers
+from berth.server.up.address import address_of, take, wait_until_it_answers
 from tests.up.test_supervisor import ENV
 
 
 def test_who_calls_while_the_tables_are_made_waits_in_line(tmp_path: Path) -> None:
-    env = {**ENV, "BERTH_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "berth.settings"}
+    env = {**ENV, "BERTH_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     starts, holds_back = os.pipe()
     answered_at: list[float] = []
     with take("127.0.0.1", 0) as listening:
         address = address_of(listening)
         web = subprocess.Popen(
-            [sys.executable, "-m", "berth.up.web", str(listening.fileno()), str(starts)],
+            [sys.executable, "-m", "berth.server.up.web", str(listening.fileno()), str(starts)],
             env=env, pass_fds=(listening.fileno(), starts), stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(starts)

@@ -12,9 +12,9 @@ from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 
-from berth.routing import websocket_urlpatterns
-from berth.web.live.announcer import MOST_IDS, Announcer, notes
-from berth.web.live.listener import CLOCKS_APART_SECONDS
+from berth.server.asgi import websocket_urlpatterns
+from berth.server.web.live.announcer import MOST_IDS, Announcer, notes
+from berth.server.web.live.listener import CLOCKS_APART_SECONDS
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership
 from projects.services import workloads
@@ -184,7 +184,7 @@ async def test_a_change_that_is_rolled_back_is_never_told(seen: Cast, reader) ->
 
 
 def test_a_burst_becomes_a_handful_of_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.web.live.announcer.GATHER_SECONDS", 60.0)  # however slow the machine is
+    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 60.0)  # however slow the machine is
     sent: list[int] = []
     announcer = Announcer()
     announcer.send = lambda: sent.append(len(announcer._waiting))  # type: ignore[method-assign]

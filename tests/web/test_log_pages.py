@@ -13,9 +13,9 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.test import AsyncClient
 from django.utils import timezone
 
-from berth.routing import websocket_urlpatterns
-from berth.web.plain_text import plain_text
-from berth.wiring import Wiring
+from berth.server.asgi import websocket_urlpatterns
+from berth.server.web.plain_text import plain_text
+from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime
 from projects.connections.sockets import SIGNED_OUT

@@ -321,7 +321,7 @@ def test_many_projects_are_unfolded_one_department_at_a_time(cast: Cast, sign_in
 
 
 def test_the_busiest_of_many_projects_are_drawn(cast: Cast, sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("berth.web.overview.MOST_PROJECTS", 1)
+    monkeypatch.setattr("berth.server.web.overview.MOST_PROJECTS", 1)
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
     queues = sign_in("alice").get("/").context["queues"]

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.core.clock import SystemClock
-from berth.tracing.spans import this_process_is
+from berth.server.tracing.spans import this_process_is
 from projects.elastic.rounds import Rounds
 from projects.elastic.wires import Calls
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 
 from berth.core.garbage import collect_rarely
 from berth.db.lease import Held, fenced
-from berth.tracing.spans import this_process_is
+from berth.server.tracing.spans import this_process_is
 from pools.engine.victims import Work
 from pools.models import NodePool
 from scheduler.lead import Scheduler
@@ -40,7 +40,7 @@ class Command(BaseCommand):
 
 
 def watch(scheduler: Scheduler) -> UseWatch:
-    from berth.wiring import wired
+    from berth.server.wiring import wired
 
     wiring = wired()
     return UseWatch(
@@ -52,7 +52,7 @@ def watch(scheduler: Scheduler) -> UseWatch:
 
 
 def made() -> Scheduler:
-    from berth.wiring import wired
+    from berth.server.wiring import wired
     from pools.reconciler import reconcile
     from pools.reconciler.apart import Apart
 

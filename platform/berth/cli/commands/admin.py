@@ -13,7 +13,7 @@ from berth.cli.output import Output, OutputOption, print_fields, show_one
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
-    from berth.backup.manifest import Manifest
+    from berth.server.backup.manifest import Manifest
 
 app = typer.Typer(no_args_is_help=True, help="Backup and restore, on the machine where Berth runs.")
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
@@ -39,7 +39,7 @@ def backup(
     berth admin backup /var/backups/berth.backup --force
     DATABASE_URL=postgres://berth@db.example.org/berth berth admin backup berth.backup
     """
-    from berth.backup.take import take
+    from berth.server.backup.take import take
 
     with _told():
         made = take(file.absolute(), with_keys=with_keys, replace=force)
@@ -55,7 +55,7 @@ def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
     \b
     berth admin verify berth.backup
     """
-    from berth.backup.archive import opened
+    from berth.server.backup.archive import opened
 
     with _told(), opened(file.absolute()) as kept:
         manifest = kept.manifest
@@ -80,7 +80,7 @@ def restore(
     berth admin restore berth.backup
     berth admin restore berth.backup --force
     """
-    from berth.backup.put_back import put_back
+    from berth.server.backup.put_back import put_back
 
     if force and not yes:
         if not sys.stdin.isatty():
@@ -103,7 +103,7 @@ def restore(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    from berth.backup.trouble import BackupTrouble
+    from berth.server.backup.trouble import BackupTrouble
 
     try:
         yield

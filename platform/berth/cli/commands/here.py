@@ -21,7 +21,7 @@ def up(
     berth up --demo
     DATABASE_URL=postgres://berth:secret@db.example.org/berth berth up --host 0.0.0.0 --port 80
     """
-    from berth.up.start import up as run_until_stopped
+    from berth.server.up.start import up as run_until_stopped
 
     raise typer.Exit(run_until_stopped(host=host, port=port, demo=demo))
 

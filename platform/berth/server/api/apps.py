@@ -1,0 +1,10 @@
+"""Django app of the parts that all REST endpoints share."""
+
+from django.apps import AppConfig
+
+
+class ApiConfig(AppConfig):
+    name = "berth.server.api"
+    label = "berth_api"
+    verbose_name = "REST"
+    default_auto_field = "django.db.models.BigAutoField"

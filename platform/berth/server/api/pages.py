@@ -1,0 +1,100 @@
+"""Keyset pagination that stays stable while rows are added and removed."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from django.core.exceptions import FieldError, ValidationError
+from django.db.models import F, Field, Model, OrderBy, Q, QuerySet
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+from berth.server.api.queries import ListQuery
+
+R = TypeVar("R", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Columns that are never null, the last one unique: a total order. All run in one direction."""
+
+    name: str
+    columns: tuple[str, ...]
+    down: bool = False
+    annotated: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)  # columns that are worked out
+
+    def terms(self) -> list[OrderBy]:
+        return [F(column).desc() if self.down else F(column).asc() for column in self.columns]
+
+
+NEWEST = Order("newest", ("id",), down=True)
+
+
+def page(
+    rows: QuerySet[R], query: ListQuery, order: Order, present: Callable[[Sequence[R]], list[Any]]
+) -> dict[str, Any]:
+    """The rows after the cursor, and the cursor of the next page; null when this was the last."""
+    if query.cursor is not None:
+        rows = rows.filter(_after(order, _positions(query.cursor, order, rows.model)))
+    found = list(rows.order_by(*order.terms())[: query.limit + 1])
+    shown_rows = found[: query.limit]
+    following = _cursor(order, shown_rows[-1]) if len(found) > query.limit else None
+    return {"items": present(shown_rows), "next": following}
+
+
+def _after(order: Order, at: Sequence[Any]) -> Q:
+    """Greater (or smaller) in the lexical order of the columns; the first bound alone can use an index."""
+    step = "lt" if order.down else "gt"
+    condition = Q(**{f"{order.columns[0]}__{step}e": at[0]})
+    beyond = Q()
+    for place, column in enumerate(order.columns):
+        same = dict(zip(order.columns[:place], at[:place], strict=True))
+        beyond |= Q(**same, **{f"{column}__{step}": at[place]})
+    return condition & beyond
+
+
+def _cursor(order: Order, row: Model) -> str:
+    values = [to_jsonable_python(_value(row, column)) for column in order.columns]
+    text = json.dumps([order.name, *values], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _value(row: Any, column: str) -> Any:
+    for name in column.split("__"):
+        row = getattr(row, name)
+    return row
+
+
+def _positions(cursor: str, order: Order, model: type[Model]) -> list[Any]:
+    try:
+        name, *given = json.loads(
+            base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        )
+        if name != order.name or len(given) != len(order.columns):
+            raise ValueError
+        return [
+            (order.annotated.get(column) or _field(model, column)).clean(value, None)
+            for column, value in zip(order.columns, given, strict=True)
+        ]
+    except (ValueError, TypeError, binascii.Error, ValidationError, RecursionError, FieldError):
+        allowed = "`next` of an earlier page with the same sort and filters"
+        raise Invalid([Problem("cursor", "is not a cursor of this list", "", allowed)]) from None
+
+
+def _field(model: type[Model], column: str) -> Any:
+    *path, last = column.split("__")
+    for name in path:
+        model = model._meta.get_field(name).related_model  # type: ignore[assignment]
+    return model._meta.get_field(last)
+
+
+class Page(BaseModel):
+    """The shape of every list, for the description of the interface."""
+
+    items: list[Any]
+    next: str | None

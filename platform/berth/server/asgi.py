@@ -1,0 +1,51 @@
+"""The ASGI application: HTTP and WebSocket requests of Berth, and of the ports of its workloads."""
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
+os.environ.setdefault("BERTH_DATABASE_POOL", "8")
+
+from django.core.asgi import get_asgi_application
+
+pages = get_asgi_application()  # loads the applications: what follows needs their models
+
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
+from django.urls import URLPattern, path
+
+from berth.server.api.asgi import Rest
+from berth.server.front.bodies import BoundedBodies
+from berth.server.tracing.spans import this_process_is
+from berth.server.web.live.named import named
+from projects.api.large_bodies import may_send_large
+from projects.visits.door import Door
+from projects.visits.links import hosts_for_ports
+from scheduler.consumers import LiveConsumer
+from scheduler.log_consumer import LogConsumer
+
+websocket_urlpatterns: list[URLPattern] = [
+    path("ws/live", LiveConsumer.as_asgi()),
+    path("ws/workloads/<uuid:workload_id>/log", LogConsumer.as_asgi()),
+]
+
+this_process_is("web")
+berth = ProtocolTypeRouter(
+    {
+        "http": BoundedBodies(Rest(pages), may_send_large),
+        "websocket": named(AllowedHostsOriginValidator(URLRouter(websocket_urlpatterns))),
+    }
+)
+
+# Ports of pods answer on hosts of their own; without such hosts there is nothing but Berth.
+hosts = hosts_for_ports()
+application = (
+    berth
+    if hosts is None
+    else Door(
+        berth,
+        hosts,
+        berths_cookies=(settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME),
+        own_ports=frozenset(settings.BERTH_OWN_PORTS),
+    )
+)

@@ -1,0 +1,99 @@
+"""The tar file of a backup: manifest, database dump and, optionally, keys."""
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from berth.server.backup.manifest import Manifest, manifest_of
+from berth.server.backup.trouble import BackupTrouble
+
+MANIFEST, DUMP, KEYS = "manifest.json", "database.dump", "keys/"
+BLOCK = 1 << 20
+MANIFEST_MOST = 1 << 20
+
+
+def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
+    """Whole or not at all: it has its name only once all is on the disk, and only its owner reads it."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "wb") as file:
+            with tarfile.open(fileobj=file, mode="w") as tar:
+                _add(tar, MANIFEST, manifest.text())
+                for name, content in keys.items():
+                    _add(tar, KEYS + name, content)
+                tar.add(dump, DUMP, filter=_plain)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError as error:
+        raise BackupTrouble(f"{target} cannot be written: {error.strerror or error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(source: Path) -> Iterator["Archive"]:
+    """A backup whose checksum is what it says; anything else is refused before anybody uses it."""
+    try:
+        with source.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            archive = Archive(source, tar)
+            archive.check()
+            yield archive
+    except OSError as error:
+        raise BackupTrouble(f"{source} cannot be read: {error.strerror or error}") from None
+    except tarfile.TarError:
+        raise BackupTrouble(f"{source} is no backup of Berth, or was cut short") from None
+
+
+class Archive:
+    def __init__(self, source: Path, tar: tarfile.TarFile) -> None:
+        self._source, self._tar = source, tar
+        self.manifest = manifest_of(self._part(MANIFEST).read(MANIFEST_MOST), str(source))
+
+    def dump(self) -> IO[bytes]:
+        return self._part(DUMP)
+
+    def keys(self) -> dict[str, bytes]:
+        return {name: self._part(KEYS + name).read(BLOCK) for name in self.manifest.files}
+
+    def check(self) -> None:
+        size, sha256 = digest_of(self.dump())
+        if (size, sha256) != (self.manifest.size, self.manifest.sha256):
+            raise BackupTrouble(f"{self._source} is damaged: its contents are not what was written then")
+
+    def _part(self, name: str) -> IO[bytes]:
+        try:
+            part = self._tar.extractfile(name)
+        except KeyError:
+            part = None
+        if part is None:
+            raise BackupTrouble(f"{self._source} is no backup of Berth: there is no {name} in it")
+        return part
+
+
+def digest_of(content: IO[bytes]) -> tuple[int, str]:
+    size, digest = 0, hashlib.sha256()
+    while block := content.read(BLOCK):
+        size += len(block)
+        digest.update(block)
+    return size, digest.hexdigest()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o600
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Who made it on which machine is nobody's business."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o600
+    return entry

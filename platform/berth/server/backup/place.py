@@ -1,0 +1,88 @@
+"""Find the database in use and the PostgreSQL programs that match its server."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from berth.db.embedded import DatabaseTrouble, at_hand, programs
+from berth.server.backup.trouble import BackupTrouble
+
+INSTALLED = Path("/usr/lib/postgresql")
+WORDS = {option.keyword.decode(): option.envvar for option in psycopg.pq.Conninfo.get_defaults()}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One database: how to reach it, and its server's version (150018 is 15.18)."""
+
+    words: Mapping[str, str]
+    server: int
+
+    def connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
+        return psycopg.connect(**self.words, application_name="berth admin")  # type: ignore[arg-type]
+
+    def environment(self) -> dict[str, str]:
+        """For PostgreSQL's programs: a password is no word of a command line, which others can read."""
+        named = {
+            variable.decode(): self.words[word]
+            for word, variable in WORDS.items()
+            if variable and word in self.words
+        }
+        return {**os.environ, **named, "PGAPPNAME": "berth admin"}
+
+    def program(self, name: str, least: int = 0) -> str:
+        """Of the server's own version, else the oldest that is newer; able to read what `least` wrote."""
+        wanted = max(self.server, least) // 10_000
+        found = sorted((version, path) for version, path in _candidates(name) if version >= wanted)
+        if not found:
+            raise BackupTrouble(
+                f"{name} of PostgreSQL {wanted} or newer is missing: install its client programs"
+            )
+        return found[0][1]
+
+
+@contextmanager
+def at_place() -> Iterator[Place]:
+    """The database of DATABASE_URL, else the embedded one, which is started when it is not running."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
+    try:
+        with at_hand(wanted="DATABASE_URL" not in os.environ):
+            import django
+
+            django.setup()
+            yield _place()
+    except (DatabaseTrouble, psycopg.OperationalError) as trouble:
+        raise BackupTrouble(f"the database cannot be used: {' '.join(str(trouble).split())}") from None
+
+
+def _place() -> Place:
+    from django.db import connection
+
+    known = connection.get_connection_params()
+    words = {word: str(value) for word, value in known.items() if word in WORDS and value is not None}
+    with Place(words, 0).connect() as opened:
+        return Place(words, opened.info.server_version)
+
+
+def _candidates(name: str) -> Iterator[tuple[int, str]]:
+    for path in {str(path) for path in [*INSTALLED.glob(f"*/bin/{name}"), *_others(name)]}:
+        told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        if number := re.search(r"\) (\d+)", told):
+            yield int(number[1]), path
+
+
+def _others(name: str) -> Iterator[Path]:
+    if on_path := shutil.which(name):
+        yield Path(on_path)
+    try:
+        yield programs() / name
+    except DatabaseTrouble:
+        return

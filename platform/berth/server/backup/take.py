@@ -1,0 +1,74 @@
+"""Take a consistent backup while Berth runs."""
+
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+
+from berth.server.backup import archive
+from berth.server.backup.keys import key_files, version_here
+from berth.server.backup.manifest import Manifest, Migrations, mark_of
+from berth.server.backup.place import Place, at_place
+from berth.server.backup.trouble import BackupTrouble
+
+COUNTED = {
+    "departments": "projects_department", "projects": "projects_project", "workloads": "projects_workload",
+    "evictions": "scheduler_eviction", "node_pools": "pools_nodepool",
+}  # fmt: skip
+
+
+def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
+    """Writes `target` and returns what is in it. Raises BackupTrouble; then there is no file."""
+    if target.exists() and not replace:
+        raise BackupTrouble(f"{target} exists already: name another file, or say --force")
+    if not target.parent.is_dir():
+        raise BackupTrouble(f"{target.parent} is no directory")
+    with (
+        at_place() as place,
+        tempfile.TemporaryDirectory(prefix=".berth-backup-", dir=target.parent) as beside,
+    ):
+        from django.conf import settings
+
+        dump = Path(beside) / archive.DUMP
+        migrations, counts = _dumped(place, dump)
+        with dump.open("rb") as file:
+            size, sha256 = archive.digest_of(file)
+        keys = key_files(settings.BERTH_HOME) if with_keys else {}
+        manifest = Manifest(
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"), version=version_here(),
+            server=place.server, migrations=migrations, size=size, sha256=sha256,
+            key=mark_of(settings.SECRET_KEY), counts=counts, files=tuple(keys),
+        )  # fmt: skip
+        archive.write(target, manifest, dump, keys)
+    return manifest
+
+
+def _dumped(place: Place, dump: Path) -> tuple[Migrations, dict[str, int]]:
+    """What we read ourselves and what pg_dump reads is one snapshot."""
+    with place.connect() as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            rows = connection.execute("SELECT app, name FROM django_migrations ORDER BY app, name").fetchall()
+        except psycopg.errors.UndefinedTable:
+            raise BackupTrouble("this database is empty: there is nothing to keep") from None
+        counts = {
+            word: int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608
+            for word, table in COUNTED.items()
+        }
+        snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
+        _run(place, dump, str(snapshot))
+    return tuple((str(app), str(name)) for app, name in rows), counts
+
+
+def _run(place: Place, dump: Path, snapshot: str) -> None:
+    done = subprocess.run(
+        [
+            place.program("pg_dump"), "--format=custom", "--no-owner", "--no-privileges", "--no-password",
+            f"--snapshot={snapshot}", f"--file={dump}",
+        ],
+        env=place.environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise BackupTrouble(f"pg_dump failed: {' '.join(done.stderr.split())[-500:]}")

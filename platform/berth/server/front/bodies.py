@@ -1,0 +1,159 @@
+"""Limit the size and the speed of every request body before Django stores any of it.
+
+Django writes a body of any length to a temporary file before the first line of a view runs, whether or not
+the client announced its length. Every HTTP request of Berth's own hosts therefore passes here first.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from berth.core.errors import BerthError, RateLimited, RequestTimeout, TooLarge, Unauthenticated
+from berth.server.api.asgi import PATHS
+from berth.server.api.parsers import BODY_MAX, body_max
+from berth.server.api.problems import CONTENT_TYPE
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+Check = Callable[[str], Awaitable[bool]]
+
+FIRST_SECONDS = 30.0  # for any body, however short
+BYTES_PER_SECOND = 16 * 1024  # each second of patience beyond that has to be earned
+DRAIN_SECONDS = 30.0
+LARGE_AT_ONCE = 8  # of one credential
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass
+class BoundedBodies:
+    """Answers 413, 408, 401 or 429 in the application's stead.
+
+    A body above BODY_MAX is accepted only where `body_max` allows one and `may_send_large` confirms the
+    bearer secret of the request, so that strangers cannot fill the disk with large bodies either.
+    """
+
+    app: App
+    may_send_large: Check
+
+    def __post_init__(self) -> None:
+        self._large: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = _Body(scope, receive, self)
+        try:
+            await body.admit(announced_length(scope))
+            await self.app(scope, body.receive, send)
+        except _Refused as refusal:
+            await refuse(scope, receive, send, refusal.error)
+        finally:
+            body.release()
+
+    async def enter_large(self, secret: str) -> None:
+        """Count one large body of this credential. Raises _Refused; otherwise `leave_large` must follow."""
+        if not secret or not await self.may_send_large(secret):
+            raise _Refused(Unauthenticated(f"Send a valid token with a body of more than {BODY_MAX} bytes."))
+        if self._large[secret] >= LARGE_AT_ONCE:
+            raise _Refused(RateLimited(1, f"At most {LARGE_AT_ONCE} large bodies at once. Try again in 1 s."))
+        self._large[secret] += 1
+
+    def leave_large(self, secret: str) -> None:
+        self._large[secret] -= 1
+        if not self._large[secret]:
+            del self._large[secret]
+
+
+class _Refused(Exception):
+    def __init__(self, error: BerthError) -> None:
+        super().__init__(error.detail)
+        self.error = error
+
+
+class _Body:
+    """One request's body as it arrives."""
+
+    def __init__(self, scope: Scope, receive: Receive, bounds: BoundedBodies) -> None:
+        self._receive = receive
+        self._bounds = bounds
+        self._secret = bearer_secret(scope)
+        self._most = body_max(scope["path"])
+        self._size = 0
+        self._is_large = False
+        self._is_complete = False
+        self._began = asyncio.get_running_loop().time()
+
+    async def admit(self, size: int) -> None:
+        """Check a length that was announced or has arrived. Raises _Refused."""
+        if size > self._most:
+            raise _Refused(TooLarge(f"The body exceeds {self._most} bytes, the maximum at this address."))
+        if size > BODY_MAX and not self._is_large:
+            await self._bounds.enter_large(self._secret)
+            self._is_large = True
+
+    async def receive(self) -> dict[str, Any]:
+        """The next ASGI message. Once the body is complete, only the disconnect is left to wait for."""
+        if self._is_complete:
+            return await self._receive()
+        until = self._began + FIRST_SECONDS + self._size / BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout_at(until):
+                message = await self._receive()
+        except TimeoutError:
+            raise _Refused(
+                RequestTimeout(f"The body arrived at less than {BYTES_PER_SECOND} bytes per second.")
+            ) from None
+        self._size += len(message.get("body", b""))
+        await self.admit(self._size)
+        self._is_complete = not message.get("more_body", False)
+        return message
+
+    def release(self) -> None:
+        if self._is_large:
+            self._bounds.leave_large(self._secret)
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:
+    """Answer with the error, then read on for a while.
+
+    A server that closes a connection with unread data resets it, and the client never sees the answer.
+    The answer therefore leaves first; its last, empty part follows once the client has stopped sending.
+    """
+    body, kind = error.detail.encode(), TEXT
+    if scope["path"].startswith(PATHS):
+        body, kind = to_json(error.to_problem()), CONTENT_TYPE
+    headers = [
+        (b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"), (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
+    ]  # fmt: skip
+    if retry_after := error.extra.get("retry_after"):
+        headers.append((b"retry-after", str(retry_after).encode()))
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body"):
+                pass
+    except TimeoutError:
+        pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def announced_length(scope: Scope) -> int:
+    """The Content-Length header; 0 where the client announced none."""
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(length) if length.isdigit() else 0
+
+
+def bearer_secret(scope: Scope) -> str:
+    """The secret of the Authorization header; empty without one."""
+    header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    scheme, _, secret = header.decode("latin-1").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""

@@ -1,0 +1,95 @@
+"""Name, colours and order of the admin site."""
+
+from typing import Any
+
+from django.templatetags.static import static
+from django.urls import reverse_lazy
+
+# From light to dark, as the library counts them.
+SHADES = (50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950)
+LIGHTNESS = (97, 93, 87, 80, 71, 61, 53, 46, 40, 34, 25)
+
+# By what one comes for: (title, icon, the model's list).
+SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "What was decided": (
+        ("Evictions", "swap_horiz", "scheduler_eviction"),
+        ("Cycles", "cycle", "scheduler_cycle"),
+        ("Scaling of pools", "expand", "pools_scalingevent"),
+        ("Scaling of services", "stacked_line_chart", "projects_scaling"),
+        ("Changes of quotas", "history", "projects_quotachange"),
+        ("Audit", "fact_check", "projects_audit"),
+        ("Events", "event_note", "projects_event"),
+    ),
+    "Who may have what": (
+        ("Departments", "domain", "projects_department"),
+        ("Projects", "folder", "projects_project"),
+        ("Quotas", "pie_chart", "projects_quota"),
+        ("Budgets", "savings", "projects_budget"),
+        ("Fair shares", "balance", "scheduler_queuestanding"),
+        ("Decayed use", "trending_down", "scheduler_usage"),
+        ("Usage by the hour", "schedule", "scheduler_usagehour"),
+    ),
+    "Work": (
+        ("Workloads", "deployed_code", "projects_workload"),
+        ("Pods", "grid_view", "projects_pod"),
+        ("Allocations", "memory", "scheduler_allocation"),
+        ("Reservations", "bookmark", "scheduler_reservation"),
+        ("Services", "dns", "projects_service"),
+        ("Engines of services", "bolt", "projects_engine"),
+        ("Orders to scale services", "tune", "projects_scalerequest"),
+    ),
+    "Capacity": (
+        ("Node pools", "hub", "pools_nodepool"),
+        ("Nodes", "storage", "pools_node"),
+        ("Machines", "computer", "pools_machine"),
+        ("Join tokens", "key", "pools_jointoken"),
+    ),
+    "People": (
+        ("People", "person", "auth_user"),
+        ("Roles", "badge", "projects_membership"),
+        ("API tokens", "vpn_key", "projects_apitoken"),
+        ("Notifications sent", "mail", "projects_delivery"),
+    ),
+    "Tasks behind": (
+        ("Queued", "pending", "django_q_ormq"),
+        ("Failed", "error", "django_q_failure"),
+        ("Done", "check_circle", "django_q_success"),
+        ("Scheduled", "event_repeat", "django_q_schedule"),
+    ),
+}
+
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "Berth",
+    "SITE_HEADER": "Berth",
+    "SITE_SUBHEADER": "Admin site",
+    "SITE_URL": "/",
+    "SITE_SYMBOL": "anchor",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("berth/mark.svg")}
+    ],
+    "SHOW_VIEW_ON_SITE": True,
+    "STYLES": [lambda request: static("berth/css/admin.css")],
+    "SCRIPTS": [lambda request: static("berth/js/zone.js")],
+    "ENVIRONMENT": "berth.server.web.admin_desk.zone_label",
+    "DASHBOARD_CALLBACK": "berth.server.web.admin_desk.desk",
+    "COLORS": {
+        "primary": {
+            str(shade): f"oklch({light}% 0.09 200)" for shade, light in zip(SHADES, LIGHTNESS, strict=True)
+        }
+    },
+    "SIDEBAR": {
+        "show_search": True,
+        "navigation": [
+            {
+                "title": section,
+                "separator": True,
+                "collapsible": False,
+                "items": [
+                    {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}
+                    for title, icon, model in items
+                ],
+            }
+            for section, items in SECTIONS.items()
+        ],
+    },
+}

@@ -1,0 +1,46 @@
+"""Spans around provider calls."""
+
+from collections.abc import Sequence
+
+from berth.server.tracing.spans import Span, is_collected, span
+from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrder, ProvisionResult
+
+
+def traced(provider: Provider, kind: str) -> Provider:
+    """The same provider, which tells what it is asked; itself where nobody collects that."""
+    return Traced(provider, kind) if is_collected() else provider
+
+
+class Traced:
+    def __init__(self, provider: Provider, kind: str) -> None:
+        self._provider = provider
+        self._kind = kind
+
+    @property
+    def machines_join(self) -> bool:
+        return self._provider.machines_join
+
+    def provision(self, order: ProvisionOrder) -> ProvisionResult:
+        with self._call("provision", order.pool) as told:
+            told.tell(berth__nodes__asked=order.count)
+            try:
+                found = self._provider.provision(order)
+            except ProviderError as error:
+                told.tell(berth__provider__trouble=str(error.kind))
+                raise
+            told.tell(berth__nodes__given=len(found.instances))
+            return found
+
+    def list_instances(self, pool: str) -> tuple[Instance, ...]:
+        with self._call("list_instances", pool) as told:
+            found = self._provider.list_instances(pool)
+            told.tell(berth__nodes__found=len(found))
+            return found
+
+    def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
+        with self._call("terminate", pool) as told:
+            told.tell(berth__nodes__asked=len(instance_ids))
+            self._provider.terminate(pool, instance_ids)
+
+    def _call(self, what: str, pool: str) -> Span:
+        return span(f"provider {what}", berth__provider=self._kind, berth__pool=pool)

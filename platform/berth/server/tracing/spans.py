@@ -1,0 +1,140 @@
+"""Spans that cost one variable check when no collector is configured.
+
+Nothing of OpenTelemetry is imported until a first span is wanted and somebody collects it.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+OFF = ("true", "none")
+
+
+class Span:
+    """What is told of a span goes nowhere: the one for when nobody collects."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def tell(self, **attributes: Any) -> None:
+        """Attributes that are known by now; dots are written as two underscores."""
+
+    def name(self, name: str) -> None:
+        """Another name than it began with."""
+
+    def failed(self, why: str) -> None:
+        """It did not do what it was for."""
+
+
+class Recorded(Span):
+    """The present span of this thread and of what it awaits, until it is left."""
+
+    def __init__(self, scope: AbstractContextManager[Any]) -> None:
+        self._scope = scope
+        self._span: Any = None
+
+    def __enter__(self) -> Self:
+        self._span = self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scope.__exit__(kind, error, trace)
+
+    def tell(self, **attributes: Any) -> None:
+        for key, value in _attributes(attributes).items():
+            self._span.set_attribute(key, value)
+
+    def name(self, name: str) -> None:
+        self._span.update_name(name)
+
+    def failed(self, why: str) -> None:
+        from opentelemetry.trace import StatusCode
+
+        self._span.set_status(StatusCode.ERROR, why)
+
+
+NOTHING = Span()
+_deciding = threading.Lock()
+_process = "tasks" if "qcluster" in sys.argv[1:] else "command"
+_decided, _tracer = False, None
+
+
+def this_process_is(name: str) -> None:
+    """Its spans say so: web, scheduler, services or tasks."""
+    global _process  # noqa: PLW0603
+    _process = name
+
+
+def this_process() -> str:
+    return _process
+
+
+def is_collected() -> bool:
+    return _found() is not None
+
+
+def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
+    """To be entered. `headers`: of a request that is answered here, and may belong to a trace already."""
+    tracer = _found()
+    if tracer is None:
+        return NOTHING
+    from opentelemetry.propagate import extract
+    from opentelemetry.trace import SpanKind
+
+    if headers is None:
+        return Recorded(tracer.start_as_current_span(name, attributes=_attributes(attributes)))
+    context, kind = extract(headers), SpanKind.SERVER
+    return Recorded(
+        tracer.start_as_current_span(name, context=context, kind=kind, attributes=_attributes(attributes))
+    )
+
+
+def ids() -> dict[str, str]:
+    """Of the present span, for the log; none when there is none."""
+    if _tracer is None:
+        return {}
+    from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
+
+
+def _found() -> Any:
+    global _decided, _tracer  # noqa: PLW0603
+    if not _decided:
+        with _deciding:
+            if not _decided:
+                _tracer = _made() if _is_wanted() else None
+                _decided = True
+    return _tracer
+
+
+def _is_wanted() -> bool:
+    given = os.environ.get
+    if given("OTEL_SDK_DISABLED", "").lower() in OFF or given("OTEL_TRACES_EXPORTER", "").lower() in OFF:
+        return False
+    return any(given(name) for name in ENDPOINTS)
+
+
+def _made() -> Any:
+    from berth.server.tracing.collector import tracer
+
+    return tracer(_process)
+
+
+def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("__", "."): value for name, value in given.items() if value is not None}

@@ -1,0 +1,40 @@
+"""Spans around task queue jobs, and their names in log lines."""
+
+from contextlib import ExitStack
+from typing import Any
+
+from django.dispatch import receiver
+from django_q.signals import post_execute_in_worker, pre_execute
+from structlog.contextvars import bound_contextvars
+
+from berth.server.tracing.spans import Span, span, this_process_is
+
+# A worker does one job after the other.
+_job: list[tuple[ExitStack, Span]] = []
+
+
+@receiver(pre_execute, dispatch_uid="berth.server.tracing.begin")
+def begin(sender: object, func: Any, task: dict[str, Any], **more: Any) -> None:
+    end_job()
+    this_process_is("tasks")
+    named, what = str(task["id"]), _name(func)
+    stack = ExitStack()
+    stack.enter_context(bound_contextvars(task=what, task_id=named))
+    told = stack.enter_context(span(f"task {what}", berth__task=what, berth__task_id=named))
+    _job.append((stack, told))
+
+
+@receiver(post_execute_in_worker, dispatch_uid="berth.server.tracing.end")
+def end(sender: object, func: Any, task: dict[str, Any], **more: Any) -> None:
+    if _job and not task.get("success", False):
+        _job[-1][1].failed("the job failed")
+    end_job()
+
+
+def end_job() -> None:
+    while _job:
+        _job.pop()[0].close()
+
+
+def _name(func: Any) -> str:
+    return f"{getattr(func, '__module__', '?')}.{getattr(func, '__name__', '?')}"

@@ -1,0 +1,19 @@
+"""Entry point of `python -m berth.server.up`."""
+
+import argparse
+import sys
+
+from berth.server.up.start import DEFAULT_HOST, up
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m berth.server.up", description="Run Berth until Ctrl-C.")
+    parser.add_argument("--host", default=DEFAULT_HOST)
+    parser.add_argument("--port", type=int, default=None, help="default: 8000, or the next one that is free")
+    parser.add_argument("--demo", action="store_true", help="make the demo organisation in an empty database")
+    asked = parser.parse_args()
+    return up(host=asked.host, port=asked.port, demo=asked.demo)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

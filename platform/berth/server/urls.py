@@ -1,0 +1,16 @@
+"""URL routes of the whole site."""
+
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
+
+from berth.server.web.login import admin_sign_in
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("admin/login/", admin_sign_in),
+    # The admin site's own page neither limits guesses at the current password nor audits the change.
+    path("admin/password_change/", RedirectView.as_view(pattern_name="password")),
+    path("admin/", admin.site.urls),
+    path("", include("berth.server.api.urls")),
+    path("", include("berth.server.web.urls")),
+]

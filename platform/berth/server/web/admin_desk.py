@@ -1,0 +1,156 @@
+"""The landing page of the admin site: problems that need attention and recent events."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django_q.models import Failure, OrmQ
+
+from berth.server.web.administration import administers
+from berth.server.web.numbers import gpu_hours, milliseconds
+from berth.server.web.zones import zone_of
+from pools.models import Node, NodePool
+from projects.models import Audit, Delivery
+from scheduler.health import health
+from scheduler.models import Cycle, Eviction
+
+DAY = timedelta(days=1)
+MOST = 6  # of each kind
+Card = dict[str, Any]
+
+
+def desk(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """For people who administer the platform; nobody else is told anything."""
+    if administers(request):
+        now = timezone.now()
+        context |= {
+            "cards": [_scheduling(now), _capacity(), _giving_way(now), _behind(now)],
+            "tables": [_evictions(), _cycles(), _changes()],
+        }
+    return context
+
+
+def zone_label(request: HttpRequest) -> tuple[str, str]:
+    """Return the text and the colour of the label that names the zone of all times on the page."""
+    return f"Times in {zone_of(request).key}", "info"
+
+
+def _scheduling(now: datetime) -> Card:
+    told = health(now)
+    leader, broken = told["leader"], [law["name"] for law in told["invariants"] if not law["ok"]]
+    alive = leader is not None and leader["alive"]
+    notes = told["last_cycle"]["notes"] if told["last_cycle"] else []
+    lines = [f"{told['pending']:,} wait"]
+    lines += [f"broken: {name}" for name in broken]
+    lines += [f"{len(notes)} rows scheduled around"] if notes else []
+    said = f"led by {leader['holder']}" if alive else "nobody schedules"
+    return _card("Scheduler", said, lines, "scheduler_cycle", well=alive and not broken and not notes)
+
+
+def _capacity() -> Card:
+    states = dict(Node.objects.exclude(state="ended").order_by().values_list("state").annotate(n=Count("pk")))
+    failing = list(NodePool.objects.exclude(last_error="").values_list("name", flat=True)[:MOST])
+    lines = [f"{count:,} {state}" for state, count in sorted(states.items()) if state != "ready"]
+    lines += [f"{name} fails" for name in failing]
+    return _card("Nodes", f"{states.get('ready', 0):,} ready", lines, "pools_node", well=not failing)
+
+
+def _giving_way(now: datetime) -> Card:
+    lost = Eviction.objects.filter(at__gte=now - DAY).order_by().values_list("kind", "lost_gpu_seconds")
+    kinds: dict[str, int] = {}
+    for kind, _ in lost:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    lines = [f"{count:,} by {kind.replace('_', ' ')}" for kind, count in sorted(kinds.items())]
+    lines += [f"{gpu_hours(sum(seconds for _, seconds in lost))} of work lost"] if lost else []
+    return _card("Evictions in 24 hours", f"{len(lost):,}", lines, "scheduler_eviction", well=True)
+
+
+def _behind(now: datetime) -> Card:
+    failed = Failure.objects.filter(stopped__gte=now - DAY).count()
+    undelivered = Delivery.objects.filter(at__gte=now - DAY, state=Delivery.State.GIVEN_UP).count()
+    lines = [f"{failed:,} failed in 24 hours"] if failed else []
+    lines += [f"{undelivered:,} notifications not delivered"] if undelivered else []
+    queued = OrmQ.objects.count()
+    return _card("Tasks behind", f"{queued:,} queued", lines, "django_q_failure", well=not lines)
+
+
+def _card(title: str, said: str, lines: list[str], model: str, *, well: bool) -> Card:
+    address = reverse(f"admin:{model}_changelist")
+    return {"title": title, "said": said, "lines": lines, "link": address, "well": well}
+
+
+def _evictions() -> Card:
+    rows = [
+        (
+            _link(row, f"{row.project_name}/{row.workload_name}"),
+            f"{row.beneficiary_project_name}/{row.beneficiary_name}" if row.beneficiary_name else "nobody",
+            row.kind.replace("_", " "),
+            gpu_hours(row.lost_gpu_seconds),
+            _ago(row.at),
+        )
+        for row in Eviction.objects.order_by("-at")[:MOST]
+    ]
+    return _table(
+        "Who gave way last", ("Gave way", "For", "Kind", "Work lost", "At"), rows, "scheduler_eviction"
+    )
+
+
+def _cycles() -> Card:
+    """Those in which something happened: most cycles find nothing to do."""
+    found = Cycle.objects.defer("snapshot", "plan").filter(bundles__gt=0).order_by("-id")[:MOST]
+    rows = [
+        (
+            _link(row, f"cycle {row.pk}"),
+            f"{row.applied} of {row.bundles}",
+            row.evictions,
+            milliseconds(row.observe_ms + row.decide_ms + row.commit_ms),
+            _ago(row.at),
+        )
+        for row in found
+    ]
+    heads = ("Cycle", "Bundles applied", "Evictions", "Took", "At")
+    return _table("Cycles that did something", heads, rows, "scheduler_cycle")
+
+
+def _changes() -> Card:
+    found = Audit.objects.order_by("-pk")[:MOST]
+    rows = [
+        (
+            _link(row, row.object_name),
+            _did(row),
+            row.actor,
+            _ago(row.at),
+        )
+        for row in found
+    ]
+    return _table("Who changed what", ("What", "Change", "By", "At"), rows, "projects_audit")
+
+
+def _did(row: Audit) -> str:
+    action = row.action.replace("_", " ")
+    return action if row.object_type in action else f"{action} {row.object_type}"
+
+
+def _table(title: str, heads: Iterable[str], rows: Iterable[Iterable[object]], model: str) -> Card:
+    link = reverse(f"admin:{model}_changelist")
+    return {
+        "title": title,
+        "link": link,
+        "table": {"headers": list(heads), "rows": [list(row) for row in rows]},
+    }
+
+
+def _link(row: Eviction | Cycle | Audit, text: str) -> SafeString:
+    address = reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+    return format_html('<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', address, text)
+
+
+def _ago(at: datetime) -> SafeString:
+    local = timezone.localtime(at)
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime("%-d %b %H:%M:%S"))

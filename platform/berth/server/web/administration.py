@@ -1,0 +1,150 @@
+"""Shared parts of the admin site: permissions, read-only models, CSV export."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from unfold.admin import ModelAdmin
+from unfold.decorators import action
+
+from berth.core.errors import BerthError
+from berth.server.api.csv_files import csv_file
+
+
+class Guarded(ModelAdmin):
+    """For platform admins. What a service refuses is told, and nothing is stored."""
+
+    list_per_page = 50
+    list_filter_submit = True
+    compressed_fields = True
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return administers(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return administers(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return administers(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return administers(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return administers(request)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return self._or_told(request, lambda: super(Guarded, self).changeform_view(request, *args, **kwargs))
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return self._or_told(request, lambda: super(Guarded, self).delete_view(request, *args, **kwargs))
+
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return self._or_told(request, lambda: super(Guarded, self).changelist_view(request, *args, **kwargs))
+
+    def _or_told(self, request: HttpRequest, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        try:
+            return answer()
+        except BerthError as error:
+            messages.error(request, error.detail)
+            return redirect(request.get_full_path())
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for row in queryset:
+            self.delete_model(request, row)
+
+
+class ReadOnly(Guarded):
+    """What Berth itself writes: looked at, searched, exported, never changed."""
+
+    actions: tuple[str, ...] = ("download",)
+    columns: Sequence[str] = ()  # of the export; empty: every column
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    @action(description="Download as CSV")
+    def download(self, request: HttpRequest, queryset: QuerySet[Any]) -> StreamingHttpResponse:
+        return as_csv(request, queryset, self.columns, str(self.opts.verbose_name_plural).replace(" ", "-"))
+
+
+def administers(request: HttpRequest) -> bool:
+    if not request.user.is_authenticated:
+        return False
+    try:
+        request.require("administer")  # type: ignore[attr-defined]
+    except BerthError:
+        return False
+    return True
+
+
+def acting(request: HttpRequest) -> Any:
+    return request.acting  # type: ignore[attr-defined]
+
+
+def as_csv(
+    request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
+) -> StreamingHttpResponse:
+    """Row by row, however many there are; no cell begins a formula."""
+    chosen = columns or [field.attname for field in rows.model._meta.concrete_fields]
+    lines = ([getattr(row, column) for column in chosen] for row in rows.iterator(chunk_size=1000))
+    return csv_file(request, name, chosen, lines)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
+    """A small table inside a form."""
+    head = format_html_join(
+        "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((each,) for each in heads)
+    )
+    lines = [
+        format_html(
+            "<tr>{}</tr>",
+            format_html_join("", '<td class="px-3 py-1{}">{}</td>', ((_fold(each), each) for each in row)),
+        )
+        for row in rows
+    ]
+    if not lines:
+        return format_html("<span>{}</span>", "none")
+    body = format_html_join("", "{}", ((line,) for line in lines))
+    return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body)
+
+
+def _fold(cell: object) -> str:
+    """A name with hyphens is not broken at them; sentences are, between words."""
+    return "" if " " in str(cell) else " whitespace-nowrap"
+
+
+def pretty(value: object) -> SafeString:
+    """JSON as one reads it."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return format_html('<pre class="whitespace-pre-wrap">{}</pre>', text)
+
+
+def told(
+    request: HttpRequest, rows: Iterable[Any], do: Callable[[Any], object], past: str
+) -> HttpResponse | None:
+    """Does it to each row; tells how many, and what was refused."""
+    count = 0
+    for row in rows:
+        try:
+            do(row)
+        except BerthError as error:
+            messages.error(request, f"{row}: {error.detail}")
+        else:
+            count += 1
+    if count:
+        messages.success(request, f"{count} {past}.")
+    return None

@@ -1,0 +1,20 @@
+"""Django app of the web pages; connects live updates to signals."""
+
+from django.apps import AppConfig
+from django.db.models.signals import post_save
+
+
+class WebConfig(AppConfig):
+    name = "berth.server.web"
+    label = "berth_web"
+
+    def ready(self) -> None:
+        from berth.server.web.live import announcer
+        from pools import signals as of_pools
+        from pools.models import ScalingEvent
+        from projects import signals as of_projects
+
+        of_projects.workload_changed.connect(announcer.workload_changed, dispatch_uid="live workload")
+        of_projects.tenants_changed.connect(announcer.tenants_changed, dispatch_uid="live tenants")
+        of_pools.changed.connect(announcer.pools_changed, dispatch_uid="live pools")
+        post_save.connect(announcer.pools_changed, sender=ScalingEvent, dispatch_uid="live scaling")

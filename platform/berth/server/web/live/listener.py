@@ -1,0 +1,125 @@
+"""One thread per web process that passes change notes to its open pages."""
+
+import asyncio
+import json
+import math
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from django.db import connection
+
+from berth.db.wake import Waiter
+from berth.server.web.live.announcer import NAME
+
+Note = dict[str, Any]
+PATIENCE_SECONDS = 5.0
+LINGERS_SECONDS = 60.0  # between one page and the next
+REMEMBERED = 1000  # notes, for pages that were written before they began to listen
+CLOCKS_APART_SECONDS = 0.2  # at most, of two web processes
+MOST_WAITING = 1000  # of one page that reads too slowly; it then learns that everything may have changed
+EVERYTHING: Note = {"kind": "everything", "project": None, "department": None, "ids": None}
+
+
+class Ear:
+    """What one open page hears: a queue in the loop that serves it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.heard: asyncio.Queue[Note] = asyncio.Queue()
+
+    def hear(self, note: Note) -> None:
+        """From any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._keep, note)
+        except RuntimeError:  # the loop has ended, and with it the page
+            return
+
+    def _keep(self, note: Note) -> None:
+        if self.heard.qsize() >= MOST_WAITING:
+            while not self.heard.empty():
+                self.heard.get_nowait()
+            note = EVERYTHING
+        self.heard.put_nowait(note)
+
+
+class Listener:
+    """Runs while somebody listens; ends by itself when nobody has for a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ears: set[Ear] = set()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._past: deque[tuple[float, Note]] = deque()
+        self._known_from = math.inf  # since then `_past` holds all that was told
+        self._wanted_at = 0.0
+
+    def add(self, ear: Ear) -> threading.Event:
+        """The event is set once the database's notes are heard."""
+        with self._lock:
+            self._ears.add(ear)
+            self._wanted_at = time.monotonic()
+            if self._thread is None:
+                self._ready = threading.Event()
+                self._thread = threading.Thread(target=self._listen, name="berth-live", daemon=True)
+                self._thread.start()
+            return self._ready
+
+    def remove(self, ear: Ear) -> None:
+        with self._lock:
+            self._ears.discard(ear)
+
+    def missed(self, since: float) -> list[Note]:
+        """What was told from that moment on, which a process with another clock may have named; or, where
+        nobody here listened all that time, that anything may have changed."""
+        since -= CLOCKS_APART_SECONDS
+        with self._lock:
+            if since <= self._known_from:
+                return [EVERYTHING]
+            return [note for at, note in self._past if at >= since]
+
+    def _listen(self) -> None:
+        try:
+            with Waiter(NAME) as waiter:
+                with self._lock:
+                    self._known_from = time.time()
+                self._ready.set()
+                while self._wanted():
+                    for reason in sorted(waiter.wait(PATIENCE_SECONDS).reasons):
+                        self._hand_on(EVERYTHING if reason == "reconnected" else json.loads(reason))
+        finally:
+            self._ready.set()
+            connection.close()
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+                    self._forget()
+
+    def _wanted(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if self._ears:
+                self._wanted_at = now
+            if now - self._wanted_at <= LINGERS_SECONDS:
+                return True
+            self._thread = None
+            self._forget()
+            return False
+
+    def _forget(self) -> None:
+        self._past.clear()
+        self._known_from = math.inf
+
+    def _hand_on(self, note: Note) -> None:
+        with self._lock:
+            ears = list(self._ears)
+            self._past.append((time.time(), note))
+            if len(self._past) > REMEMBERED:
+                self._known_from = self._past.popleft()[0]
+        for ear in ears:
+            ear.hear(note)
+
+
+LISTENER = Listener()

@@ -1,0 +1,59 @@
+"""Sign people in and out; guessing passwords is slowed down."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.auth.views import LoginView, LogoutView
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse
+
+from berth.core.errors import RateLimited
+from berth.server.api.guesses import attempt
+
+
+class SignIn(LoginView):
+    template_name = "web/login.html"
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        sso = settings.BERTH_OIDC_NAME if settings.BERTH_OIDC_ISSUER else ""
+        return super().get_context_data(**context, sso=sso)
+
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        try:
+            counted = attempt(request, request.POST.get("username", ""))
+        except RateLimited as error:
+            return self._refused(error)
+        answer = super().post(request, *args, **kwargs)
+        if is_signed_in(answer):
+            counted.succeeded()
+        return answer
+
+    def _refused(self, error: RateLimited) -> HttpResponse:
+        form: Form = self.get_form_class()(self.request)
+        answer = self.render_to_response(self.get_context_data(form=form, refused=error.detail), status=429)
+        answer.headers["Retry-After"] = str(error.retry_after)
+        return answer
+
+
+class SignOut(LogoutView):
+    http_method_names = ["post", "options"]
+
+
+def admin_sign_in(request: HttpRequest) -> HttpResponse:
+    """The admin site has a form of its own, and the same limits. Raises RateLimited."""
+    if request.method != "POST":
+        return admin.site.login(request)
+    counted = attempt(request, request.POST.get("username", ""))
+    answer = admin.site.login(request)
+    if is_signed_in(answer):
+        counted.succeeded()
+    return answer
+
+
+def is_signed_in(answer: HttpResponse) -> bool:
+    """Whether the form was accepted. The person of the request says nothing: a session from before may be
+    used to guess the password of another account."""
+    return answer.status_code == HTTPStatus.FOUND

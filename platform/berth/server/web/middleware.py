@@ -1,0 +1,122 @@
+"""Middleware of all pages: acting person, content security policy, error pages."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.response import SimpleTemplateResponse
+from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
+
+from berth.core.errors import BerthError, Unauthenticated
+from berth.server.web.zones import zone_of
+from projects.access import Action, require
+from projects.acting import Acting
+
+Answer = Callable[[HttpRequest], HttpResponse]
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self' {socket}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# The admin site's interface (Alpine.js) evaluates expressions in its own templates, which also set colours,
+# widths and heights. Inline scripts are refused there as well.
+ADMIN_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+DOCS_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+API_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+DOCS = "/api/v1/docs"
+
+
+class WhoActs:
+    """Sets `request.acting`, and `request.require` for floors below the one that knows roles; and
+    `request.begun`, the moment (in seconds since 1970) from which on a page wants to hear of changes.
+
+    The REST interface finds its own by token.
+    """
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.begun = f"{time.time():.3f}"  # type: ignore[attr-defined]
+        request.acting = SimpleLazyObject(lambda: _acting(request))  # type: ignore[attr-defined]
+        request.require = partial(_require, request)  # type: ignore[attr-defined]
+        return self.get_response(request)
+
+
+class Policy:
+    """Sets what an answer may load in a browser: only what this server serves."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer = self.get_response(request)
+        answer.headers.setdefault("Content-Security-Policy", _policy(request))
+        return answer
+
+
+def _policy(request: HttpRequest) -> str:
+    path = request.path
+    if path == "/admin" or path.startswith("/admin/"):
+        return ADMIN_POLICY
+    if path == DOCS or path.startswith(f"{DOCS}/"):
+        return DOCS_POLICY
+    if path.startswith("/api/"):
+        return API_POLICY
+    scheme = "wss" if request.is_secure() else "ws"
+    return POLICY.format(socket=f"{scheme}://{request.get_host()}")
+
+
+class Refusals:
+    """Turns an error of the services into a page, or into one line for a page that is open already."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if not isinstance(error, BerthError) or request.path.startswith("/api/"):
+            return None
+        if getattr(request, "htmx", False) or not request.accepts("text/html"):
+            return HttpResponse(error.detail, status=error.status, content_type="text/plain; charset=utf-8")
+        return render(request, "web/refusal.html", {"error": error}, status=error.status)
+
+
+class AdminsZone:
+    """The admin site writes and reads times in the reader's zone; pages of ours leave that to the browser."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not request.path.startswith("/admin/"):
+            return self.get_response(request)
+        with timezone.override(zone_of(request)):
+            answer = self.get_response(request)
+            return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer
+
+
+def _acting(request: HttpRequest) -> Acting:
+    if not request.user.is_authenticated:
+        raise Unauthenticated
+    return Acting.person(
+        request.user,
+        request_id=getattr(request, "request_id", ""),
+        session_key=request.session.session_key or "",
+    )
+
+
+def _require(request: HttpRequest, action: str, obj: Any = None) -> None:
+    require(request.acting, Action(action), obj)  # type: ignore[attr-defined]

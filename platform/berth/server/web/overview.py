@@ -1,0 +1,142 @@
+"""The overview page: GPUs, queues, pending workloads with reasons, recent evictions."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from django.db.models import Count
+from django.http import HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.core.amounts import MILLI
+from berth.db.models import Lease
+from berth.server.web.bars import Bar, stacked
+from berth.server.web.columns import Columns, columns
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.zones import zone_of
+from pools.models import NodePool
+from projects.access import Action, may, visible_pools
+from projects.acting import Acting
+from projects.models import Phase
+from projects.selectors import workloads
+from scheduler.audit_told import to_open
+from scheduler.discretion import reader
+from scheduler.invariants import NAME as SCHEDULER
+from scheduler.selectors import evictions
+from scheduler.shortfalls import shortfalls
+from scheduler.use.over_time import MeanGpus, mean_gpus, used_course
+from scheduler.wait_times import wait_times
+from scheduler.web.capacity import total_gpus
+from scheduler.web.devices import legend, node_maps
+from scheduler.web.lines import Line, lines
+
+DAY = timedelta(days=1)
+HOURS = 24
+MOST_SHORTFALLS = 5
+MOST_EVICTIONS, MOST_REASONS, MOST_DEVICES, MOST_PROJECTS = 6, 8, 512, 40
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCount:
+    reason: str
+    count: int
+    bar: Bar
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    acting = request.acting
+    pools = list(visible_pools(acting).order_by("name"))
+    pool = next((each for each in pools if each.name == request.GET.get("pool")), None)
+    shown = [pool] if pool else pools
+    capacity = total_gpus(shown)
+    drawn = 0 < capacity.total <= MOST_DEVICES * MILLI
+    maps = [each for each in node_maps(acting, shown) if each.devices] if drawn else []
+    small = sum(len(each.devices) for each in maps) <= MOST_DEVICES
+    now = timezone.now()
+    course = [mean_gpus(hour, now) for hour in used_course(shown, now, HOURS)]
+    zone = zone_of(request)
+    context = {
+        "pools": pools,
+        "pool": pool,
+        "capacity": capacity,
+        "queues": busiest(lines(acting, shown)),
+        "counts": counts(acting, shown),
+        "reasons": reasons(acting, shown),
+        "maps": maps if small else [],
+        "legend": legend(maps) if small else [],
+        "evicted": to_open(
+            reader(acting), evictions(acting).filter(pool_id__in=[each.pk for each in shown])[:MOST_EVICTIONS]
+        ),
+        "evicted_today": evictions(acting).filter(at__gte=now - DAY).count(),
+        "waits": wait_times(acting, shown, now - DAY),
+        "shortfalls": shortfalls(acting, shown)[:MOST_SHORTFALLS],
+        "course": list(reversed(course)),
+        "measured": any(hour.known for hour in course),
+        "chart": chart_of(course, zone),
+        "zone": zone.key,
+        "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
+        "failing": [each for each in shown if each.last_error],
+        "running_it": may(acting, Action.ADMINISTER),
+    }
+    return page(request, "web/overview.html", context, inner="web/overview_body.html")
+
+
+def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
+    """Stack GPUs that were busy, allocated but idle, allocated but not measured, and free, hour by hour."""
+    layers: dict[str, list[tuple[float, str]]] = {"busy": [], "quiet": [], "used": [], "wanted": []}
+    for hour in course:
+        at = hour.at.astimezone(zone).strftime("%a %H:00")
+        for kind, amount, said in (
+            ("busy", hour.busy, "allocated and busy"),
+            ("quiet", hour.known - hour.busy, "allocated and not busy"),
+            ("used", hour.held - hour.known, "allocated, not measured"),
+            ("wanted", hour.there - hour.held, "free"),
+        ):
+            layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {said}"))
+    return columns(list(layers.items()))
+
+
+def busiest(tops: list[Line]) -> list[tuple[Line, list[Line], int]]:
+    """(department, projects to draw, how many more it has): all of them while they are few, else those
+    that hold and wait for most; then departments of which there is nothing to draw are left out, too."""
+    children = [line for top in tops for line in top.children]
+    many = len(children) > MOST_PROJECTS
+    if many:
+        children = [line for line in children if line.allocated or line.waiting]
+        children.sort(key=lambda line: (-line.allocated, -line.waiting, line.owner.name))
+    shown = {line.owner.pk for line in children[:MOST_PROJECTS]}
+    found = []
+    for top in tops:
+        drawn = [line for line in top.children if line.owner.pk in shown]
+        if drawn or top.children:
+            found.append((top, drawn, len(top.children) - len(drawn)))
+    return found
+
+
+def counts(acting: Acting, pools: Iterable[NodePool]) -> dict[str, int]:
+    """Live workloads by what a person calls their state."""
+    rows = workloads(acting).filter(pools__overlap=[pool.name for pool in pools]).order_by()
+    by_phase = dict(rows.values_list("phase").annotate(count=Count("pk")))
+    return {
+        "running": sum(by_phase.get(phase, 0) for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)),
+        "pending": sum(by_phase.get(phase, 0) for phase in (Phase.PENDING, Phase.RESERVED)),
+        "suspended": by_phase.get(Phase.SUSPENDED, 0),
+    }
+
+
+def reasons(acting: Acting, pools: Iterable[NodePool]) -> list[ReasonCount]:
+    """Why pending workloads wait, the commonest reason first."""
+    rows = (
+        workloads(acting)
+        .filter(phase=Phase.PENDING, pools__overlap=[pool.name for pool in pools])
+        .order_by()
+        .values_list("reason")
+        .annotate(count=Count("pk"))
+    )
+    found = sorted(rows, key=lambda row: (-row[1], row[0]))[:MOST_REASONS]
+    most = found[0][1] if found else 0
+    return [ReasonCount(reason, n, stacked([(n, "over")], most, f"{n} workloads")) for reason, n in found]

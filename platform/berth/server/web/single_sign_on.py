@@ -1,0 +1,117 @@
+"""Sign-in through OpenID Connect (code flow with PKCE, by Authlib)."""
+
+from functools import lru_cache
+from typing import Any
+
+import structlog
+from authlib.integrations.base_client.errors import OAuthError
+from authlib.integrations.django_client import OAuth
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+from joserfc.errors import JoseError
+from requests import RequestException
+
+from berth.core.errors import BerthError, NotFound, RateLimited
+from berth.server.api.limits import caller, spend
+from projects.services.people.identities import person_of
+
+log = structlog.get_logger(__name__)
+NEXT = "berth_next"
+UNREACHABLE = "The provider of single sign-on cannot be reached. Try again in a moment."
+REFUSED = "The provider did not vouch for you: {why}"
+NOT_TRUE = "What the provider answered does not fit what was asked. Sign in again from the start."
+PATIENCE = 10
+
+
+@never_cache
+@require_GET
+def begin(request: HttpRequest) -> HttpResponse:
+    """Off to the provider; where the person wanted to go is remembered here."""
+    wanted = request.GET.get("next", "")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    request.session[NEXT] = wanted if safe else settings.LOGIN_REDIRECT_URL
+    try:
+        spend("login", f"single sign-on of {caller(request)}")
+        answer: HttpResponse = provider().authorize_redirect(request, _here(request))
+    except RateLimited as error:
+        return _refused(request, error.detail, 429)
+    except (RequestException, OAuthError, ValueError, KeyError) as error:
+        log.warning("single sign-on cannot begin", error=f"{type(error).__name__}: {error}"[:300])
+        return _refused(request, UNREACHABLE, 502)
+    return answer
+
+
+@never_cache
+@require_GET
+def end(request: HttpRequest) -> HttpResponse:
+    """Back from the provider, with a code that it changes for an ID token; that one is checked whole."""
+    wanted = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
+    try:
+        token = provider().authorize_access_token(request)
+        claims: Any = token.get("userinfo")
+        if not claims or not claims.get("sub"):
+            return _refused(request, NOT_TRUE, 403)
+        user = person_of(
+            claims,
+            issuer=settings.BERTH_OIDC_ISSUER,
+            name_claim=settings.BERTH_OIDC_USERNAME,
+            may_create=settings.BERTH_OIDC_CREATE,
+        )
+    except RequestException as error:
+        log.warning("single sign-on cannot end", error=f"{type(error).__name__}: {error}"[:300])
+        return _refused(request, UNREACHABLE, 502)
+    except OAuthError as error:
+        why = str(error.description or error.error or "no reason was given")[:200]
+        return _refused(request, REFUSED.format(why=why), 403)
+    except (JoseError, ValueError, KeyError) as error:
+        log.warning("an ID token was refused", error=f"{type(error).__name__}: {error}"[:300])
+        return _refused(request, NOT_TRUE, 403)
+    except BerthError as error:
+        return _refused(request, error.detail, error.status)
+    login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    return redirect(wanted)
+
+
+def is_offered() -> bool:
+    return bool(settings.BERTH_OIDC_ISSUER and settings.BERTH_OIDC_CLIENT_ID)
+
+
+def provider() -> Any:
+    """Raises NotFound where none is set."""
+    if not is_offered():
+        raise NotFound("Single sign-on is not set up here.")
+    return _registered(
+        settings.BERTH_OIDC_ISSUER,
+        settings.BERTH_OIDC_CLIENT_ID,
+        settings.BERTH_OIDC_CLIENT_SECRET,
+        settings.BERTH_OIDC_SCOPES,
+    )
+
+
+@lru_cache(maxsize=4)
+def _registered(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
+    """It reads the provider's description once, and its keys again where a token is signed by a new one."""
+    return OAuth().register(
+        "berth",
+        client_id=client_id,
+        client_secret=secret,
+        server_metadata_url=f"{issuer}/.well-known/openid-configuration",
+        client_kwargs={"scope": scopes, "code_challenge_method": "S256", "default_timeout": PATIENCE},
+    )
+
+
+def _here(request: HttpRequest) -> str:
+    """Where the provider sends people back to: to the server's public name, if it has one."""
+    path = reverse("sso-end")
+    public: str = settings.BERTH_PUBLIC_URL
+    return f"{public}{path}" if public else request.build_absolute_uri(path)
+
+
+def _refused(request: HttpRequest, why: str, status: int) -> HttpResponse:
+    return render(request, "web/sso_refused.html", {"why": why}, status=status)

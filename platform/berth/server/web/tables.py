@@ -1,0 +1,164 @@
+"""Sorting, search, pagination and CSV export for every list.
+
+What is exported are the rows of the page under its filters and in its order, all of them, told by the same
+columns. A page with several tables gives each a name, which begins its words in the address.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, QueryDict, StreamingHttpResponse
+
+from berth.server.api.csv_files import cell, csv_file
+from berth.server.web.paging import SIZE, ordered, slice_of
+
+AT_ONCE = 500  # rows of a file
+R = TypeVar("R")
+M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[R]):
+    """`value` is told in `unit`. `order`: the database's column, never null, by which long lists are sorted.
+
+    `in_file`: told in the file only, where the page has no column of its own for it.
+    """
+
+    key: str
+    title: str
+    value: Callable[[R], Any]
+    unit: str = ""
+    order: str = ""
+    number: bool = False
+    in_file: bool = False
+
+    @property
+    def head(self) -> str:
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[R]):
+    """`sorts`: the keys that one may sort by. `next`, `previous`: cursors. `every`: for the file."""
+
+    name: str
+    file_name: str
+    columns: Sequence[Column[R]]
+    rows: list[R]
+    sort: str
+    search: str
+    sorts: frozenset[str]
+    next: str | None
+    previous: str | None
+    every: Iterable[R]
+    begun_with: bool  # whether there is anything, whatever is searched for
+
+    def word(self, what: str) -> str:
+        return word_of(self.name, what)
+
+    def as_csv(self, request: HttpRequest) -> StreamingHttpResponse:
+        return csv_file(request, self.file_name, [each.head for each in self.columns], self._lines())
+
+    def _lines(self) -> Iterator[list[Any]]:
+        for row in self.every:
+            yield [column.value(row) for column in self.columns]
+
+
+def list_rows(
+    request: HttpRequest, columns: Sequence[Column[R]], rows: Iterable[R], *, name: str = "", file_name: str,
+    default: str, size: int = SIZE,
+) -> Listing[R]:  # fmt: skip
+    """Of rows that are all at hand: any column sorts, words are looked for in what the columns tell.
+
+    `default` may be empty: the order in which they are given.
+    """
+    every, asked = list(rows), asked_of(request.GET, name)
+    by = {column.key: column for column in columns}
+    sort = asked["sort"] if asked["sort"].removeprefix("-") in by else default
+    found = [row for row in every if _holds(row, columns, asked["search"])]
+    if sort:
+        value = by[sort.removeprefix("-")].value
+        found.sort(key=lambda row: _weighed(value(row)))
+    if sort.startswith("-"):
+        found.reverse()
+    start = int(asked["cursor"]) if asked["cursor"].isdecimal() and len(asked["cursor"]) < 9 else 0
+    return Listing(
+        name, file_name, columns, found[start : start + size], sort, asked["search"], frozenset(by),
+        next=str(start + size) if len(found) > start + size else None,
+        previous=str(max(0, start - size)) if start else None,
+        every=found, begun_with=bool(every),
+    )  # fmt: skip
+
+
+def list_query(
+    request: HttpRequest, columns: Sequence[Column[R]], rows: QuerySet[M], told: Callable[[list[M]], list[R]],
+    *, name: str = "", file_name: str, default: str, size: int = SIZE,
+) -> Listing[R]:  # fmt: skip
+    """Of rows that the database keeps and the page has searched; `told` makes of some what is shown."""
+    asked = asked_of(request.GET, name)
+    orders = {column.key: column.order for column in columns if column.order}
+    found = slice_of(rows, orders, sort=asked["sort"], default=default, cursor=asked["cursor"], size=size)
+    every = (row for some in _in_batches(ordered(rows, orders, found.sort)) for row in told(some))
+    return Listing(
+        name, file_name, columns, told(found.rows), found.sort, asked["search"], frozenset(orders),
+        next=found.next, previous=found.previous, every=every, begun_with=bool(found.rows),
+    )  # fmt: skip
+
+
+def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
+    reading = rows.iterator(chunk_size=AT_ONCE)
+    while some := list(islice(reading, AT_ONCE)):
+        yield some
+
+
+def branches(found: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
+    """Of pairs of a top and a row below it, or the top itself: a tree again, with what was found.
+
+    Tops stay where they are; what is below each is in the order that was asked for.
+    """
+    every = list(tops)
+    kept: dict[int, list[R]] = {id(top): [] for top in every}
+    named = set()
+    for top, row in found.rows:
+        if row is top:
+            named.add(id(top))
+        else:
+            kept[id(top)].append(row)
+    return [(top, kept[id(top)]) for top in every if id(top) in named or kept[id(top)]]
+
+
+def exported(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
+    """The file that is asked for, if one is."""
+    asked = next((each for each in listings if request.GET.get(each.word("format")) == "csv"), None)
+    return asked.as_csv(request) if asked else None
+
+
+def asked_of(query: QueryDict, name: str) -> dict[str, str]:
+    """What the address says of one table."""
+    return {
+        what: query.get(word_of(name, what), "").replace("\x00", "")[:400].strip()
+        for what in ("sort", "search", "cursor")
+    }
+
+
+def word_of(name: str, what: str) -> str:
+    return f"{name}-{what}" if name else what
+
+
+def _holds(row: R, columns: Sequence[Column[R]], search: str) -> bool:
+    if not search:
+        return True
+    told = " ".join(cell(column.value(row)) for column in columns).lower()
+    return all(word in told for word in search.lower().split())
+
+
+def _weighed(value: Any) -> tuple[int, Any]:
+    """What is missing comes first, numbers before words; a list counts by what it tells."""
+    if value is None or value == "":
+        return (0, 0)
+    if isinstance(value, bool | int | float):
+        return (1, value)
+    return (2, value.timestamp()) if hasattr(value, "timestamp") else (3, cell(value).lower())

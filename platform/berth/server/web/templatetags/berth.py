@@ -1,0 +1,240 @@
+"""Template tags: numbers with units, times, chips, icons, bars."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.db.models import Model
+from django.template.context import Context
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from berth.core.amounts import MILLI
+from berth.server.web import numbers
+from berth.server.web.bars import WIDTH, Bar
+from berth.server.web.navigation import GROUPS
+from berth.server.web.tables import Column, Listing
+
+register = template.Library()
+register.filter("gpus", numbers.thousandths)
+register.filter("cores", numbers.thousandths)
+register.filter("memory", numbers.memory)
+register.filter("duration", numbers.duration)
+register.filter("gpu_hours", numbers.gpu_hours)
+register.filter("hours", numbers.hours)
+register.filter("money", numbers.money)
+register.filter("milliseconds", numbers.milliseconds)
+register.filter("spoken", numbers.spoken)
+register.filter("tenths", numbers.tenths)
+
+TONES = {
+    "pending": "warn",
+    "reserved": "info",
+    "starting": "info",
+    "running": "good",
+    "stopping": "warn",
+    "suspended": "",
+    "completed": "accent",
+    "failed": "bad",
+    "cancelled": "",
+    "succeeded": "accent",
+    "stopped": "",
+    "lost": "bad",
+    "requested": "info",
+    "booting": "info",
+    "ready": "good",
+    "cordoned": "warn",
+    "draining": "warn",
+    "ended": "",
+    "reclaim": "warn",
+    "preempt": "warn",
+    "shrink": "info",
+    "consolidate": "info",
+    "stale_gang": "bad",
+    "drain": "info",
+    # of engines of services, and of requests to have more or fewer of them
+    "PENDING": "warn",
+    "CREATING": "info",
+    "CONNECTING": "info",
+    "HEALTH_CHECKING": "info",
+    "WEIGHT_SYNCING": "info",
+    "READY": "good",
+    "ACTIVE": "good",
+    "DRAINING": "warn",
+    "REMOVING": "warn",
+    "ROLLING_BACK": "warn",
+    "PARTIAL": "warn",
+    "COMPLETED": "accent",
+    "FAILED": "bad",
+}
+
+
+@register.simple_tag
+def chip(state: str, text: str = "") -> SafeString:
+    """A state as a coloured word."""
+    return format_html('<span class="chip {}">{}</span>', TONES.get(state, ""), text or numbers.spoken(state))
+
+
+@register.filter
+def tone(kind: str) -> str:
+    return TONES.get(kind, "")
+
+
+@register.simple_tag
+def when(moment: datetime | None, style: str = "ago") -> SafeString:
+    """Render a time in UTC; scripts rewrite it in the reader's zone. Styles: ago, full."""
+    if moment is None:
+        return format_html('<span class="faint">{}</span>', numbers.NOTHING)
+    text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return format_html(
+        '<time datetime="{}" data-style="{}" title="{}">{}</time>', moment.isoformat(), style, text, text
+    )
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    return format_html(
+        '<svg aria-hidden="true" focusable="false" width="16" height="16"><use href="{}#{}"></use></svg>',
+        static("berth/icons.svg"),
+        name,
+    )
+
+
+@register.inclusion_tag("web/parts/bar.html")
+def bar(drawn: Bar, size: str = "") -> dict[str, Any]:
+    return {"bar": drawn, "width": WIDTH, "size": size}
+
+
+@register.inclusion_tag("web/parts/navigation.html", takes_context=True)
+def navigation(context: Context) -> dict[str, Any]:
+    return {"groups": GROUPS, "path": context["request"].path, "request": context["request"]}
+
+
+@register.filter
+def split(text: str) -> list[str]:
+    return text.split()
+
+
+@register.filter
+def current(place: Any, path: str) -> bool:
+    return bool(place.holds(path))
+
+
+@register.inclusion_tag("web/parts/sort.html", takes_context=True)
+def sort_head(context: Context, key: str, title: str, classes: str = "", rowspan: int = 1) -> dict[str, Any]:
+    """A column's head that sorts by it; sorting again turns the order round."""
+    now = context["sort"]
+    down = now == f"-{key}"
+    query = context["request"].GET.copy()
+    for name in ("cursor", "rows"):
+        query.pop(name, None)
+    query["sort"] = key if down else f"-{key}"
+    return {
+        "title": title,
+        "query": query.urlencode(),
+        "classes": classes,
+        "rowspan": rowspan,
+        "order": ("descending" if down else "ascending") if now.removeprefix("-") == key else "",
+    }
+
+
+@register.inclusion_tag("web/parts/heads.html", takes_context=True)
+def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
+    """The heads of a listing's columns, each sorting by it where it can; `last`: what its buttons are for."""
+    return {
+        "cells": [_head(context, listing, each, target) for each in listing.columns if not each.in_file],
+        "last": last,
+    }
+
+
+def _head(context: Context, listing: Listing[Any], column: Column[Any], target: str) -> dict[str, Any]:
+    now, key = listing.sort, column.key
+    query = context["request"].GET.copy()
+    query.pop(listing.word("cursor"), None)
+    query[listing.word("sort")] = f"-{key}" if now == key else key
+    return {
+        "title": column.title,
+        "unit": column.unit,
+        "query": query.urlencode() if key in listing.sorts else "",
+        "classes": "num" if column.number else "",
+        "target": target,
+        "order": ("descending" if now == f"-{key}" else "ascending") if now.removeprefix("-") == key else "",
+    }
+
+
+@register.inclusion_tag("web/parts/table_tools.html", takes_context=True)
+def table_tools(
+    context: Context, listing: Listing[Any], placeholder: str, target: str = "#rows"
+) -> dict[str, Any]:
+    """A field that searches, and the link that exports."""
+    query = context["request"].GET
+    own = {listing.word(what) for what in ("search", "cursor", "format")}
+    return {
+        "listing": listing,
+        "word": listing.word("search"),
+        "placeholder": placeholder,
+        "target": target,
+        "kept": [(name, value) for name in query if name not in own for value in query.getlist(name)],
+        "exported": _exported(context, listing),
+        "path": context["request"].path,
+    }
+
+
+@register.simple_tag(takes_context=True)
+def export_link(context: Context, listing: Listing[Any]) -> SafeString:
+    """The file of all rows under the page's filters and in its order."""
+    return format_html(
+        '<a class="button small" href="?{}" download>{}Download as CSV</a>',
+        _exported(context, listing),
+        icon("download"),
+    )
+
+
+def _exported(context: Context, listing: Listing[Any]) -> str:
+    query = context["request"].GET.copy()
+    query.pop(listing.word("cursor"), None)
+    query[listing.word("format")] = "csv"
+    return str(query.urlencode())
+
+
+@register.inclusion_tag("web/parts/table_pager.html", takes_context=True)
+def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") -> dict[str, Any]:
+    links = []
+    for title, cursor in (("Previous", listing.previous), ("Next", listing.next)):
+        if cursor is not None:
+            query = context["request"].GET.copy()
+            query[listing.word("cursor")] = cursor
+            links.append((title, query.urlencode()))
+    return {"links": links, "count": len(listing.rows), "target": target}
+
+
+@register.inclusion_tag("web/parts/sort.html", takes_context=True)
+def column_head(context: Context, pool: str, name: str, field: Any) -> dict[str, Any]:
+    """Of the grid of quotas: a value in a pool."""
+    scale = MILLI if field.kind == "amount" else 1
+    told = {
+        "pool": pool,
+        "field": name,
+        "kind": field.kind,
+        "scale": scale,
+        "adds": "1" if field.adds_up else "",
+        "default": field.default_text,
+    }
+    return {
+        **sort_head(context, f"{name}.{pool}", field.title, "num"),
+        "unit": field.unit,
+        "data": told,
+    }
+
+
+@register.filter
+def kind_of(row: Model) -> str:
+    """What a row is, in the glossary's word."""
+    return str(row._meta.verbose_name)
+
+
+@register.filter
+def bound(value: float | str | None, without: str) -> str:
+    """An amount that counts whole units already, or what stands for none."""
+    return without if value is None or value == "" else f"{value:,g}"

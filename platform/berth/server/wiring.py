@@ -1,0 +1,111 @@
+"""Connect the ports to their implementations: clock, providers, runtimes."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from django.conf import settings
+
+from berth.core.clock import Clock, SystemClock
+from berth.server.tracing.providers import traced
+from pools.environments.here import EnvironmentsHere
+from pools.environments.recipes import recipe, recipes
+from pools.joining import secrets
+from pools.joining.user_data import user_data
+from pools.models import NodePool
+from pools.providers.aws.clients import Clients
+from pools.providers.aws.provider import AwsProvider
+from pools.providers.aws.settings import aws_settings
+from pools.providers.base import Provider
+from pools.providers.fake import FakeProvider
+from pools.providers.local import LocalProvider
+from pools.providers.measured import Machine, this_machine
+from pools.providers.prepared import PreparedHere
+from pools.providers.reachable import ReachableNodes
+from pools.providers.static import StaticProvider
+from pools.runtimes.base import Runtime
+from pools.runtimes.fake import FakeRuntime
+from pools.runtimes.local import LocalRuntime
+from pools.runtimes.ray.here import RayNodesHere
+from pools.runtimes.ray.runtime import RayRuntime
+from pools.selectors import installation, pending_instances, ray_nodes
+
+T = TypeVar("T")
+
+
+class NotWired(LookupError):
+    """A pool names a provider or a runtime that this installation has not."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    clock: Clock
+    providers: Mapping[str, Callable[[NodePool], Provider]]
+    runtimes: Mapping[str, Runtime]
+
+    def provider_of(self, pool: NodePool) -> Provider:
+        provider = _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
+        runtime = self.runtimes.get(pool.runtime)
+        if isinstance(runtime, RayRuntime):
+            provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
+        return traced(provider, pool.provider)
+
+    def runtime_of(self, pool: NodePool) -> Runtime:
+        return _found(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
+
+
+@cache
+def wired() -> Wiring:
+    """That of this process. What lies under BERTH_HOME is shared by all of them."""
+    home, clock = Path(settings.BERTH_HOME), SystemClock()
+    here, fake = LocalProvider(home / "nodes", machine()), FakeProvider()
+    static = StaticProvider(clock.now)
+    raylets = prepared(RayNodesHere(here, home / "raylets", secrets.for_cluster))
+    plain = prepared(here)
+    return Wiring(
+        clock=clock,
+        providers={
+            NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else plain,
+            NodePool.Provider.FAKE.value: lambda pool: fake,
+            NodePool.Provider.STATIC.value: lambda pool: static,
+            NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
+        },
+        runtimes={
+            NodePool.Runtime.LOCAL.value: LocalRuntime(home / "run"),
+            NodePool.Runtime.FAKE.value: FakeRuntime(clock),
+            NodePool.Runtime.RAY.value: RayRuntime(home / "ray", ray_nodes),
+        },
+    )
+
+
+def environments_here() -> EnvironmentsHere:
+    return EnvironmentsHere(Path(settings.BERTH_HOME) / "environments")
+
+
+def prepared(provider: Provider) -> PreparedHere:
+    return PreparedHere(provider, environments_here(), recipe, recipes)
+
+
+@lru_cache(maxsize=64)
+def aws(given: str) -> AwsProvider:
+    """One for all pools with the same settings: the SDK's clients take long to make."""
+    settings_of_pool = aws_settings(json.loads(given))
+    return AwsProvider(
+        settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
+    )
+
+
+def machine() -> Machine:
+    """Real GPUs where there are any; else as many as are declared, in name only."""
+    found = this_machine()
+    return found if found.devices else this_machine(settings.BERTH_DECLARED_GPUS)
+
+
+def _found(wired: Mapping[str, T], name: str, what: str) -> T:
+    try:
+        return wired[name]
+    except KeyError:
+        raise NotWired(f"{name!r}, the {what}, is not part of this installation") from None
