@@ -96,7 +96,8 @@ def test_probes_are_answered_without_tls_where_people_are_sent_to_it(tmp_path: P
     )
     env = {
         **os.environ, "BERTH_HTTPS": "1", "BERTH_HOME": str(tmp_path), "BERTH_LOG_LEVEL": "CRITICAL",
-        "DJANGO_SETTINGS_MODULE": "berth.server.settings", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
+        "DJANGO_SETTINGS_MODULE": "berth.server.settings",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-c", asks], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "200 301\n"

@@ -85,9 +85,7 @@ def _checked(key: str) -> str:
 def _fingerprint(request: Request, key: str) -> str:
     """Keyed with the installation's secret: a body may hold a password."""
     seen = f"{request.method} {request.get_full_path()} {request.content_type}\n".encode() + request.body
-    return salted_hmac(
-        "berth.server.api.idempotency", key.encode() + b"\n" + seen, algorithm="sha256"
-    ).hexdigest()
+    return salted_hmac("berth.idempotency", key.encode() + b"\n" + seen, algorithm="sha256").hexdigest()
 
 
 def _claim(user_id: int, key: str, fingerprint: str) -> int | None:
