@@ -49,7 +49,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "kinds": everything.order_by("object_type").values_list("object_type", flat=True).distinct(),
         "narrowed": any(asked.values()),
     }
-    return page(request, "projects/activity.html", context, inner="projects/activity_rows.html")
+    return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
 
 
 def changes(row: Audit) -> list[tuple[str, str, str]]:

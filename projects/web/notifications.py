@@ -115,7 +115,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if file := exported(request, found, told):
         return file
     context = {"listing": found, "subscriptions": found.rows, "log": told, "told": told.rows}
-    return page(request, "projects/notifications.html", context, inner="projects/notification_rows.html")
+    return page(
+        request, "projects/notifications/list.html", context, inner="projects/notifications/rows.html"
+    )
 
 
 @signed_in

@@ -2,29 +2,21 @@
 
 from django.urls import path, re_path
 
-from projects.web import (
-    access,
-    account,
-    activity,
-    budgets,
-    bulk,
-    notifications,
-    ports,
-    quotas,
-    service_forms,
-    services,
-    tenants,
-    tokens,
-    views,
-    workloads,
-)
+from projects.web import activity, notifications
+from projects.web.people import access, account, tokens
+from projects.web.quotas import budgets, tenants
+from projects.web.quotas import pages as quotas
+from projects.web.services import forms as service_forms
+from projects.web.services import pages as services
+from projects.web.workloads import bulk_cancel, ports, saved_views
+from projects.web.workloads import pages as workloads
 
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 
 urlpatterns = [
-    path("workloads/cancel", bulk.cancel, name="workloads-cancel"),
-    path("workloads/views/new", views.save, name="view-new"),
-    path("workloads/views/<int:view_id>/remove", views.remove, name="view-remove"),
+    path("workloads/cancel", bulk_cancel.cancel, name="workloads-cancel"),
+    path("workloads/views/new", saved_views.save, name="view-new"),
+    path("workloads/views/<int:view_id>/remove", saved_views.remove, name="view-remove"),
     path("workloads", workloads.index, name="workloads"),
     re_path(
         r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",

@@ -59,7 +59,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "narrowed": any(asked.values()),
         "grid": grid(pairs(rows)),
     }
-    return page(request, "scheduler/evictions.html", context, inner="scheduler/eviction_rows.html")
+    return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")
 
 
 @signed_in
@@ -69,7 +69,7 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     if row is None:
         raise Http404
     each = to_open(reader(request.acting), [row])[0]
-    return page(request, "scheduler/eviction.html", {"each": each, "row": row, "sides": sides(each)})
+    return page(request, "scheduler/evictions/detail.html", {"each": each, "row": row, "sides": sides(each)})
 
 
 def filtered(acting: Acting, asked: dict[str, str], zone: ZoneInfo) -> QuerySet[Eviction]:

@@ -6,7 +6,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Route, expect
 
 from projects.models import Project, Quota, QuotaChange
-from projects.web.quota_cells import NO_QUOTA
+from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.browser.chromium import NARROW
 from tests.browser.conftest import Open

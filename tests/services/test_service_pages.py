@@ -24,7 +24,7 @@ def sign_in(stage: ServiceStage) -> Callable[[str], Client]:
 def test_the_list_and_the_page_say_what_serves_and_what_is_under_way(
     stage: ServiceStage, sign_in: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("projects.web.services.timezone.now", stage.stage.clock.now)
+    monkeypatch.setattr("projects.web.services.pages.timezone.now", stage.stage.clock.now)
     dave = sign_in("dave")
     assert "No services yet" in dave.get("/services").content.decode()
     service = stage.serve(engines=2)

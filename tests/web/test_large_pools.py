@@ -8,7 +8,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from pools.models import Node
-from scheduler.web.pool_nodes import AT_ONCE, SMALL
+from scheduler.web.pools.nodes import AT_ONCE, SMALL
 from tests.browser.fleet import a_fleet
 from tests.cast import Cast
 

@@ -311,7 +311,7 @@ def test_many_idle_projects_are_counted_and_not_drawn(cast: Cast, sign_in, runni
 
 
 def test_many_projects_are_unfolded_one_department_at_a_time(cast: Cast, sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("scheduler.web.share_page.MOST_UNFOLDED", 1)
+    monkeypatch.setattr("scheduler.web.fair_share.MOST_UNFOLDED", 1)
     alice = sign_in("alice")
     folded = alice.get("/fair-share?pool=local").content.decode()
     assert "Show 2 projects of research" in folded and "?project=vision" not in folded

@@ -15,7 +15,7 @@ from django.utils import timezone
 from pools.models import NodePool
 from projects.models import Department, Lapse, Project, Quota, QuotaChange
 from projects.services import quotas
-from projects.web.quota_cells import NO_QUOTA
+from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
 

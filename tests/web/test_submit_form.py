@@ -10,9 +10,9 @@ from django.test import Client
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from projects.models import Workload
-from scheduler.web.drafting.draft import PREFIX, Draft, opened, sent, step
-from scheduler.web.drafting.fields import Offer
-from scheduler.web.drafting.shown import shown
+from scheduler.web.submit.form.draft import PREFIX, Draft, opened, sent, step
+from scheduler.web.submit.form.fields import Offer
+from scheduler.web.submit.form.presentation import shown
 from tests import factories as make
 from tests.cast import Cast
 

@@ -7,7 +7,7 @@ from django.test import Client
 
 from projects.models import Audit, Template, Workload
 from projects.services.workloads.templates import save_template
-from scheduler.web.drafting.draft import PREFIX
+from scheduler.web.submit.form.draft import PREFIX
 from tests import factories as make
 from tests.cast import Cast
 

@@ -154,7 +154,7 @@ def test_columns_stand_on_each_other_and_fill_the_scale() -> None:
 
 @pytest.mark.usefixtures("used")
 def test_of_many_names_the_greatest_are_listed_and_the_file_has_all(sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("scheduler.web.usage.MOST_LINES", 1)
+    monkeypatch.setattr("scheduler.web.usage.pages.MOST_LINES", 1)
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")
     assert [line.name for line in answer.context["lines"]] == ["vision"]
@@ -164,7 +164,7 @@ def test_of_many_names_the_greatest_are_listed_and_the_file_has_all(sign_in, mon
 
 
 def test_budgets_come_in_pages(cast: Cast, sign_in, monkeypatch) -> None:
-    monkeypatch.setattr("scheduler.web.usage.MOST_BUDGETS", 1)
+    monkeypatch.setattr("scheduler.web.usage.pages.MOST_BUDGETS", 1)
     for owner in (cast.vision, cast.ads):
         budgets.set_budget(acting=cast.alice, owner=owner, values={"gpu_hours": 10})
     first = sign_in("alice").get("/usage").context

@@ -28,9 +28,9 @@ from scheduler.selectors import evictions
 from scheduler.shortfalls import shortfalls
 from scheduler.use.over_time import MeanGpus, mean_gpus, used_course
 from scheduler.wait_times import wait_times
-from scheduler.web.capacity import total_gpus
-from scheduler.web.devices import legend, node_maps
-from scheduler.web.lines import Line, lines
+from scheduler.web.pools.capacity import total_gpus
+from scheduler.web.pools.devices import legend, node_maps
+from scheduler.web.quotas.queue_rows import Line, lines
 
 DAY = timedelta(days=1)
 HOURS = 24

@@ -1,0 +1,98 @@
+"""Pages of a person's own account: who is signed in, and the password."""
+
+from django import forms
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.models import User
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.errors import BerthError, RateLimited
+from berth.server.api.guesses import guessing
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
+from projects.models import Membership
+from projects.selectors import tokens
+from projects.services.people import passwords
+
+TEXT_MAX = 1024
+EXPLAINED = "Your other browser sessions end, and so do tokens issued by berth login."
+
+
+def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:
+    attributes = {"autocomplete": autocomplete}
+    return forms.CharField(
+        label=label, max_length=TEXT_MAX, strip=False, help_text=help_text,
+        widget=forms.PasswordInput(attrs=attributes),
+    )  # fmt: skip
+
+
+class PasswordForm(forms.Form):
+    current_password = _field("Current password", "current-password")
+    new_password = _field("New password", "new-password", "At least 10 characters")
+    repeated = _field("New password, again", "new-password")
+    revoke_tokens = forms.BooleanField(label="Also revoke all my other tokens", required=False)
+
+    def clean_repeated(self) -> str:
+        repeated: str = self.cleaned_data["repeated"]
+        if repeated != self.cleaned_data.get("new_password", repeated):
+            raise forms.ValidationError("The two new passwords differ.")
+        return repeated
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse:
+    user: User = request.acting.user
+    roles = Membership.objects.filter(user=user).select_related("department", "project")
+    live = tokens(request.acting).filter(revoked_at__isnull=True).exclude(expires_at__lte=timezone.now())
+    context = {
+        "roles": roles.order_by("pk"),
+        "has_password": user.has_usable_password(),
+        "tokens": live.count(),
+    }
+    return page(request, "projects/people/account.html", context)
+
+
+@sensitive_post_parameters()
+@signed_in
+@require_http_methods(["GET", "POST"])
+def password(request: Request) -> HttpResponse:
+    form = PasswordForm(request.POST or None, auto_id="password_%s")
+    status = 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                changed = _changed(request, form)
+            except RateLimited as error:
+                form.add_error(None, f"Too many attempts. {error.detail}")
+                status = error.status
+            except BerthError as error:
+                take_faults(form, error)
+            else:
+                revoked = f" Tokens revoked: {changed.revoked}." if changed.revoked else ""
+                return done(request, f"Password changed.{revoked}", to=reverse("account"), leave=True)
+    context = {
+        "form": form,
+        "title": "Change password",
+        "label": "Change password",
+        "text": EXPLAINED,
+        "post_to": request.path,
+        "back": reverse("account"),
+    }
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+def _changed(request: Request, form: PasswordForm) -> passwords.Changed:
+    """Raises RateLimited and what the service raises. This browser stays signed in."""
+    values = form.cleaned_data
+    with guessing(request, request.user.get_username(), passwords.WrongPassword):
+        changed = passwords.change(
+            acting=request.acting, current=values["current_password"], new=values["new_password"],
+            revoke_tokens=values["revoke_tokens"],
+        )  # fmt: skip
+    update_session_auth_hash(request, changed.user)
+    return changed

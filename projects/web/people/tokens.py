@@ -1,0 +1,81 @@
+"""Page of API tokens; a secret is shown once."""
+
+from datetime import timedelta
+
+from django import forms
+from django.http import Http404, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import BerthError
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
+from projects.acting import SCOPES
+from projects.selectors import tokens
+from projects.services.people import tokens as service
+
+LIVES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
+MEANING = {"read": "read: see", "write": "write: submit, cancel", "admin": "admin: whatever my roles allow"}
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(label="Name", max_length=100, help_text="What will use it, to recognise it by")
+    scopes = forms.MultipleChoiceField(
+        label="May",
+        choices=[(scope, MEANING[scope]) for scope in SCOPES],
+        widget=forms.CheckboxSelectMultiple,
+    )
+    life = forms.ChoiceField(label="Ends after", choices=LIVES)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def issue(request: Request) -> HttpResponse:
+    form = TokenForm(
+        request.POST or None, initial={"scopes": ["read", "write"], "life": "90"}, auto_id="token_%s"
+    )
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        ends = timezone.now() + timedelta(days=int(said["life"]))
+        try:
+            token, secret = service.issue(
+                acting=request.acting, name=said["name"], scopes=said["scopes"], expires_at=ends
+            )
+        except BerthError as error:
+            take_faults(form, error, {"expires_at": "life"})
+        else:
+            context = {"token": token, "secret": secret, "back": reverse("access")}
+            return page(
+                request, "projects/people/token.html", context, inner="projects/people/token_body.html"
+            )
+    context = {
+        "form": form,
+        "title": "Issue a token",
+        "label": "Issue",
+        "post_to": request.path,
+        "back": reverse("access"),
+        "text": "A program that shows it acts with your roles, within what you tick.",
+    }
+    status = 422 if form.is_bound else 200
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def revoke(request: Request, token_id: int) -> HttpResponse:
+    token = tokens(request.acting).filter(pk=token_id, revoked_at__isnull=True).first()
+    if token is None:
+        raise Http404
+    if request.method == "POST":
+        service.revoke(acting=request.acting, token=token)
+        return done(request, f"The token {token.name} counts no more.", to=reverse("access"))
+    context = {
+        "title": f"Revoke the token {token.name}?",
+        "warning": "Programs that use it are refused at once.",
+        "label": "Revoke",
+        "danger": True,
+        "post_to": request.path,
+        "back": reverse("access"),
+    }
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")

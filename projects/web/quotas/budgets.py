@@ -1,0 +1,171 @@
+"""Forms of monthly budgets."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django import forms
+from django.http import Http404, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import BerthError, PreconditionFailed
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
+from projects.access import Action, administered_departments, may, require
+from projects.acting import Acting
+from projects.models import Budget, Department, Project
+from projects.models.budgets import HOURS_MOST, usual_warnings
+from projects.selectors import budgets, departments, projects
+from projects.services.quotas.budgets import remove_budget, set_budget
+from projects.web.quotas.pages import owner_named
+
+Owner = Department | Project
+OVERTAKEN = "Somebody changed this budget meanwhile; what is stored now stands below."
+
+
+class BudgetForm(forms.Form):
+    gpu_hours = forms.IntegerField(
+        label="GPU-hours a month",
+        min_value=1,
+        max_value=HOURS_MOST,
+        widget=forms.NumberInput(attrs={"class": "short", "step": "1"}),
+    )
+    warn_at = forms.CharField(
+        label="Tell at, percent used",
+        required=False,
+        widget=forms.TextInput(attrs={"class": "short", "inputmode": "numeric"}),
+        help_text="Whole percents with commas, such as 80, 100; empty: nobody is told",
+    )
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+    def clean_warn_at(self) -> list[int]:
+        text = self.cleaned_data["warn_at"]
+        try:
+            return [int(part) for part in text.replace("%", "").split(",") if part.strip()]
+        except ValueError:
+            raise forms.ValidationError("Allowed: whole percents with commas, such as 80, 100") from None
+
+
+class NewBudgetForm(BudgetForm):
+    owner = forms.ChoiceField(label="Of", help_text="A department's budget counts all of its projects")
+    field_order = ("owner", "gpu_hours", "warn_at", "version")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def add(request: Request) -> HttpResponse:
+    owners = {f"{owner._meta.model_name}s/{owner.name}": owner for owner in budgetable(request.acting)}
+    if not owners:
+        require(request.acting, Action.ADMINISTER)
+    form = NewBudgetForm(request.POST or None, initial=_initial(None), auto_id="budget_%s")
+    form.fields["owner"].choices = [  # type: ignore[attr-defined]
+        (key, f"{owner.name} ({owner._meta.verbose_name})") for key, owner in owners.items()
+    ]
+    if request.method == "POST" and form.is_valid():
+        owner = owners[form.cleaned_data["owner"]]
+        try:
+            set_budget(acting=request.acting, owner=owner, values=_values(form), expected_version=0)
+        except PreconditionFailed:
+            form.add_error("owner", f"{owner.name} has a budget already: change that one")
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"The budget of {owner} is set.", to=reverse("usage"))
+    return _answer(request, form, "New budget", "Set the budget")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def edit(request: Request, kind: str, name: str) -> HttpResponse:
+    owner = owner_named(request, kind, name)
+    _may_set(request, owner)
+    initial = _initial(_present(request.acting, owner))
+    form = BudgetForm(request.POST or None, initial=initial, auto_id="budget_%s")
+    if request.method == "POST" and form.is_valid():
+        expected = form.cleaned_data["version"]
+        try:
+            set_budget(acting=request.acting, owner=owner, values=_values(form), expected_version=expected)
+        except PreconditionFailed:
+            now = _present(request.acting, owner)
+            form = BudgetForm(initial=_initial(now), auto_id="budget_%s")
+            return _answer(request, form, f"Budget of {owner}", "Save", text=OVERTAKEN, status=412)
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            return done(request, f"The budget of {owner} is set.", to=reverse("usage"))
+    return _answer(request, form, f"Budget of {owner}", "Save")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def remove(request: Request, kind: str, name: str) -> HttpResponse:
+    owner = owner_named(request, kind, name)
+    _may_set(request, owner)
+    budget = _present(request.acting, owner)
+    if budget is None:
+        raise Http404
+    if request.method == "POST":
+        remove_budget(acting=request.acting, budget=budget)
+        return done(request, f"{owner} has no budget any more.", to=reverse("usage"))
+    context = {
+        "title": f"Remove the budget of {owner}?",
+        "warning": "Nobody is told of it any more. What was used stays known.",
+        "label": "Remove the budget",
+        "post_to": request.path,
+        "back": reverse("usage"),
+        "danger": True,
+    }
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+
+
+def budgetable(acting: Acting) -> Iterator[Owner]:
+    """Whose budget this person may set, departments before projects; many cost no more queries than few."""
+    if may(acting, Action.ADMINISTER):
+        yield from departments(acting)
+    yield from projects(acting).filter(department__in=administered_departments(acting))
+
+
+def budget_setter(acting: Acting) -> Callable[[Owner], bool]:
+    """Tells of any number of owners whether this person may set their budgets."""
+    everywhere = may(acting, Action.ADMINISTER)
+    mine = set(administered_departments(acting).values_list("pk", flat=True))
+    return lambda owner: everywhere if isinstance(owner, Department) else owner.department_id in mine
+
+
+def _may_set(request: Request, owner: Owner) -> None:
+    require(request.acting, Action.SET_QUOTA, owner)
+    if isinstance(owner, Department):
+        require(request.acting, Action.ADMINISTER)
+
+
+def _present(acting: Acting, owner: Owner) -> Budget | None:
+    whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}
+    return budgets(acting).filter(**whose).first()
+
+
+def _initial(budget: Budget | None) -> dict[str, Any]:
+    percents = usual_warnings() if budget is None else budget.warn_at
+    return {
+        "gpu_hours": None if budget is None else budget.gpu_hours,
+        "warn_at": ", ".join(map(str, percents)),
+        "version": 0 if budget is None else budget.version,
+    }
+
+
+def _values(form: BudgetForm) -> dict[str, Any]:
+    return {key: form.cleaned_data[key] for key in ("gpu_hours", "warn_at")}
+
+
+def _answer(
+    request: Request, form: BudgetForm, title: str, label: str, *, text: str = "", status: int | None = None
+) -> HttpResponse:
+    context = {
+        "form": form,
+        "title": title,
+        "label": label,
+        "text": text or "It is watched and told of; it stops nobody: quotas and limits do.",
+        "post_to": request.path,
+        "back": reverse("usage"),
+    }
+    status = status or (422 if form.errors else 200)
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)

@@ -1,0 +1,171 @@
+"""Pages of inference services."""
+
+from typing import Any
+
+from django.db.models import Q
+from django.http import HttpResponse, StreamingHttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.server.api.csv_files import csv_file
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.tables import Column, asked_of, exported, list_query
+from projects.access import Action, may
+from projects.elastic.autoscale import snapshot, window_of
+from projects.engine.replicas.conditions import Condition, conditions
+from projects.engine.replicas.config import NO_QUEUE
+from projects.engine.scaling import FINAL
+from projects.models import Engine, Pod, ScaleRequest, Service
+from projects.models.workloads import ENDED_PHASES
+from projects.service_selectors import find_service, services
+from projects.services.inference.autoscalers import config_of
+from projects.services.inference.rules import settings_of
+from projects.web.services.charts import DATA_HEADS, charts_of, data_of
+
+WAYS = {
+    "scale_out": ("PENDING", "CREATING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE"),
+    "scale_in": ("PENDING", "DRAINING", "REMOVING", "COMPLETED"),
+}
+SHOWN = 20
+TITLES = {
+    "token_usage_high": "Token cache is full",
+    "queue_backlog": "Requests queue up",
+    "queue_latency_high": "Waits are long",
+    "ttft_high": "First tokens are late",
+    "token_usage_low": "Token cache is empty",
+    "no_queue": "No request waits",
+    "throughput_stable": "Throughput is steady",
+}
+IN_SECONDS = ("queue_latency_high", "ttft_high")
+
+Listed = tuple[Service, ScaleRequest | None]  # with the request that is under way
+COLUMNS: tuple[Column[Listed], ...] = (
+    Column("name", "Service", lambda row: row[0].workload.name, order="workload__name"),
+    Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
+    Column("state", "State", lambda row: row[0].workload.phase, order="workload__phase"),
+    Column("engines", "Serving", lambda row: _counts(row[0])[0], "engines", order="active", number=True),
+    Column("total", "All", lambda row: _counts(row[0])[1], "engines", in_file=True),
+    Column("initial", "Initial", lambda row: row[0].initial_engines, "engines", in_file=True),
+    Column("model", "Model", lambda row: row[0].model_name, order="model_name"),
+    Column("created", "Created", lambda row: row[0].created_at, order="created_at"),
+    Column("under-way", "Under way", lambda row: row[1].status if row[1] else None),
+    Column("autoscaler", "Autoscaler", lambda row: "on" if row[0].autoscaler.enabled else "off"),
+)
+
+
+def _counts(service: Any) -> tuple[int, int]:
+    """As the selector has counted them."""
+    return service.active, service.total
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    search = asked_of(request.GET, "")["search"]
+    rows = services(request.acting)
+    for word in search.split():
+        rows = rows.filter(
+            Q(workload__name__icontains=word)
+            | Q(workload__project__name__icontains=word)
+            | Q(model_name__icontains=word)
+        )
+    found = list_query(request, COLUMNS, rows, _with_requests, file_name="services", default="-created")
+    if file := exported(request, found):
+        return file
+    context = {"listing": found, "rows": found.rows}
+    return page(request, "projects/services/list.html", context, inner="projects/services/rows.html")
+
+
+def _with_requests(rows: list[Service]) -> list[Listed]:
+    open_now = ScaleRequest.objects.filter(service__in=[row.pk for row in rows]).exclude(status__in=FINAL)
+    under_way = {row.service_id: row for row in open_now}
+    return [(row, under_way.get(row.pk)) for row in rows]
+
+
+@signed_in
+@require_GET
+def detail(request: Request, service: str) -> HttpResponse | StreamingHttpResponse:
+    row = find_service(request.acting, service)
+    if request.GET.get("format") == "csv":
+        return csv_file(request, f"metrics-of-{row.workload.name}", DATA_HEADS, data_of(row, timezone.now()))
+    return page(
+        request,
+        "projects/services/detail.html",
+        told(request, row),
+        inner="projects/services/detail_body.html",
+    )
+
+
+def told(request: Request, service: Service) -> dict[str, Any]:
+    now, scaler = timezone.now(), service.autoscaler
+    config, window = config_of(scaler), window_of(scaler)
+    requests = list(
+        service.requests.order_by("-created_at", "-id").prefetch_related(
+            "steps", "added__workload", "removed"
+        )[:SHOWN]
+    )
+    running = next((one for one in requests if not one.is_final), None)
+    ended = service.workload.phase in ENDED_PHASES
+    return {
+        "service": service,
+        "workload": service.workload,
+        "settings": settings_of(service.workload),
+        "engines": _engines(service),
+        "failed_engines": service.engines.filter(state="FAILED").order_by("-ended_at", "-number")[:SHOWN],
+        "running": running and _progress(running),
+        "requests": requests,
+        "scaler": scaler,
+        "config": config,
+        "conditions": [_shown(one) for one in conditions(window, config, now.timestamp())],
+        "figures": snapshot(window, config),
+        "charts": charts_of(service, config, now),
+        "history": service.scalings.order_by("-id")[:SHOWN],
+        "may_operate": may(request.acting, Action.OPERATE, service.workload) and not ended,
+        "ended": ended,
+    }
+
+
+def _engines(service: Service) -> list[tuple[Engine, Pod | None]]:
+    rows = list(service.engines.filter(ended_at__isnull=True).select_related("workload").order_by("number"))
+    pods = Pod.objects.filter(pk__in=[row.pod_id for row in rows if row.pod_id])
+    places = {pod.pk: pod for pod in pods.select_related("node", "allocation")}
+    return [(row, places.get(row.pod_id) if row.pod_id else None) for row in rows]
+
+
+def _progress(request: ScaleRequest) -> dict[str, Any]:
+    """The states on its way, those that it entered with their times, and what it waits for."""
+    entered = {step.status: step.at for step in request.steps.all()}
+    way = list(WAYS[request.direction])
+    if request.mode == "external" and request.direction == "scale_out":
+        way[1] = "CONNECTING"
+    if request.status == "ROLLING_BACK":
+        way = [*entered, request.ends_as]
+    engines = sorted(
+        request.added.all() if request.direction == "scale_out" else request.removed.all(),
+        key=lambda one: one.number,
+    )
+    return {
+        "request": request,
+        "way": [(state, entered.get(state), state == request.status) for state in way],
+        "engines": engines,
+        "waiting": [one for one in engines if one.state == "CREATING" and one.workload is not None],
+    }
+
+
+def _shown(one: Condition) -> dict[str, Any]:
+    unit = " s" if one.name in IN_SECONDS else ""
+    held = min(one.held / one.duration, 1.0) if one.duration else 1.0
+    state = "unknown" if one.holds is None else "met" if one.triggered else "holds" if one.holds else "quiet"
+    return {
+        "title": TITLES.get(one.name, one.name),
+        "way": "out" if one.scales_out else "in",
+        "value": "unknown" if one.value is None else f"{one.value:,.3g}{unit}",
+        "threshold": f"{one.threshold:,.3g}{unit}",
+        "bound": "above" if one.scales_out else "at most" if one.name == NO_QUEUE else "below",
+        "held": f"{one.held:.0f}",
+        "duration": f"{one.duration:.0f}",
+        "part": round(held * 100),
+        "state": state,
+        "tone": {"unknown": "warn", "met": "accent", "holds": "info", "quiet": ""}[state],
+        "reporting": f"{one.reporting} of {one.engines}",
+    }

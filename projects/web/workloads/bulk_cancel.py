@@ -1,0 +1,64 @@
+"""Cancel several workloads after a confirmation."""
+
+import uuid
+from collections.abc import Iterable
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.server.web.pages import Request, done, page, signed_in
+from projects.access import Action, may
+from projects.models import Workload
+from projects.models.workloads import ENDED_PHASES
+from projects.selectors import workloads
+from projects.services.workloads import bulk_cancel
+
+MOST = 200
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def cancel(request: Request) -> HttpResponse:
+    """Asks first (GET), then does it (POST); what one may not cancel is said and left out."""
+    given = request.POST if request.method == "POST" else request.GET
+    found = _named(request, given.getlist("w"))
+    mine = [each for each in found if may(request.acting, Action.OPERATE, each)]
+    if request.method == "POST":
+        outcome = bulk_cancel(acting=request.acting, workloads=mine)
+        said = f"{len(outcome.cancelled)} workload{'' if len(outcome.cancelled) == 1 else 's'} cancelled."
+        if outcome.refused:
+            said += " " + "; ".join(f"{each.name}: {why}" for each, why in outcome.refused[:3])
+        return done(request, said, to=reverse("workloads"))
+    left_out = len(found) - len(mine)
+    warning = "Their pods get the grace period to end, then they are over for good."
+    if left_out:
+        warning += f" {left_out} of those you chose are not yours to cancel and are left alone."
+    title = f"Cancel {len(mine)} workload{'' if len(mine) == 1 else 's'}?"
+    context = {
+        "title": title if mine else "Nothing to cancel",
+        "warning": warning if mine else "Choose workloads that are live and yours to cancel.",
+        "label": "Cancel them",
+        "post_to": request.path,
+        "back": reverse("workloads"),
+        "danger": True,
+        "workloads": mine,
+    }
+    return page(
+        request,
+        "projects/workloads/bulk_cancel.html",
+        context,
+        inner="projects/workloads/bulk_cancel_form.html",
+    )
+
+
+def _named(request: Request, given: Iterable[str]) -> list[Workload]:
+    """Those that there are, that one sees and that have not ended."""
+    ids = []
+    for text in list(given)[:MOST]:
+        try:
+            ids.append(uuid.UUID(text))
+        except ValueError:
+            continue
+    rows = workloads(request.acting).filter(pk__in=ids).exclude(phase__in=ENDED_PHASES)
+    return list(rows.order_by("project__name", "name"))

@@ -1,0 +1,138 @@
+"""The workload list and its actions."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.server.api.csv_files import csv_file
+from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.paging import ordered, slice_of
+from projects.access import Action, require, visible_pools
+from projects.idle_gpus import idle_since
+from projects.models import SavedView, Workload, WorkloadKind
+from projects.selectors import find_workload, projects
+from projects.services import workloads as service
+from projects.web.workloads.columns import COLUMNS, USUAL, chosen, in_file
+from projects.web.workloads.filters import SORTS, counts, listed, wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a person may do to a workload, and what we tell before it is done."""
+
+    title: str
+    warning: str
+    past: str
+    do: Callable[..., object]
+    danger: bool = False
+
+
+STEPS: Mapping[str, Step] = {
+    "cancel": Step(
+        "Cancel",
+        "Its pods get the grace period to end, then it is over for good.",
+        "is being cancelled",
+        service.cancel,
+        danger=True,
+    ),
+    "suspend": Step(
+        "Suspend",
+        "Its pods get the grace period to end; it keeps its place in time and waits until it is resumed.",
+        "is being suspended",
+        service.suspend,
+    ),
+    "resume": Step(
+        "Resume", "It goes back to the queue of its project.", "goes back to the queue", service.resume
+    ),
+    "delete": Step(
+        "Delete",
+        "The workload and its logs go away; its events and evictions stay in the history.",
+        "was deleted",
+        service.delete,
+        danger=True,
+    ),
+}
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    asked = wanted(request.GET)
+    rows = listed(request.acting, asked)
+    if request.GET.get("format") == "csv":
+        return _as_csv(request, rows)
+    found = slice_of(
+        rows,
+        SORTS,
+        sort=request.GET.get("sort", ""),
+        default="-submitted",
+        cursor=request.GET.get("cursor", ""),
+    )
+    idle = idle_since((row.pk for row in found.rows), timezone.now())
+    for row in found.rows:
+        row.idle_since = idle.get(row.pk)  # type: ignore[attr-defined]
+    columns = chosen(request.GET)
+    context = {
+        "asked": asked,
+        "columns": [(key, COLUMNS[key]) for key in columns],
+        "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
+        "chosen": ",".join(columns) if columns != USUAL else "",
+        "views": SavedView.objects.filter(user=request.acting.user),
+        "here": _plain_query(request),
+        "slice": found,
+        "sort": found.sort,
+        "states": counts(request.acting, asked),
+        "projects": projects(request.acting),
+        "pools": visible_pools(request.acting).order_by("name"),
+        "kinds": WorkloadKind.choices,
+    }
+    return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
+
+
+def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:
+    """All of them, in the list's order and with its columns."""
+    sort, told = request.GET.get("sort", ""), in_file(chosen(request.GET))
+    every = ordered(rows, SORTS, sort if sort.removeprefix("-") in SORTS else "-submitted")
+    lines = ([tell(row) for _, tell in told] for row in every.iterator(chunk_size=500))
+    return csv_file(request, "workloads", [head for head, _ in told], lines)
+
+
+def _plain_query(request: Request) -> str:
+    """Of the address, what a view keeps: to see which one is open."""
+    kept = request.GET.copy()
+    kept.pop("cursor", None)
+    return kept.urlencode()
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
+    """Asks first (GET), then does it (POST)."""
+    workload = find_workload(request.acting, workload_id)
+    require(request.acting, Action.OPERATE, workload)
+    asked = STEPS[step]
+    here = reverse("workload", args=[workload.pk])
+    if request.method == "POST":
+        asked.do(acting=request.acting, workload=workload)
+        gone = step == "delete"
+        to = reverse("workloads") if gone else here
+        return done(request, f"{workload.name} {asked.past}.", to=to, leave=gone)
+    context = {"workload": workload, "step": asked, "back": here, "post_to": request.path}
+    return page(
+        request, "projects/workloads/action.html", context, inner="projects/workloads/action_form.html"
+    )
+
+
+def steps_for(workload: Workload) -> list[str]:
+    """What makes sense in its present state."""
+    if workload.phase in ("completed", "failed", "cancelled"):
+        return ["delete"]
+    if workload.phase == "suspended" or workload.next_phase == "suspended":
+        return ["resume", "cancel"]
+    return ["suspend", "cancel"]

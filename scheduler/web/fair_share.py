@@ -1,0 +1,86 @@
+"""Page of a pool's fair shares."""
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.views.decorators.http import require_GET
+
+from berth.core.amounts import MILLI
+from berth.server.web.bars import Bar, quota_bar
+from berth.server.web.numbers import thousandths
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.tables import Column, branches, exported, list_rows
+from projects.access import visible_pools
+from scheduler.share_table import Standing, share_table
+from scheduler.usage import HALF_LIFE
+from scheduler.web.pools.capacity import total_gpus
+from scheduler.web.quotas.tree import MOST_ROWS, MOST_UNFOLDED
+
+Placed = tuple[Standing, Standing]  # of which department
+
+
+def _gpus(milli: int | None) -> float | str:
+    return "unlimited" if milli is None else milli / MILLI
+
+
+COLUMNS: tuple[Column[Placed], ...] = (
+    Column("name", "Queue", lambda row: row[1].name),
+    Column("department", "Department", lambda row: row[0].name, in_file=True),
+    Column("rank", "Rank", lambda row: row[1].rank if row[1].known else None, number=True),
+    Column("weight", "Weight", lambda row: row[1].weight if row[1].known else None, number=True),
+    Column("quota", "Quota", lambda row: _gpus(row[1].quota) if row[1].known else None, "GPUs", number=True),
+    Column("share", "Fair share", lambda row: _told(row[1], row[1].share), "GPUs", number=True),
+    Column("held", "Held", lambda row: _told(row[1], row[1].allocated), "GPUs", number=True),
+    Column("borrowed", "Borrowed", lambda row: _told(row[1], row[1].beyond), "GPUs", number=True),
+    Column("asked", "Asked for", lambda row: _told(row[1], row[1].requested), "GPUs", number=True),
+    Column("used", "Used lately", lambda row: row[1].used if row[1].known else None, number=True),
+    Column("lacks", "Lacking", lambda row: _told(row[1], row[1].lacking), "GPUs"),
+)
+
+
+def _told(each: Standing, milli: int) -> float | None:
+    """Nothing of a department of which the reader sees single projects only."""
+    return milli / MILLI if each.known else None
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    pools = list(visible_pools(request.acting).order_by("name"))
+    pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
+    given = share_table(request.acting, pool) if pool else []
+    pairs = [(top, each) for top, children in given for each in (top, *children)]
+    found = list_rows(request, COLUMNS, pairs, file_name=f"fair-shares-in-{pool}", default="", size=MOST_ROWS)
+    if file := exported(request, found):
+        return file
+    told = branches(found, [top for top, _ in given])
+    few = sum(len(children) for _, children in told) <= MOST_UNFOLDED
+    unfolded = request.GET.get("open", "")
+    tree = [(top, children, few or top.name == unfolded) for top, children in told]
+    every = [each for top, children, is_open in tree for each in (top, *(children if is_open else ()))]
+    ends = [max(each.quota or 0, each.share, each.requested, each.allocated) for each in every]
+    scale = max(ends, default=0)
+    context = {
+        "listing": found,
+        "pools": pools,
+        "pool": pool,
+        "tree": [
+            (_drawn(top, scale), [_drawn(each, scale) for each in children] if is_open else [], len(children))
+            for top, children, is_open in tree
+        ],
+        "few": few,
+        "unfolded": unfolded,
+        "total": total_gpus([pool]) if pool else None,
+        "half_life": pool.half_life or (None if pool.window else HALF_LIFE) if pool else None,
+    }
+    return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
+
+
+def _drawn(each: Standing, scale: int) -> tuple[Standing, Bar]:
+    said = f"{each.name}: {thousandths(each.allocated)} GPUs held, fair share {thousandths(each.share)}"
+    return each, quota_bar(
+        allocated=each.allocated,
+        quota=each.quota,
+        share=each.share,
+        wanted=max(0, each.requested - each.allocated),
+        scale=scale,
+        label=said,
+    )

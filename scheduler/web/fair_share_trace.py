@@ -1,0 +1,28 @@
+"""Page that explains the fair share of a department or project."""
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from berth.server.web.pages import Request, page, signed_in
+from pools.models import NodePool
+from projects.web.quotas.pages import owner_named
+from scheduler.share_story import UNITS, share_story
+
+
+@signed_in
+@require_GET
+def why(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
+    owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
+    story = share_story(acting=request.acting, owner=owner, pool=where)
+    context = {
+        "owner": owner,
+        "pool": where,
+        "chapters": [(each, UNITS[each.resource]) for each in story],
+        "others": [(each, UNITS[each.resource]) for each in story if each.resource != "gpu"],
+        "back": f"{reverse('quotas')}?pool={where.name}",
+    }
+    return page(
+        request, "scheduler/fair_share/trace.html", context, inner="scheduler/fair_share/trace_body.html"
+    )

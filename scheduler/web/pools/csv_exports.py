@@ -1,0 +1,83 @@
+"""CSV files of a pool: history, nodes, capacity over time."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import F, Q, Sum
+from django.http import StreamingHttpResponse
+
+from berth.core.amounts import MILLI
+from berth.server.api.csv_files import csv_file
+from berth.server.web.pages import Request
+from berth.server.web.tables import Column, Listing, asked_of, list_query
+from pools import selectors
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.node import ALIVE
+from pools.over_time import capacity_over_time
+from pools.selectors import SAID_BY_PROVIDERS
+from scheduler.models import Allocation
+from scheduler.web.pools.capacity_chart import SPANS, USUAL
+
+AT_ONCE = 20
+NODE_HEADS = ("Node", "State", "GPUs", "Allocated, GPUs", "Model", "CPU, cores", "Memory, MiB", "Since")
+COURSE_HEADS = ("From", "Wanted, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
+Told = tuple[ScalingEvent, str]  # with the reason as far as the reader may know it
+HISTORY: tuple[Column[Told], ...] = (
+    Column("at", "When", lambda row: row[0].at, order="pk"),
+    Column("kind", "What", lambda row: row[0].kind, order="kind"),
+    Column("node", "Node", lambda row: row[0].node.name if row[0].node else None),
+    Column("before", "Wanted before", lambda row: row[0].before, "nodes", in_file=True),
+    Column("after", "Wanted", lambda row: row[0].after, "nodes", number=True),
+    Column("reason", "Why, and what came of it", lambda row: row[1]),
+)
+
+
+def history_of(request: Request, pool: NodePool, *, running_it: bool) -> Listing[Told]:
+    rows = selectors.scaling_events(pool)
+    for word in asked_of(request.GET, "history")["search"].split():
+        said = Q(kind__icontains=word) | Q(node__name__icontains=word)
+        by_berth = Q(reason__icontains=word)
+        rows = rows.filter(
+            said | (by_berth if running_it else by_berth & ~Q(kind__in=list(SAID_BY_PROVIDERS)))
+        )
+
+    def told(some: list[ScalingEvent]) -> list[Told]:
+        return [(row, selectors.reason_of(row, running_it=running_it)) for row in some]
+
+    return list_query(
+        request, HISTORY, rows, told, name="history", file_name=f"history-of-{pool.name}", default="-at",
+        size=AT_ONCE,
+    )  # fmt: skip
+
+
+def file_of_pool(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
+    """The data of its two pictures, if they are asked for."""
+    asked = request.GET.get("format", "")
+    if asked == "nodes":
+        return csv_file(request, f"nodes-of-{pool.name}", NODE_HEADS, _nodes(pool))
+    if asked == "course":
+        span = request.GET.get("span", "")
+        return csv_file(
+            request,
+            f"capacity-of-{pool.name}",
+            COURSE_HEADS,
+            _course(pool, now, span if span in SPANS else USUAL),
+        )
+    return None
+
+
+def _nodes(pool: NodePool) -> Iterator[list[Any]]:
+    held = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by().values_list("node")
+    milli = dict(held.annotate(n=Sum(F("gpu_milli") * F("devices__len"))))
+    for node in Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal"):
+        yield [
+            node.name, node.state, node.gpus, (milli.get(node.pk) or 0) / MILLI, node.gpu_model,
+            node.cpu_milli / MILLI, node.memory_mib, node.since,
+        ]  # fmt: skip
+
+
+def _course(pool: NodePool, now: datetime, span: str) -> Iterator[list[Any]]:
+    for point in capacity_over_time(pool, now=now, span=SPANS[span][1]):
+        at = datetime.fromtimestamp(point.at, UTC)
+        yield [at, point.wanted, point.current, point.pending, point.draining]

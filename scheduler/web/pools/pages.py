@@ -1,0 +1,151 @@
+"""Pages of node pools: allocation, devices, cost, scaling history."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.core.amounts import MILLI
+from berth.server.web.bars import Bar, stacked
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.tables import Column, exported, list_rows
+from pools import selectors
+from pools.costs import costs_of
+from pools.models import NodePool, ScalingEvent
+from pools.models.scaling import ScalingKind
+from pools.scale_down import held_back
+from projects.access import Action, may, visible_pools
+from scheduler.fragmentation import Fragmentation, Level, fragmentation_of
+from scheduler.web.pools.capacity import Capacity, total_gpus
+from scheduler.web.pools.capacity_chart import SPANS, course_of
+from scheduler.web.pools.csv_exports import file_of_pool, history_of
+from scheduler.web.pools.nodes import held_by, nodes_of
+
+TONES = {
+    ScalingKind.READY: "good",
+    ScalingKind.UNCORDON: "good",
+    ScalingKind.RESUMED: "good",
+    ScalingKind.PROVISION: "info",
+    ScalingKind.ADOPTED: "info",
+    ScalingKind.JOINED: "info",
+    ScalingKind.AUTOSCALE: "accent",
+    ScalingKind.CORDON: "warn",
+    ScalingKind.DRAIN: "warn",
+    ScalingKind.NOTICE: "warn",
+    ScalingKind.SURPLUS: "warn",
+    ScalingKind.PAUSED: "warn",
+    ScalingKind.LOST: "bad",
+    ScalingKind.ORPHAN: "bad",
+    ScalingKind.ERROR: "bad",
+    ScalingKind.BOOT_FAILED: "bad",
+    ScalingKind.RETRIED: "info",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    pool: NodePool
+    capacity: Capacity
+
+    @property
+    def state(self) -> str:
+        return selectors.state_of(self.pool, timezone.now())
+
+    @property
+    def use(self) -> float | None:
+        """Percent."""
+        return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
+
+
+def _visible(request: Request) -> QuerySet[NodePool]:
+    return selectors.pools().filter(pk__in=visible_pools(request.acting))
+
+
+def _ready(pool: Any) -> int:
+    """As the selector has counted them."""
+    return int(pool.nodes_ready)
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("name", "Pool", lambda row: row.pool.name),
+    Column("state", "State", lambda row: row.state),
+    Column("nodes", "Nodes", lambda row: _ready(row.pool), number=True),
+    Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
+    Column("use", "Use", lambda row: row.use, "%"),
+    Column("node", "One node", lambda row: row.pool.gpus_per_node, "GPUs"),
+    Column("most", "At most", lambda row: row.pool.nodes_max, "nodes"),
+    Column("least", "At least", lambda row: row.pool.nodes_min, "nodes", in_file=True),
+    Column("total", "There", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
+    Column("coming", "Coming", lambda row: row.capacity.coming / MILLI, "GPUs", in_file=True),
+    Column("model", "Model", lambda row: row.pool.gpu_model, in_file=True),
+    Column("cores", "One node", lambda row: row.pool.cpu_milli / MILLI, "cores", in_file=True),
+    Column("memory", "One node", lambda row: row.pool.memory_mib, "MiB", in_file=True),
+    Column("provider", "Provider", lambda row: row.pool.provider, in_file=True),
+    Column("runtime", "Runtime", lambda row: row.pool.runtime, in_file=True),
+)
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    rows = [Row(pool, total_gpus([pool])) for pool in _visible(request)]
+    found = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
+    if file := exported(request, found):
+        return file
+    context = {
+        "listing": found,
+        "rows": found.rows,
+        "may_change": may(request.acting, Action.ADMINISTER),
+        "may_view": may(request.acting, Action.VIEW_CAPACITY),
+    }
+    return page(request, "scheduler/pools/list.html", context, inner="scheduler/pools/rows.html")
+
+
+@signed_in
+@require_GET
+def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
+    pool = get_object_or_404(_visible(request), name=name)
+    running_it = may(request.acting, Action.ADMINISTER)
+    now = timezone.now()
+    history = history_of(request, pool, running_it=running_it)
+    if file := exported(request, history) or file_of_pool(request, pool, now):
+        return file
+    nodes = nodes_of(request, pool)
+    costs = costs_of(pool, now)
+    pieces = fragmentation_of(pool) if pool.gpus_per_node else None
+    context = {
+        "pool": pool,
+        "state": selectors.state_of(pool, now),
+        "capacity": total_gpus([pool]),
+        "course": course_of(pool, now, request.GET.get("span", "")),
+        "spans": SPANS,
+        "pieces": pieces,
+        "piece_bars": [(level, _part(level, pieces)) for level in pieces.levels] if pieces else [],
+        "costs": costs,
+        "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
+        "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
+        "nodes": nodes,
+        "held_back": held_back(pool, now),
+        "legend": held_by(request.acting, pool),
+        "may_change": may(request.acting, Action.EDIT, pool),
+        "running_it": running_it,
+        "history": history,
+        "told": [(row, outcome_tone(row), reason) for row, reason in history.rows],
+    }
+    return page(request, "scheduler/pools/detail.html", context, inner="scheduler/pools/detail_body.html")
+
+
+def outcome_tone(row: ScalingEvent) -> str:
+    """How good the news is; an order that brought fewer than it asked for is not."""
+    if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
+        return "warn"
+    return TONES.get(ScalingKind(row.kind), "")
+
+
+def _part(level: Level, of: Fragmentation) -> Bar:
+    label = f"{level.nodes} of {of.nodes} nodes have {level.gpus} GPUs free"
+    return stacked([(level.nodes, "used")], of.nodes, label)

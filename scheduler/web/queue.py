@@ -1,0 +1,61 @@
+"""Page of a pool's queue, with ordering keys."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.http import HttpResponse, StreamingHttpResponse
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_GET
+
+from berth.core.amounts import MILLI
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.tables import Column, asked_of, exported, list_query
+from projects.access import visible_pools
+from scheduler.line import NOT_LOOKED_AT, length_of, line_of
+
+Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
+COLUMNS: tuple[Column[Waits], ...] = (
+    Column("number", "No.", lambda row: row[0].position if row[2] else None, order="position", number=True),
+    Column("name", "Workload", lambda row: row[0].name, order="name"),
+    Column("project", "Project", lambda row: row[0].project.name, order="project__name", in_file=True),
+    Column("gpus", "Gang", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True),
+    Column("key", "Its key, first to last", lambda row: "; ".join((row[0].explanation or {}).get("key", ()))),
+    Column("reason", "Why it waits", lambda row: row[0].reason, order="reason"),
+    Column("message", "In words", lambda row: row[0].message, in_file=True),
+    Column("expected", "Expected", lambda row: row[1]),
+    Column("submitted", "Submitted", lambda row: row[0].submitted_at, order="submitted_at"),
+)
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    pools = list(visible_pools(request.acting).order_by("name"))
+    pool = next((each for each in pools if each.name == request.GET.get("pool")), pools[0] if pools else None)
+    found = None
+    if pool is not None:
+        rows = line_of(request.acting, pool)
+        for word in asked_of(request.GET, "")["search"].split():
+            rows = rows.filter(
+                Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
+            )
+        found = list_query(request, COLUMNS, rows, _told, file_name=f"queue-{pool.name}", default="number")
+        if file := exported(request, found):
+            return file
+    context = {
+        "pools": pools,
+        "pool": pool,
+        "listing": found,
+        "rows": found.rows if found else [],
+        "length": length_of(pool) if pool else None,
+    }
+    return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")
+
+
+def _told(rows: list[Any]) -> list[Waits]:
+    found = []
+    for row in rows:
+        starts = (row.explanation or {}).get("expected_start")
+        found.append((row, parse_datetime(starts) if starts else None, row.position != NOT_LOOKED_AT))
+    return found

@@ -1,0 +1,139 @@
+"""The quota grid of all departments and projects in all pools."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Max
+from django.http import HttpResponse, QueryDict, StreamingHttpResponse
+from django.views.decorators.http import require_GET
+
+from berth.server.api.csv_files import csv_file
+from berth.server.web.pages import Request, page, signed_in
+from berth.server.web.zones import zone_of
+from pools.models import NodePool
+from projects.access import Action, may, visible_pools
+from projects.acting import Acting
+from projects.models import QuotaChange
+from projects.selectors import departments
+from projects.web.quotas.cells import FIELDS
+from scheduler.web.quotas.grid_table import Row, Table, capacity, table
+
+AT_ONCE = 60  # rows
+MOST_POOLS = 6  # beyond it one chooses which are shown
+USUAL = tuple(name for name, field in FIELDS.items() if field.usual)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the address asks for; what makes no sense there counts as not said."""
+
+    every: Sequence[NodePool]
+    pools: Sequence[NodePool]
+    fields: Sequence[str]
+    search: str
+    within: str
+    sort: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A pool above its columns; what departments are promised of it is told to who sees all of them."""
+
+    pool: NodePool
+    columns: int
+    has: int | None
+    promised: int
+    unlimited: int
+
+    @property
+    def oversold(self) -> bool:
+        return self.has is not None and (self.unlimited > 0 or self.promised > self.has)
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    asked = looked(request.GET, request.acting)
+    latest = QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0  # before the rows: what comes later is news
+    found = table(
+        request.acting, asked.pools, asked.fields,
+        search=asked.search, within=asked.within, sort=asked.sort,
+    )  # fmt: skip
+    if request.GET.get("format") == "csv":
+        return csv_file(request, "quotas", heads(found), lines(found.drawn(0)))
+    administers = may(request.acting, Action.ADMINISTER)
+    rows = found.drawn(asked.start, AT_ONCE)
+    after = asked.start + AT_ONCE
+    context = {
+        "asked": asked,
+        "rows": rows,
+        "start": asked.start,
+        "more": after if after < len(found.rows) else None,
+        "before": max(0, asked.start - AT_ONCE) if asked.start else None,
+        "total": len(found.rows),
+        "latest": latest,
+        "tenants": found.tenants,
+        "sort": asked.sort,
+        "edge": asked.fields[0],
+        "fields": [(name, FIELDS[name]) for name in asked.fields],
+        "columns": [(pool, name, FIELDS[name]) for pool in asked.pools for name in asked.fields],
+        "heads": _heads(found, administers=administers),
+        "all_fields": [(name, field, name in asked.fields) for name, field in FIELDS.items()],
+        "all_pools": [(pool, pool in asked.pools) for pool in asked.every],
+        "departments": departments(request.acting),
+        "zone": zone_of(request).key,
+        "may_edit": any(row.editable for row in found.rows),
+        "may_administer": administers,
+        "narrowed": bool(asked.search or asked.within),
+    }
+    part = "scheduler/quotas/grid_rows.html" if "rows" in request.GET else "scheduler/quotas/grid_table.html"
+    answer = page(request, "scheduler/quotas/grid.html", context, inner=part)
+    answer.headers["X-Next-Rows"] = str(after if after < len(found.rows) else "")
+    return answer
+
+
+def looked(query: QueryDict, acting: Acting) -> Looked:
+    every = list(visible_pools(acting).order_by("name"))
+    named = {word for text in query.getlist("pools") for word in text.split(",")}
+    chosen = {word for text in query.getlist("values") for word in text.split(",")}
+    start = query.get("rows", "")
+    return Looked(
+        every=every,
+        pools=[pool for pool in every if pool.name in named] or every[:MOST_POOLS],
+        fields=tuple(name for name in FIELDS if name in chosen) or USUAL,
+        search=query.get("search", "").replace("\x00", "")[:100].strip().lower(),
+        within=query.get("department", "").replace("\x00", "")[:100],
+        sort=query.get("sort", "name")[:100],
+        start=int(start) if start.isdecimal() and len(start) < 7 else 0,
+    )
+
+
+def heads(found: Table) -> list[str]:
+    cells = [f"{pool.name}: {FIELDS[name].head}" for pool in found.pools for name in found.fields]
+    return ["Department", "Project", *cells]
+
+
+def lines(rows: Iterable[Row]) -> Iterable[list[Any]]:
+    for row in rows:
+        cells = [cell.text if row.known else "" for cell in row.cells]
+        yield [row.top_name, "" if row.is_department else row.name, *cells]
+
+
+def _heads(found: Table, *, administers: bool) -> list[Head]:
+    has = capacity(found.pools) if administers else {}
+    tops = [row for row in found.rows if row.is_department]
+    told = []
+    for pool in found.pools:
+        given = [row.quotas[pool.pk].values["gpu_milli"] for row in tops if pool.pk in row.quotas]
+        told.append(
+            Head(
+                pool=pool,
+                columns=len(found.fields),
+                has=has.get(pool.pk, 0) if administers and "gpu" in found.fields else None,
+                promised=sum(each for each in given if each is not None),
+                unlimited=sum(each is None for each in given),
+            )
+        )
+    return told

@@ -1,0 +1,158 @@
+"""Preview and apply the quota grid, reporting conflicts cell by cell."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Max
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from berth.core.errors import Invalid, PreconditionFailed
+from berth.core.problems import Problem
+from berth.core.words import counted
+from berth.server.web.pages import Request, signed_in
+from berth.server.web.zones import zone_of
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import QuotaChange
+from projects.selectors import Scope, departments, projects, quota_changes
+from projects.services.quotas.drafts import NONE_YET, Draft, apply_draft
+from projects.services.quotas.expiry import faults_of_time
+from projects.web.quotas.cells import FIELDS
+from scheduler.quota_preview import preview
+from scheduler.web.quotas.grid_input import Typed, changes_of, faults_of, read_typed
+from scheduler.web.quotas.grid_table import held_values, stored
+from scheduler.web.quotas.preview_by_pool import by_pool
+
+MOST_CHANGES = 100  # news beyond them: the page is better read anew
+Place = tuple[str, str]  # key of the owner, name of the pool
+
+
+@signed_in
+@require_POST
+def answer(request: Request) -> HttpResponse:
+    """What it would do, as a part of the page; else, as JSON: what was applied, overtaken or is faulty."""
+    typed: Sequence[Typed] = ()
+    try:
+        typed = read_typed(request.acting, request.POST.get("draft", ""))
+        note = request.POST.get("note", "").replace("\x00", "")[:500].strip()
+        draft = Draft(changes_of(typed), note, _expiry(request))
+        if stale := _overtaken(request.acting, typed):
+            return JsonResponse({"theirs": stale, "latest": latest()}, status=412)
+        if request.POST.get("do") != "apply":
+            return _previewed(request, draft)
+        apply_draft(acting=request.acting, draft=draft, expected="-".join(each.version for each in typed))
+    except Invalid as error:
+        return JsonResponse({"faults": list(faults_of(typed, error))}, status=422)
+    except PreconditionFailed:
+        return JsonResponse({"theirs": _overtaken(request.acting, typed), "latest": latest()}, status=412)
+    now = present(request.acting, {(each.key, each.pool.name): {} for each in typed})
+    return JsonResponse({"applied": _applied(typed), "latest": latest(), "theirs": now})
+
+
+@signed_in
+@require_GET
+def news(request: Request) -> JsonResponse:
+    """What others, or one elsewhere, changed since; `reload` where the rows themselves are others now."""
+    after = request.GET.get("after", "")
+    known = int(after) if after.isdecimal() and len(after) < 18 else 0
+    changes = list(quota_changes(request.acting).filter(pk__gt=known).order_by("pk")[: MOST_CHANGES + 1])
+    seen, who = Scope(request.acting), dict[Place, dict[str, Any]]()
+    for change in changes:
+        for entry in change.written:
+            if seen.holds(entry.get("project_id"), entry["department_id"]):
+                key = f"{entry['kind']}-{entry[entry['kind'] + '_id']}"
+                who[key, entry["pool"]] = {"by": change.actor, "at": change.at.isoformat()}
+    rows = departments(request.acting).count() + projects(request.acting).count()
+    return JsonResponse(
+        {
+            "theirs": present(request.acting, who),
+            "latest": max([known, *(change.pk for change in changes)]),
+            "tenants": rows,
+            "reload": len(changes) > MOST_CHANGES,
+        }
+    )
+
+
+def present(acting: Acting, places: Mapping[Place, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What is stored in these places, as far as one sees it, with what is known of who set it."""
+    pools = {pool.name: pool for pool in NodePool.objects.filter(name__in={name for _, name in places})}
+    held = stored(acting, pools.values(), {key for key, _ in places})
+    told = []
+    for (key, name), who in places.items():
+        if name not in pools:
+            continue
+        quota = held.get(key, {}).get(pools[name].pk)
+        told.append(
+            {
+                "owner": key,
+                "pool": name,
+                "version": quota.version if quota else NONE_YET,
+                "values": {field: held_values(quota, field) for field in FIELDS},
+                **who,
+            }
+        )
+    return told
+
+
+def latest() -> int:
+    return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
+
+
+def _expiry(request: Request) -> datetime | None:
+    """Return when the change expires, or None for never.
+
+    A time without an offset is in the reader's time zone. Raises Invalid.
+    """
+    text = request.POST.get("until", "").strip()
+    if not text:
+        return None
+    try:
+        typed = datetime.fromisoformat(text)
+        expiry = (typed if typed.tzinfo else typed.replace(tzinfo=zone_of(request))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Invalid([Problem("lapses_at", "Is not a time", text[:40], "a day and a time")]) from None
+    if problems := faults_of_time(expiry, timezone.now()):
+        raise Invalid(problems)
+    return expiry
+
+
+def _applied(typed: Sequence[Typed]) -> str:
+    gone = sum(each.removes for each in typed)
+    parts = [
+        f"{counted(count, 'quota')} {'is' if count == 1 else 'are'} {what}"
+        for count, what in ((len(typed) - gone, "set"), (gone, "removed"))
+        if count
+    ]
+    return f"{', '.join(parts)}."
+
+
+def _previewed(request: Request, draft: Draft) -> HttpResponse:
+    impact = preview(acting=request.acting, draft=draft)
+    context = {"impact": impact, "pools": by_pool(impact), "count": len(draft.changes)}
+    return render(request, "scheduler/quotas/grid_preview.html", context)
+
+
+def _overtaken(acting: Acting, typed: Iterable[Typed]) -> list[dict[str, Any]]:
+    """Of the quotas of the draft those that are no longer what it was begun upon."""
+    each_now = present(acting, {(each.key, each.pool.name): {} for each in typed})
+    given = {(each.key, each.pool.name): each.version for each in typed}
+    moved = [row for row in each_now if row["version"] != given[row["owner"], row["pool"]]]
+    by = _who([row["owner"] for row in moved])
+    return [{**row, **by.get((row["owner"], row["pool"]), {"by": "somebody"})} for row in moved]
+
+
+def _who(keys: Sequence[str]) -> dict[Place, dict[str, Any]]:
+    """Who set the quotas of these owners last, from the latest changes."""
+    found: dict[Place, dict[str, Any]] = {}
+    wanted = set(keys)
+    for change in QuotaChange.objects.order_by("-pk")[:MOST_CHANGES] if wanted else ():
+        for entry in change.written:
+            key = f"{entry['kind']}-{entry[entry['kind'] + '_id']}"
+            if key in wanted:
+                place = (key, entry["pool"])
+                found.setdefault(place, {"by": change.actor, "at": change.at.isoformat()})
+    return found

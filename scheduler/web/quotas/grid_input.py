@@ -1,0 +1,147 @@
+"""Parse the cells of the quota grid, and map errors back to them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import Department, Project
+from projects.selectors import departments, projects
+from projects.services.quotas import Columns, columns_of, require_to_set
+from projects.services.quotas.drafts import Change, place_key, stored_of
+from projects.web.quotas.cells import FIELDS, NO_QUOTA, document, field_at, removes
+from scheduler.web.quotas.grid_table import owners_of
+
+MOST_QUOTAS = 1000
+LONGEST = 60  # characters of a cell
+
+Owner = Department | Project
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What was typed into the cells of one quota, on top of which version of it."""
+
+    key: str
+    owner: Owner
+    pool: NodePool
+    cells: dict[str, str]
+    version: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.key}/{self.pool.name}"
+
+    @property
+    def removes(self) -> bool:
+        return all(map(removes, self.cells.values()))
+
+
+def read_typed(acting: Acting, text: str) -> list[Typed]:
+    """`{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
+
+    Raises Invalid, and Forbidden where the person may not set one of them.
+    """
+    cells, versions = _opened(text)
+    found: dict[str, dict[str, str]] = {}
+    for key, pool, name, text_of_cell in cells:
+        found.setdefault(f"{key}/{pool}", {})[name] = text_of_cell
+    if not found:
+        raise Invalid([Problem("draft", "Nothing is changed yet", "", "at least one cell")])
+    if len(found) > MOST_QUOTAS:
+        allowed = f"{MOST_QUOTAS} at a time"
+        raise Invalid([Problem("draft", "changes too many quotas", shown(len(found)), allowed)])
+    owners, pools = _owners(acting, found), {each.name: each for each in NodePool.objects.all()}
+    typed: list[Typed] = []
+    for place, values in sorted(found.items()):
+        key, _, pool = place.partition("/")
+        if key not in owners or pool not in pools:
+            raise Invalid([Problem("draft", "names a quota that is not there", shown(place), "those shown")])
+        typed.append(Typed(key, owners[key], pools[pool], values, versions.get(place, "")))
+    for owner in dict.fromkeys(each.owner for each in typed):
+        require_to_set(acting, owner)
+    return typed
+
+
+def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
+    """Raises Invalid with every fault; `cell_of` says where each belongs."""
+    stored, problems, found = stored_of([(each.owner, each.pool) for each in typed]), [], []
+    for number, each in enumerate(typed):
+        path, quota = f"changes[{number}]", stored.get(place_key(each.owner, each.pool))
+        alike = quota is None or quota.weight_gpu == quota.weight_cpu == quota.weight_memory
+        try:
+            columns = _columns(each, alike=alike)
+        except Invalid as error:
+            problems += [
+                Problem(f"{path}.set.{fault.path}", fault.message, fault.given, fault.allowed)
+                for fault in error.problems
+            ]
+        else:
+            found.append(Change(each.owner, each.pool, columns, path))
+    if problems:
+        raise Invalid(problems)
+    return tuple(found)
+
+
+def _columns(each: Typed, *, alike: bool) -> Columns | None:
+    """None where the quota is to be removed. Raises Invalid."""
+    if each.removes:
+        return None
+    if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes(text)]:
+        raise Invalid([
+            Problem(path, "removes a quota of which other values are set", NO_QUOTA, "one of both")
+            for path in mixed
+        ])  # fmt: skip
+    return columns_of(document(each.cells, alike=alike))
+
+
+def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
+    """Each complaint with the cell that it is about; without one where it is about none."""
+    for problem in error.problems:
+        said = f"{problem.message}; allowed: {problem.allowed}" if problem.allowed else problem.message
+        if problem.path == "lapses_at":
+            yield {"until": said}
+            continue
+        number, _, path = problem.path.removeprefix("changes[").partition("].set.")
+        if not number.isdecimal() or int(number) >= len(typed):
+            yield {"message": f"{problem.path}: {said}"}
+            continue
+        each = typed[int(number)]
+        name = field_at(path, each.cells)
+        yield {
+            "owner": each.key,
+            "pool": each.pool.name,
+            "field": name,
+            "cell": f"{FIELDS[name].head} of {each.owner.name} on {each.pool.name}",
+            "message": said[:1].upper() + said[1:],
+        }
+
+
+def _opened(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
+    """Whatever was sent, or Invalid."""
+    garbled = Invalid([Problem("draft", "is not a draft", shown(text[:40]), "what the page sends")])
+    try:
+        told: Any = json.loads(text)
+        cells = [(str(key), str(pool), str(name), str(typed)) for key, pool, name, typed in told["cells"]]
+        versions = {str(place): str(version) for place, version in told["versions"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise garbled from None
+    fine = all(
+        name in FIELDS and len(typed) <= LONGEST and "\x00" not in typed for _, _, name, typed in cells
+    )
+    if not fine:
+        raise garbled
+    return cells, versions
+
+
+def _owners(acting: Acting, places: dict[str, dict[str, str]]) -> dict[str, Owner]:
+    tops, inner = owners_of(place.partition("/")[0] for place in places)
+    found: dict[str, Owner] = {
+        f"department-{each.pk}": each for each in departments(acting).filter(pk__in=tops)
+    }
+    found |= {f"project-{each.pk}": each for each in projects(acting).filter(pk__in=inner)}
+    return found

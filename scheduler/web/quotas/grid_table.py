@@ -1,0 +1,218 @@
+"""Rows and columns of the quota grid.
+
+Rows are read as plain tuples, all of them, for sums and order; only some at a time are drawn.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.db.models import Q, Sum
+
+from berth.core.amounts import MILLI
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING
+from projects.access import Action, administered_departments, may, whole_departments
+from projects.acting import Acting
+from projects.selectors import departments, projects, quotas
+from projects.services.quotas.drafts import NONE_YET
+from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, said
+
+Values = Mapping[str, Any]  # by column of the table of quotas
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One quota as it is stored; `version` as a draft names it."""
+
+    version: str
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`promised`: of a department, what its projects are given of this (None: one is unlimited).
+
+    `there` False: there is no quota, which counts as one that sets nothing and is not the same.
+    """
+
+    text: str
+    pool: NodePool
+    name: str
+    there: bool
+    adds_up: bool = False
+    finite: int = 0
+    unlimited: int = 0
+    oversold: bool = False
+
+    @property
+    def promised(self) -> str:
+        return said(FIELDS[self.name], None if self.unlimited else self.finite)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`known` False: a department of which the reader sees single projects only."""
+
+    key: str
+    name: str
+    title: str
+    top: str
+    top_name: str
+    editable: bool
+    known: bool
+    quotas: Mapping[int, Held]
+    number: int = 0
+    cells: tuple[Cell, ...] = ()
+    versions: str = ""
+
+    @property
+    def is_department(self) -> bool:
+        return self.key == self.top
+
+    @property
+    def kind(self) -> str:
+        return "department" if self.is_department else "project"
+
+
+@dataclass(slots=True)
+class Table:
+    """All rows in order; `drawn` gives some of them their cells. `tenants`: how many there are unfiltered."""
+
+    pools: Sequence[NodePool]
+    fields: Sequence[str]
+    rows: list[Row]
+    sums: Mapping[tuple[str, int, str], tuple[int, int]] = field(default_factory=dict)
+    tenants: int = 0
+
+    def drawn(self, start: int, count: int | None = None) -> list[Row]:
+        end = len(self.rows) if count is None else start + count
+        return [self._with_cells(row, start + n) for n, row in enumerate(self.rows[start:end])]
+
+    def _with_cells(self, row: Row, number: int) -> Row:
+        held = [row.quotas.get(pool.pk) for pool in self.pools]
+        versions = " ".join(each.version if each else NONE_YET for each in held)
+        return replace(row, number=number, cells=tuple(self._cells(row)), versions=versions)
+
+    def _cells(self, row: Row) -> Iterator[Cell]:
+        for pool in self.pools:
+            held = row.quotas.get(pool.pk)
+            for name in self.fields:
+                told = FIELDS[name]
+                value = held.values[told.column] if held else told.default
+                text = said(told, value) if held else NO_QUOTA
+                if not (row.is_department and told.adds_up and row.known):
+                    yield Cell(text, pool, name, held is not None)
+                    continue
+                finite, unlimited = self.sums.get((row.key, pool.pk, name), (0, 0))
+                beyond = value is not None and (unlimited > 0 or finite > value)
+                yield Cell(text, pool, name, held is not None, True, finite, unlimited, beyond)
+
+
+def table(
+    acting: Acting, pools: Sequence[NodePool], fields: Sequence[str], *, search: str = "", within: str = "",
+    sort: str = "name",
+) -> Table:  # fmt: skip
+    """`search`: a piece of a name; `within`: one department; `sort`: projects of each department by it."""
+    every = _rows(acting, pools)
+    found = Table(pools, fields, [], _sums(every, fields), sum(1 + len(inner) for _, inner in every))
+    for top, children in every:
+        if within and top.name != within:
+            continue
+        fits = not search or search in top.name
+        chosen = children if fits else [row for row in children if search in row.name]
+        if fits or chosen:
+            found.rows += [top, *_ordered(chosen, pools, sort)]
+    return found
+
+
+def held_values(row: Held | None, name: str) -> str:
+    told = FIELDS[name]
+    return said(told, row.values[told.column]) if row else NO_QUOTA
+
+
+def capacity(pools: Sequence[NodePool]) -> dict[int, int]:
+    """Milli-GPU that each pool's nodes have now."""
+    nodes = Node.objects.filter(pool__in=pools, state__in=HOSTING).order_by().values_list("pool")
+    return {pool: MILLI * (gpus or 0) for pool, gpus in nodes.annotate(n=Sum("gpus"))}
+
+
+def stored(
+    acting: Acting, pools: Iterable[NodePool], keys: Iterable[str] | None = None
+) -> dict[str, dict[int, Held]]:
+    """By owner and pool, what the reader may see; of all owners, or of those whose keys are given."""
+    found: dict[str, dict[int, Held]] = defaultdict(dict)
+    rows = quotas(acting).filter(pool__in=list(pools)).select_related(None).order_by()
+    if keys is not None:
+        tops, inner = owners_of(keys)
+        rows = rows.filter(Q(department__in=tops) | Q(project__in=inner))
+    for pk, version, pool, top, project, *values in rows.values_list(
+        "pk", "version", "pool_id", "department_id", "project_id", *COLUMNS
+    ):
+        key = f"project-{project}" if project else f"department-{top}"
+        found[key][pool] = Held(f"{pk}.{version}", dict(zip(COLUMNS, values, strict=True)))
+    return found
+
+
+def _rows(acting: Acting, pools: Sequence[NodePool]) -> list[tuple[Row, list[Row]]]:
+    owned, everything = stored(acting, pools), may(acting, Action.ADMINISTER)
+    whole = set(whole_departments(acting).values_list("pk", flat=True))
+    mine = set(administered_departments(acting).values_list("pk", flat=True))
+    tops: dict[int, tuple[Row, list[Row]]] = {}
+    for pk, name, title in departments(acting).values_list("pk", "name", "title"):
+        key = f"department-{pk}"
+        top = Row(key, name, title, key, name, everything and pk in whole, pk in whole, owned.get(key, {}))
+        tops[pk] = (top, [])
+    rows = projects(acting).select_related(None).values_list("pk", "name", "title", "department_id")
+    for pk, name, title, top_id in rows:
+        top, children = tops[top_id]
+        key = f"project-{pk}"
+        may_set = everything or top_id in mine
+        children.append(Row(key, name, title, top.key, top.name, may_set, True, owned.get(key, {})))
+    return list(tops.values())
+
+
+def _sums(
+    every: Iterable[tuple[Row, list[Row]]], fields: Iterable[str]
+) -> dict[tuple[str, int, str], tuple[int, int]]:
+    """By department, pool and field: what its projects are given, and how many of them without bound."""
+    adding = [(name, FIELDS[name].column) for name in fields if FIELDS[name].adds_up]
+    found: dict[tuple[str, int, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for top, children in every:
+        for child in children:
+            for pool, held in child.quotas.items():
+                for name, column in adding:
+                    finite, unlimited = found[top.key, pool, name]
+                    value = held.values[column]
+                    more = (finite, unlimited + 1) if value is None else (finite + value, unlimited)
+                    found[top.key, pool, name] = more
+    return found
+
+
+def _ordered(rows: list[Row], pools: Sequence[NodePool], sort: str) -> list[Row]:
+    """By name, or by a value in one pool, "gpu.train"; "-" is downwards, without bound is most."""
+    down, word = sort.startswith("-"), sort.removeprefix("-")
+    name, _, where = word.partition(".")
+    pool = next((each for each in pools if each.name == where), None)
+    if pool is None or name not in FIELDS:
+        return sorted(rows, key=lambda row: row.name, reverse=down)
+    told: Field = FIELDS[name]
+    high = float("-inf") if told.kind == "rank" else float("inf")
+
+    def value(row: Row) -> tuple[float, str]:
+        held = row.quotas.get(pool.pk)
+        found = held.values[told.column] if held else told.default
+        return (high if found is None else float(found), row.name)
+
+    return sorted(rows, key=value, reverse=down)
+
+
+def owners_of(keys: Iterable[str]) -> tuple[set[int], set[int]]:
+    """(departments, projects) that keys of rows name; what is garbled names nobody."""
+    found: dict[str, set[int]] = {"department": set(), "project": set()}
+    for key in keys:
+        kind, _, pk = key.partition("-")
+        if kind in found and pk.isdecimal() and len(pk) < 19:
+            found[kind].add(int(pk))
+    return found["department"], found["project"]

@@ -1,0 +1,163 @@
+"""Page of quota changes, with revert after a preview."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.errors import BerthError
+from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.tables import Column, asked_of, exported, list_query
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import Lapse, QuotaChange
+from projects.selectors import Scope, audit, departments, find_quota_change, quota_changes
+from projects.services.quotas import require_to_set
+from projects.services.quotas.drafts import inverse_of, undo
+from projects.web.activity import differences
+from scheduler.quota_preview import preview
+
+SIZE = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One quota of a change: what it was and became, value by value."""
+
+    name: str
+    pool: str
+    removed: bool
+    values: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    change: QuotaChange
+    quotas: list[Entry]
+    hidden: int
+    undone_by: int | None
+    lapse: Lapse | None
+    may_undo: bool
+
+    @property
+    def in_words(self) -> str:
+        shown = [f"{quota.name} on {quota.pool}: {_values(quota)}" for quota in self.quotas]
+        return "; ".join([*shown, f"{self.hidden} more that you may not see"] if self.hidden else shown)
+
+
+def _values(quota: Entry) -> str:
+    """Each with its unit's word, before and after."""
+    if quota.removed:
+        return "removed"
+    return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
+
+
+COLUMNS: tuple[Column[Told], ...] = (
+    Column("number", "No.", lambda row: row.change.pk),
+    Column("at", "When", lambda row: row.change.at, order="pk"),
+    Column("actor", "Who", lambda row: row.change.actor, order="actor"),
+    Column("what", "What", lambda row: row.in_words),
+    Column("note", "Note", lambda row: row.change.note, order="note"),
+    Column("lapses", "Goes back", lambda row: row.lapse.due_at if row.lapse else None, in_file=True),
+    Column("undone", "Taken back by No.", lambda row: row.undone_by, in_file=True),
+)
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    acting, rows = request.acting, quota_changes(request.acting)
+    for word in asked_of(request.GET, "")["search"].split():
+        named = audit(acting).filter(object_name__icontains=word, change_id__isnull=False)
+        rows = rows.filter(
+            Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(note__icontains=word)
+        )
+    found = list_query(
+        request, COLUMNS, rows, lambda some: told(acting, some), file_name="quota-changes", default="-at",
+        size=SIZE,
+    )  # fmt: skip
+    if file := exported(request, found):
+        return file
+    context = {"listing": found, "changes": found.rows}
+    return page(request, "scheduler/quotas/changes.html", context, inner="scheduler/quotas/change_rows.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def take_back(request: Request, change_id: int) -> HttpResponse:
+    change = find_quota_change(request.acting, change_id)
+    draft, impact, fault = None, None, None
+    try:
+        draft, _ = inverse_of(change)
+        for each in draft.changes:
+            require_to_set(request.acting, each.owner)
+        if request.method == "POST":
+            undo(acting=request.acting, change=change)
+            return done(
+                request, f"Change {change.pk} is taken back.", to=reverse("quota-changes"), leave=True
+            )
+        impact = preview(acting=request.acting, draft=draft)
+    except BerthError as error:
+        if error.status in (403, 404):
+            raise
+        fault = error
+    context = {
+        "told": told(request.acting, [change])[0],
+        "impact": impact,
+        "fault": fault.detail if fault else "",
+        "post_to": request.path,
+        "back": reverse("quota-changes"),
+    }
+    status = fault.status if fault else 200
+    return page(
+        request,
+        "scheduler/quotas/revert.html",
+        context,
+        inner="scheduler/quotas/revert_form.html",
+        status=status,
+    )
+
+
+def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
+    """As far as the reader sees the quotas; of the others only how many there are."""
+    changes, seen = list(rows), Scope(acting)
+    undone = dict(
+        QuotaChange.objects.filter(undoes__in=[row.pk for row in changes]).values_list("undoes", "pk")
+    )
+    lapses = {row.change_id: row for row in Lapse.objects.filter(change__in=[row.pk for row in changes])}
+    mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
+    everything = may(acting, Action.ADMINISTER)
+    found = []
+    for row in changes:
+        shown = [each for each in row.written if seen.holds(each.get("project_id"), each["department_id"])]
+        settable = everything or all(
+            each["kind"] == "project" and each["department_id"] in mine for each in row.written
+        )
+        found.append(
+            Told(
+                change=row,
+                quotas=[_entry(each) for each in shown],
+                hidden=len(row.written) - len(shown),
+                undone_by=undone.get(row.pk),
+                lapse=lapses.get(row.pk),
+                may_undo=settable and row.pk not in undone,
+            )
+        )
+    return found
+
+
+def _entry(each: Mapping[str, Any]) -> Entry:
+    before, after = (_plain(each[side] or {}) for side in ("before", "after"))
+    return Entry(each["name"], each["pool"], not after, differences(before, after))
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """One weight where all resources have the same."""
+    weights = values.get("weight")
+    if isinstance(weights, dict) and len(set(weights.values())) == 1:
+        return {**values, "weight": next(iter(weights.values()))}
+    return dict(values)

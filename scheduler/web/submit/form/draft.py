@@ -1,0 +1,189 @@
+"""Keep a form and a document in step.
+
+Both come with every request, and with them the text on which they agreed last. A field that says something
+else than that text has been changed: the change is written into the document as it is now. Then the form is
+read from the document. So either side may be ahead, or both, and comments and parts that no field shows
+stay as they were written.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import QueryDict
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, path_of
+from berth.core.spec import RoleSpec, WorkloadSpec
+from berth.core.spec.manifest import is_manifest
+from berth.documents import CannotEdit, Places, edited, read_document
+from berth.documents.edits import ABSENT
+from berth.documents.values import Location, found, location_of
+from scheduler.web.submit.form import replicas
+from scheduler.web.submit.form.field_kinds import NotMeant, in_order
+from scheduler.web.submit.form.fields import LEAST, MOST, Field, Offer, Part, parts_of
+
+PREFIX = "f:"
+ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
+BY_TEXT_ONLY = "This stands in the document in a way that only its text can change."
+
+
+@dataclass
+class Draft:
+    """`data` is None while the text cannot be read; `agreed` is the last text that could."""
+
+    text: str
+    agreed: str
+    data: dict[str, Any] | None = None
+    problems: list[Problem] = field(default_factory=list)  # of the text itself, or of fields
+    line: int | None = None  # of the fault for which the text cannot be read
+    typed: dict[str, str] = field(default_factory=dict)  # what the document could not take, by path
+
+    @property
+    def readable(self) -> dict[str, Any] | None:
+        """What the form shows: the document, or what it said when it could be read last."""
+        return self.data if self.data is not None else _read(self.agreed)
+
+    @property
+    def has_form(self) -> bool:
+        """An older system's manifest is changed as text only."""
+        readable = self.readable
+        return readable is not None and not is_manifest(readable)
+
+    def parts(self, offer: Offer) -> list[Part]:
+        return parts_of(self.readable or {}, offer) if self.has_form else []
+
+
+def opened(text: str) -> Draft:
+    draft = Draft(text, text)
+    _look(draft)
+    return draft
+
+
+def sent(post: QueryDict, offer: Offer) -> Draft:
+    """What came of both sides."""
+    text = _lines(post.get("document", ""))
+    draft = Draft(text, _lines(post.get("agreed", text)))
+    _look(draft)
+    before = _read(draft.agreed)
+    if before is None or is_manifest(before):
+        draft.agreed = draft.text if draft.data is not None else draft.agreed
+        return draft
+    places = Places.of(draft.agreed)
+    for each in _fields(parts_of(before, offer)):
+        if (change := _change(each, before, places, post)) is not None:
+            _take(draft, each, before, change)
+    if draft.data is not None:
+        draft.agreed = draft.text
+    return draft
+
+
+def step(draft: Draft, wanted: str, *, mail: str = "") -> None:
+    """`add:roles`, `add:notifications`, `remove:roles[1]`: a part more, or one less."""
+    verb, _, path = wanted.partition(":")
+    at = location_of(path)
+    if draft.data is None or not at or verb not in ("add", "remove"):
+        return
+    value: Any = ABSENT
+    if verb == "add":
+        there = found(draft.data, at)
+        count = len(there) if isinstance(there, list) else 0
+        role = {"name": f"role-{count + 1}", "replicas": 1}
+        value = {"to": mail} if path == "notifications" else role
+        at = (*at, count)
+    try:
+        draft.text = draft.agreed = edited(draft.text, at, value, order=ORDER)
+    except CannotEdit:
+        draft.problems.append(Problem(path, BY_TEXT_ONLY))
+    _look(draft)
+
+
+def value_of(each: Field, data: Mapping[str, Any], places: Places) -> str | None:
+    """What the field shows; None for what only the document can hold."""
+    if each.at[-1] in (LEAST, MOST):
+        return replicas.shown(each.at, data, places)
+    return each.kind.shown(found(data, each.at), places.scalars.get(each.at))
+
+
+def chosen_of(each: Field, data: Mapping[str, Any]) -> list[str]:
+    now = found(data, each.at)
+    return [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
+
+
+def _change(each: Field, before: Mapping[str, Any], places: Places, post: QueryDict) -> Any:
+    """What was typed, where it is something else than was shown; None for no change."""
+    name = PREFIX + each.path
+    if name not in post:
+        return None
+    if each.many:
+        chosen = [one for one in post.getlist(name) if one]
+        return chosen if set(chosen) != set(chosen_of(each, before)) else None
+    typed = _lines(post.get(name, "")).rstrip("\n")
+    return typed if typed != (value_of(each, before, places) or "") else None
+
+
+def _take(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> None:
+    """Into the document; what it cannot take stays in the field, with the reason."""
+    if draft.data is None:
+        draft.typed[each.path] = change if isinstance(change, str) else ""
+        return
+    try:
+        if each.at[-1] in (LEAST, MOST):
+            draft.text = replicas.written(draft.text, draft.data, each.at, change, ORDER)
+        else:
+            now = found(draft.data, each.at)
+            meant = in_order(change, now) if each.many else each.kind.meant(change, now)
+            draft.text = edited(draft.text, each.at, meant, order=ORDER)
+    except NotMeant as fault:
+        draft.typed[each.path] = change
+        draft.problems.append(Problem(each.path, fault.message, fault.given, fault.allowed))
+    except CannotEdit:
+        draft.typed[each.path] = change if isinstance(change, str) else ""
+        draft.problems.append(Problem(each.path, BY_TEXT_ONLY))
+    _look(draft)
+
+
+def _look(draft: Draft) -> None:
+    try:
+        draft.data = read_document(draft.text)
+    except Invalid as error:
+        draft.data = None
+        draft.problems = [*error.problems]
+        draft.line = error.extra.get("line")
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    try:
+        return read_document(text)
+    except Invalid:
+        return None
+
+
+def _fields(parts: list[Part]) -> Iterator[Field]:
+    for part in parts:
+        yield from part.fields
+        yield from part.more
+
+
+def owner_of(path: str, names: Mapping[str, Any]) -> str:
+    """The field beside which a problem belongs: its own, or the one that holds it; else nothing."""
+    at = location_of(path)
+    for length in range(len(at), 0, -1):
+        for inner in _spelled(at[:length]):
+            if inner in names:
+                return inner
+    return ""
+
+
+def _spelled(at: Location) -> Iterator[str]:
+    yield path_of(at)
+    if at[-1] in ("min", "replicas"):
+        yield path_of((*at[:-1], LEAST))
+    if at[-1] == "max":
+        yield path_of((*at[:-1], MOST))
+    if at[-1] == "topology":
+        yield path_of((*at, "required"))
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")

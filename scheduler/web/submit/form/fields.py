@@ -1,0 +1,188 @@
+"""The form fields of a document, with their choices."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from berth.core.priorities import DEFAULT, PREEMPTIBLE_BELOW, PRIORITIES, SERVICE_DEFAULT
+from berth.core.problems import path_of
+from berth.documents.values import Location, found
+from scheduler.web.submit.form import field_kinds
+from scheduler.web.submit.form.field_kinds import Kind
+
+Choices = tuple[tuple[str, str], ...]
+
+KINDS: Choices = (
+    ("", "Training"), ("elastic", "Elastic training"), ("interactive", "Interactive session"),
+    ("service", "Inference service"),
+)  # fmt: skip
+FLAGS: Choices = (("", "As its priority says"), ("true", "Yes"), ("false", "No"))
+RESTARTS: Choices = (("", "Never"), ("on_failure", "When it fails"), ("always", "Always"))
+NEWS: Choices = tuple((each, each.capitalize()) for each in
+                      ("started", "completed", "failed", "preempted", "cancelled",
+                       "unschedulable"))  # fmt: skip
+LEAST, MOST = "at_least", "at_most"  # of pods: replicas, or min and max
+PRIORITY_HINT = (
+    f"0 to 1000, or a name; {DEFAULT} by default, {SERVICE_DEFAULT} for services. "
+    f"From {PREEMPTIBLE_BELOW} on, the workload is not preemptible"
+)
+SPAN_HINT = "90s, 30m, 2h or 7d"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field; `at` is its place in the document."""
+
+    at: Location
+    label: str
+    kind: Kind = field_kinds.TEXT
+    hint: str = ""
+    choices: Choices = ()
+    known: str = ""  # the list of suggestions
+    many: bool = False
+    wide: bool = False
+
+    @property
+    def path(self) -> str:
+        return path_of(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Fields under one title. `at` of a part that may be taken away."""
+
+    title: str
+    fields: tuple[Field, ...]
+    more: tuple[Field, ...] = ()
+    at: Location | None = None
+    add: str = ""  # the list to which one may add a part like it
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one may choose here: names that the person may know."""
+
+    projects: Sequence[str] = ()
+    pools: Sequence[str] = ()
+    models: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    runs_images: bool = False  # some pool does
+    of_template: bool = False  # whose name and project are said when somebody begins with it
+    priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
+
+
+def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
+    roles = list(_role_places(data, ()))
+    return [
+        Part("What", _what(offer, has_image="image" in data)),
+        *(_role(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
+        Part("Where and when", _where(offer), _later()),
+        *(_news(number) for number in range(_length(data.get("notifications")))),
+    ]
+
+
+def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
+    whose = (
+        Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
+        Field(("project",), "Project", field_kinds.CHOICE, choices=_named(offer.projects, "Choose one")),
+    )
+    image = (Field(("image",), "Container image", hint="For pools that run container images", wide=True),)
+    return (
+        *(() if offer.of_template else whose),
+        Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
+        *(image if offer.runs_images or has_image else ()),
+        Field(("command",), "Command", field_kinds.COMMAND, wide=True),
+        Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one on each line", wide=True),
+    )
+
+
+def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> Part:
+    name = found(data, (*at, "name"))
+    fields = (
+        Field((*at, "name"), "Name of the role"),
+        Field((*at, LEAST), "Pods", field_kinds.AMOUNT, "Start together or not at all"),
+        Field((*at, MOST), "Pods at most", field_kinds.AMOUNT, "Grows so far while there is room"),
+        Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a part of one: 0.5"),
+        Field((*at, "gpu_memory_mib"), "or GPU memory", field_kinds.AMOUNT, "MiB, or 8Gi"),
+        Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
+        Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or 4Gi"),
+        Field((*at, "gpu_models"), "GPU models", field_kinds.NAMES, "Any, if empty", known="models"),
+    )
+    more = (
+        Field(
+            (*at, "gpu_devices"),
+            "Parts of so many devices",
+            field_kinds.AMOUNT,
+            "Beside a part or GPU memory",
+        ),
+        Field((*at, "spread_per_node"), "Pods per node at most", field_kinds.AMOUNT),
+        Field((*at, "topology", "required"), "Must share the label", known="labels"),
+        Field((*at, "topology", "preferred"), "Should share the label", known="labels"),
+        Field(
+            (*at, "command"),
+            "Command of this role",
+            field_kinds.COMMAND,
+            "Instead of the one above",
+            wide=True,
+        ),
+        Field(
+            (*at, "env"), "Environment of this role", field_kinds.PAIRS, "Beside what stands above", wide=True
+        ),
+    )
+    title = f"Role {name}" if isinstance(name, str) and name else "Pods"
+    return Part(title, fields, more, None if alone else at, path_of(at[:-1]) if last else "")
+
+
+def _where(offer: Offer) -> tuple[Field, ...]:
+    return (
+        Field(("pools",), "Node pools", field_kinds.NAMES, "In the order they are chosen; any, if none is",
+              choices=_named(offer.pools), many=True, wide=True),
+        Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, known="priorities"),
+        Field(("preemptible",), "May give way", field_kinds.FLAG, choices=FLAGS),
+        Field(("max_runtime",), "Runs at most", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("idle_timeout",), "Ends when idle for", field_kinds.SECONDS_KIND, SPAN_HINT),
+    )  # fmt: skip
+
+
+def _later() -> tuple[Field, ...]:
+    return (
+        Field(("topology", "required"), "All must share the label", known="labels"),
+        Field(("topology", "preferred"), "All should share the label", known="labels"),
+        Field(("restart_policy", "kind"), "Restart", field_kinds.CHOICE, choices=RESTARTS),
+        Field(("restart_policy", "max_restarts"), "Restarts at most", field_kinds.AMOUNT),
+        Field(("grace_period_seconds",), "Time to stop", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("working_dir",), "Directory"),
+        Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one on each line", wide=True),
+    )
+
+
+def _news(number: int) -> Part:
+    at: Location = ("notifications", number)
+    return Part(
+        f"Notification {number + 1}",
+        (
+            Field((*at, "to"), "Tell", hint="A mail address, https://… or slack:https://…", wide=True),
+            Field((*at, "on"), "When it", field_kinds.NAMES, "Completed or failed, if none is chosen",
+                  choices=NEWS, many=True, wide=True),
+        ),
+        at=at,
+    )  # fmt: skip
+
+
+def _role_places(node: Any, at: Location) -> Iterator[Location]:
+    """Of every role of the tree, in the order it is written."""
+    if not isinstance(node, Mapping) or len(at) > 16:
+        return
+    for number in range(_length(node.get("roles"))):
+        if isinstance(node["roles"][number], Mapping):
+            yield (*at, "roles", number)
+    for number in range(_length(node.get("groups"))):
+        yield from _role_places(node["groups"][number], (*at, "groups", number))
+
+
+def _length(value: Any) -> int:
+    return min(len(value), 64) if isinstance(value, list) else 0
+
+
+def _named(names: Sequence[str], nothing: str = "") -> Choices:
+    return (*((("", nothing),) if nothing else ()), *((name, name) for name in names))

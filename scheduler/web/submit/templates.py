@@ -1,0 +1,273 @@
+"""Pages of project templates."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django import forms
+from django.http import HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
+from berth.core.problems import Problem
+from berth.server.web.faults import take_faults
+from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.tables import Column, exported, list_query
+from projects.access import Action, may
+from projects.models import Project, Template
+from projects.selectors import find_project, templates
+from projects.services.workloads import templates as service
+from scheduler.web.submit.document_presets import kept_text, template_text
+from scheduler.web.submit.form.draft import Draft, opened, sent, step
+from scheduler.web.submit.form.fields import Offer
+from scheduler.web.submit.form.presentation import shown
+from scheduler.web.submit.form_choices import offer_to, open_projects
+
+SAVE, EDIT = "save", "edit"
+Row = tuple[Template, bool, bool]
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("name", "Template", lambda row: row[0].name, order="name"),
+    Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
+    Column("about", "What it is for", lambda row: row[0].about),
+    Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
+    Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
+)
+
+
+class KeepForm(forms.Form):
+    """Under which name a document is kept."""
+
+    project = forms.ChoiceField(label="In project")
+    name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
+    about = forms.CharField(label="What it is for", max_length=service.ABOUT_MOST, required=False)
+    document = forms.CharField(widget=forms.HiddenInput, strip=False)
+    then = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+@dataclass
+class Page:
+    """What the page of one template shows."""
+
+    project: Project
+    name: str = ""
+    about: str = ""
+    version: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    named: list[Problem] = field(default_factory=list)  # of its name and purpose
+    refused: str = ""
+    theirs: Template | None = None  # what somebody else saved meanwhile
+
+
+@signed_in
+@require_GET
+def index(request: Request) -> HttpResponse | StreamingHttpResponse:
+    rows = templates(request.acting)
+    if chosen := request.GET.get("project", "").replace("\x00", ""):
+        rows = rows.filter(project__name=chosen)
+    if search := request.GET.get("search", "").replace("\x00", "").strip():
+        rows = rows.filter(name__icontains=search) | rows.filter(about__icontains=search)
+    mine = open_projects(request.acting)
+    usable = set(mine)
+    found = list_query(
+        request, COLUMNS, rows, lambda some: list(_with_rights(request, some, usable)), file_name="templates",
+        default="name",
+    )  # fmt: skip
+    if file := exported(request, found):
+        return file
+    context = {
+        "rows": found.rows,
+        "listing": found,
+        "projects": templates(request.acting)
+        .order_by("project__name")
+        .values_list("project__name", flat=True)
+        .distinct(),
+        "chosen": chosen,
+        "search": search,
+        "may_make": bool(mine),
+    }
+    return page(request, "scheduler/templates/list.html", context, inner="scheduler/templates/rows.html")
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def keep(request: Request) -> HttpResponse:
+    """A document that stands elsewhere, of a workload or on the page of submitting, is kept under a name."""
+    if request.method == "GET":
+        text, name = kept_text(request.acting, request.GET.get("like", ""))
+        kept: dict[str, Any] = {"document": text, "name": name, "project": request.GET.get("project", "")}
+        kept["then"] = "" if name else EDIT
+        return _keep_page(request, KeepForm(initial=kept, auto_id="keep_%s"))
+    if request.POST.get("step") == "ask":
+        text = template_text(request.POST.get("document", ""))
+        stands = opened(request.POST.get("document", "")).data or {}
+        initial: dict[str, Any] = {"document": text}
+        initial |= {key: stands.get(key) for key in ("project", "name")}
+        return _keep_page(request, KeepForm(initial=initial, auto_id="keep_%s"))
+    form = KeepForm(request.POST, auto_id="keep_%s")
+    form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
+    if form.is_valid():
+        said = form.cleaned_data
+        try:
+            made = service.save_template(
+                acting=request.acting, project=find_project(request.acting, said["project"]),
+                name=said["name"], text=said["document"].replace("\r\n", "\n"), about=said["about"],
+                expected_version=0,
+            )  # fmt: skip
+        except PreconditionFailed:
+            form.add_error("name", "There is one of this name: choose another, or change that one")
+        except BerthError as error:
+            take_faults(form, error)
+        else:
+            goes_on = said["then"] == EDIT
+            to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
+            return done(request, f"{made.handle} is kept.", to=to, leave=goes_on)
+    return _keep_page(request, form)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def edit(request: Request, project: str, name: str = "") -> HttpResponse:
+    owner = find_project(request.acting, project)
+    stored = templates(request.acting).filter(project=owner, name=name).first() if name else None
+    if name and stored is None:
+        raise NotFound("There is no such template.")
+    if stored is not None:
+        service.require_change(request.acting, stored)
+    else:
+        request.require("submit", owner)
+    if request.method == "GET":
+        about, version = (stored.about, stored.version) if stored else ("", 0)
+        text = stored.text if stored else template_text("")
+        return _page(request, opened(text), Page(owner, name, about, version))
+    said = request.POST
+    draft = sent(said, _offer(request))
+    shows = Page(owner, name or said.get("name", ""), said.get("about", ""), _number(said.get("version")))
+    wanted = said.get("step", "")
+    if wanted != SAVE:
+        step(draft, wanted)
+        return _page(request, draft, _looked(shows, draft))
+    try:
+        if draft.problems:
+            raise Invalid(draft.problems)
+        made = service.save_template(
+            acting=request.acting, project=owner, name=shows.name, text=draft.text, about=shows.about,
+            expected_version=shows.version,
+        )  # fmt: skip
+        return done(request, f"{made.handle} is saved.", to=reverse("templates"), leave=True)
+    except PreconditionFailed:
+        _overtaken(shows)
+    except BerthError as error:
+        _take(shows, error)
+    return _page(request, draft, shows, status=412 if shows.theirs else 422)
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def remove(request: Request, project: str, name: str) -> HttpResponse:
+    owner = find_project(request.acting, project)
+    stored = templates(request.acting).filter(project=owner, name=name).first()
+    if stored is None:
+        raise NotFound("There is no such template.")
+    service.require_change(request.acting, stored)
+    if request.method == "POST":
+        service.remove_template(acting=request.acting, template=stored)
+        return done(request, f"{stored.handle} is removed.", to=reverse("templates"))
+    context = {
+        "title": f"Remove {stored.handle}?",
+        "warning": "Workloads that were begun with it stay as they are.",
+        "label": "Remove",
+        "post_to": request.path,
+        "back": reverse("templates"),
+        "danger": True,
+    }
+    return page(request, "web/confirm.html", context, inner="web/confirm_form.html")
+
+
+def _keep_page(request: Request, form: KeepForm) -> HttpResponse:
+    form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
+    faults: list[Any] = list(form.errors.get("document", [])) if form.is_bound else []
+    context = {
+        "form": form,
+        "title": "Save as template",
+        "text": "; ".join(str(fault) for fault in faults),
+        "label": "Save",
+        "post_to": reverse("template-keep"),
+        "back": reverse("templates"),
+    }
+    status = 422 if form.is_bound and form.errors else 200
+    return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
+
+
+def _with_rights(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
+    """Each with whether one may begin with it and change it; rights are asked once for a project."""
+    runs: dict[int, bool] = {}
+    for row in rows:
+        if row.project_id not in runs:
+            runs[row.project_id] = may(request.acting, Action.OPERATE, row.project)
+        usable = row.project.name in mine
+        made = usable and row.made_by_id is not None and row.made_by_id == request.user.pk
+        yield row, usable, runs[row.project_id] or made
+
+
+def _projects(request: Request) -> list[tuple[str, str]]:
+    return [(name, name) for name in open_projects(request.acting)]
+
+
+def _looked(shows: Page, draft: Draft) -> Page:
+    try:
+        if not draft.problems:
+            service.check_document(shows.project, draft.text)
+    except Invalid as error:
+        shows.problems = list(error.problems)
+    return shows
+
+
+def _overtaken(shows: Page) -> None:
+    """What was typed stays; what is stored now stands below it, and saving again replaces that."""
+    shows.theirs = Template.objects.filter(project=shows.project, name=shows.name).first()
+    if shows.theirs is None:
+        shows.refused, shows.version = "It was removed meanwhile. Saving again makes it anew.", 0
+    else:
+        shows.version = shows.theirs.version
+
+
+def _take(shows: Page, error: BerthError) -> None:
+    if not isinstance(error, Invalid):
+        shows.refused = error.detail
+        return
+    inside = f"{service.INSIDE}."
+    for each in error.problems:
+        if each.path in ("name", "about"):
+            shows.named.append(each)
+        else:
+            path = each.path.removeprefix(inside) if each.path != service.INSIDE else ""
+            shows.problems.append(Problem(path, each.message, each.given, each.allowed))
+
+
+def _page(request: Request, draft: Draft, shows: Page, *, status: int = 200) -> HttpResponse:
+    offer = _offer(request)
+    context: dict[str, Any] = {
+        "text": draft.text,
+        "draft": draft,
+        "shown": shown(draft, offer, shows.problems),
+        "shows": shows,
+        "offer": offer,
+        "post_to": request.get_full_path(),
+        "is_new": "name" not in (request.resolver_match.kwargs if request.resolver_match else {}),
+    }
+    return page(
+        request,
+        "scheduler/templates/detail.html",
+        context,
+        inner="scheduler/templates/inner.html",
+        status=status,
+    )
+
+
+def _offer(request: Request) -> Offer:
+    return replace(offer_to(request.acting), of_template=True)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else 0

@@ -1,0 +1,80 @@
+"""Utilization fragments of workload and node pages."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.server.web.pages import Request, signed_in
+from pools.models import Node
+from pools.selectors import nodes
+from projects.access import visible_nodes
+from projects.idle_gpus import idle_since
+from projects.models import Workload
+from projects.selectors import find_workload
+from scheduler.use import told
+from scheduler.web.utilization.charts import SPANS, course_of
+
+
+@signed_in
+@require_GET
+def of_workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    workload = find_workload(request.acting, workload_id)
+    return _part(request, used_by(workload, request.GET.get("span", ""), timezone.now()))
+
+
+@signed_in
+@require_GET
+def of_node(request: Request, name: str) -> HttpResponse:
+    node = nodes().filter(name=name, pk__in=visible_nodes(request.acting)).first()
+    if node is None:
+        raise Http404
+    return _part(request, used_on(node, request.GET.get("span", ""), timezone.now()))
+
+
+def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
+    pods = told.of_pods(told.running().filter(pod__workload=workload), now)
+    use = told.together(pod.use for pod in pods)
+    end = workload.ended_at or now
+    return {
+        "use": use,
+        "begun": workload.run > 0 or bool(pods),
+        "pods_used": pods,
+        "idle": idle_since([workload.pk], now).get(workload.pk),
+        "devices_told": _any_device(device for pod in pods for device in pod.devices),
+        "course": course_of(Q(pod__workload=workload), use, span=span, end=end, now=now),
+        "spans": SPANS,
+        "address": reverse("workload-use", args=[workload.pk]),
+        "live": workload.ended_at is None,
+    }
+
+
+def used_on(node: Node, span: str, now: datetime) -> dict[str, Any]:
+    """Its pods together, for anybody; whose they are is told elsewhere, to those who may know."""
+    pods = told.of_pods(told.running().filter(node=node), now)
+    use = told.together(pod.use for pod in pods)
+    return {
+        "begun": True,
+        "use": use,
+        "devices": told.devices_of([node], now).get(node.pk, ()),
+        "node": node,
+        "course": course_of(Q(pod__node=node), use, span=span, end=now, now=now),
+        "spans": SPANS,
+        "address": reverse("node-use", args=[node.name]),
+        "live": True,
+    }
+
+
+def _any_device(devices: Iterable[told.Device]) -> bool:
+    return any(device.busy_milli is not None or device.memory_mib is not None for device in devices)
+
+
+def _part(request: Request, context: dict[str, Any]) -> HttpResponse:
+    return render(request, "scheduler/utilization/panel.html", context)

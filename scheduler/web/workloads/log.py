@@ -1,0 +1,149 @@
+"""Log panel of a workload: read, search and download."""
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_GET
+
+from berth.core.errors import NotFound
+from berth.server.web.pages import Request, signed_in
+from berth.server.web.plain_text import plain_text
+from projects.selectors import find_workload
+from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of_pod
+from scheduler.api.log_search import cursor_of, place_of
+from scheduler.log_search import TEXT_MAX, Found, Line, search
+from scheduler.web.workloads.details import Placed, placed
+
+TEXT = "text/plain; charset=utf-8"
+MOST_BYTES, MOST_LINES = 256 * 1024, 2000
+SHOWN, AROUND = 30, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line in pieces, each with whether it is what was looked for."""
+
+    line: Line
+    before: tuple[str, ...]
+    pieces: tuple[tuple[str, bool], ...]
+    after: tuple[str, ...]
+
+
+@signed_in
+@require_GET
+def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """From `offset` on, at most `limit` bytes; or the last `tail` lines."""
+    log = _log(request, workload_id)
+    offset, limit = _number(request, "offset", -1), _number(request, "limit", MOST_BYTES)
+    if offset >= 0:
+        chunk = log.piece(offset, min(limit, MOST_BYTES))
+    else:
+        chunk = log.tail(min(_number(request, "tail", MOST_LINES), MOST_LINES))
+    answer = HttpResponse(chunk.data, content_type=TEXT)
+    answer.headers["X-Offset"] = str(chunk.offset)
+    answer.headers["X-Next-Offset"] = str(chunk.next_offset)
+    answer.headers["X-Complete"] = "true" if chunk.complete else "false"
+    return answer
+
+
+@signed_in
+@require_GET
+def pods_of(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    workload = find_workload(request.acting, workload_id)
+    now, earlier = placed(request.acting, workload)
+    context = {"workload": workload, "log_runs": runs_of([*now, *earlier])}
+    return render(request, "scheduler/workloads/log_pods.html", context)
+
+
+@signed_in
+@require_GET
+def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """The first lines that contain the text, after the place that `cursor` names."""
+    text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:TEXT_MAX]
+    fold = request.GET.get("ignore_case") == "on"
+    workload = find_workload(request.acting, workload_id)
+    context: dict[str, Any] = {"text": text, "ignore_case": fold, "workload": workload}
+    if text:
+        log = _log(request, workload_id)
+        start = place_of(request.GET.get("cursor", ""))
+        found = search(log.long_piece, text, start=start, most=SHOWN, around=AROUND, ignore_case=fold)
+        context |= {"log": log, "found": found, "hits": hits_of(found, text, fold), "more": start.offset > 0,
+                    "next": cursor_of(found.following)}  # fmt: skip
+    return render(request, "scheduler/workloads/log_matches.html", context)
+
+
+@signed_in
+@require_GET
+def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
+    """All that is kept of it now, byte by byte, piece by piece."""
+    log = _log(request, workload_id)
+    size = log.piece(0, 0).size
+    pieces = _in_turn(log, size) if isinstance(request, ASGIRequest) else _pieces(log, size)
+    name = f"{log.pod.workload.name}-{log.name}-run{log.pod.run}.log"
+    headers = {"Content-Disposition": str(content_disposition_header(True, name))}
+    return StreamingHttpResponse(pieces, content_type=TEXT, headers=headers)
+
+
+def runs_of(pods: list[Placed]) -> list[tuple[int, list[Placed]]]:
+    """By run, the latest first."""
+    runs: dict[int, list[Placed]] = {}
+    for each in pods:
+        runs.setdefault(each.pod.run, []).append(each)
+    return sorted(runs.items(), reverse=True)
+
+
+def hits_of(found: Found, text: str, ignore_case: bool) -> list[Hit]:
+    wanted = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
+    return [
+        Hit(
+            line,
+            tuple(plain_text(each) for each in line.before),
+            tuple(
+                (piece, place % 2 == 1)
+                for place, piece in enumerate(wanted.split(plain_text(line.text)))
+                if piece
+            ),
+            tuple(plain_text(each) for each in line.after),
+        )
+        for line in found.lines
+    ]
+
+
+def _log(request: Request, workload_id: uuid.UUID) -> PodLog:
+    try:
+        return log_of_pod(request.acting, workload_id, request.GET.get("pod", ""))
+    except NotFound:
+        raise Http404 from None
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    given = request.GET.get(name, "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 17 else otherwise
+
+
+def _pieces(log: PodLog, size: int) -> Iterator[bytes]:
+    offset = 0
+    while offset < size:
+        chunk = log.long_piece(offset, min(PIECE_MAX, size - offset))
+        if not chunk.data:
+            return
+        yield chunk.data
+        offset = chunk.next_offset
+
+
+async def _in_turn(log: PodLog, size: int) -> AsyncIterator[bytes]:
+    pieces = _pieces(log, size)
+    while piece := await sync_to_async(_following)(pieces):
+        yield piece
+
+
+def _following(pieces: Iterator[bytes]) -> bytes:
+    return next(pieces, b"")

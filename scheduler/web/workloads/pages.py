@@ -1,0 +1,63 @@
+"""Page of one workload."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from berth.server.web.pages import Request, page, signed_in
+from projects.access import Action, may
+from projects.acting import Acting
+from projects.models import Phase, Workload
+from projects.selectors import find_workload
+from projects.services.workloads import ports
+from projects.web.workloads.pages import steps_for
+from scheduler.web.utilization.pages import used_by
+from scheduler.web.workloads import details
+from scheduler.web.workloads.log import runs_of
+from scheduler.web.workloads.timeline import timeline
+
+
+@signed_in
+@require_GET
+def detail(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    workload = find_workload(request.acting, workload_id)
+    context = {**used_by(workload, request.GET.get("span", ""), timezone.now()), **told(request, workload)}
+    return page(request, "scheduler/workloads/page.html", context, inner="scheduler/workloads/changes.html")
+
+
+def told(request: Request, workload: Workload) -> dict[str, Any]:
+    acting = request.acting
+    now, earlier = details.placed(acting, workload)
+    gave_way, took = details.gave_way(acting, workload), details.took(acting, workload)
+    return {
+        "workload": workload,
+        "steps": steps_for(workload) if may(acting, Action.OPERATE, workload) else [],
+        "ports": _ports(acting, workload),
+        "waiting": details.waiting(acting, workload),
+        "pods": now,
+        "earlier": earlier,
+        "log_runs": runs_of([*now, *earlier]),
+        "timeline": timeline(acting, workload, gave_way, took),
+        "gave_way": gave_way,
+        "took": took,
+        "spec": details.written(workload),
+        "holds_back": _holds_back(workload, timezone.now()),
+    }
+
+
+def _ports(acting: Acting, workload: Workload) -> list[str]:
+    """Names of those that the reader can open now."""
+    names = [each["name"] for each in ports.declared(workload)]
+    can = bool(names) and bool(settings.BERTH_APPS_ORIGIN) and workload.phase == Phase.RUNNING
+    return names if can and may(acting, Action.OPERATE, workload) else []
+
+
+def _holds_back(workload: Workload, now: datetime) -> datetime | None:
+    """Until when it may not start again; None once that is over."""
+    until = workload.backoff_until
+    return until if until is not None and until > now and workload.phase == Phase.PENDING else None
