@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -43,3 +43,9 @@ class Acting:
     @property
     def is_system(self) -> bool:
         return self.user is None
+
+    def require(self, action: str, obj: Any = None) -> None:
+        """Raise NotFound where the object is not visible, Forbidden where the action is not allowed."""
+        from projects.access import Action, require
+
+        require(self, Action(action), obj)

@@ -1,6 +1,8 @@
 """Authenticate requests by token or session."""
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
+from django.db import connection
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.request import Request
 
@@ -9,6 +11,7 @@ from berth.server.api.limits import caller, spend
 from berth.server.api.problems import CHALLENGE
 from projects.acting import Acting
 from projects.services.people import tokens
+from projects.services.sessions.workers import pod_behind
 
 
 class BearerTokens(BaseAuthentication):
@@ -48,3 +51,20 @@ class Sessions(SessionAuthentication):
 
 def _id_of(request: Request) -> str:
     return getattr(request, "request_id", "")
+
+
+async def may_send_large(secret: str) -> bool:
+    """Return whether the secret is a valid API token or belongs to a live pod of a session.
+
+    Only these callers may send bodies above the usual limit: functions of sessions and their results.
+    """
+    return await sync_to_async(_is_valid, thread_sensitive=False)(secret)
+
+
+def _is_valid(secret: str) -> bool:
+    try:
+        return tokens.authenticate(secret) is not None or bool(pod_behind(secret))
+    except Unauthenticated:
+        return False
+    finally:
+        connection.close()

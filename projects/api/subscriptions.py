@@ -1,8 +1,9 @@
-"""REST endpoints of notification subscriptions."""
+"""REST endpoints of notification subscriptions and their deliveries."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field
 from rest_framework.request import Request
@@ -19,8 +20,6 @@ from berth.server.api.pages import NEWEST, Order, page
 from berth.server.api.queries import ListQuery, no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors
-from projects.api.deliveries import DeliveryAnswer
-from projects.api.deliveries import presented as deliveries
 from projects.api.lookups import department_in_body, project_in_body
 from projects.models import Delivery, Subscription
 from projects.services.notifications import subscriptions
@@ -56,6 +55,19 @@ class SubscriptionAnswer(Answer):
     channel: Literal["mail", "webhook", "chat"]
     made_by: str
     made_at: datetime
+
+
+class DeliveryAnswer(Answer):
+    id: int
+    at: datetime
+    kind: NewsWord
+    to: str
+    channel: Literal["mail", "webhook", "chat"]
+    state: Literal["waiting", "delivered", "given_up"]
+    tries: int
+    due_at: datetime
+    last_error: str
+    ended_at: datetime | None
 
 
 class Subscriptions(Door):
@@ -111,6 +123,15 @@ class DeliveriesOfSubscription(Door):
         return Response(page(Delivery.objects.filter(subscription=row), query, NEWEST, deliveries))
 
 
+class DeliveriesOfWorkload(Door):
+    @described("Who was told what about one workload, newest first", query=ListQuery, page=DeliveryAnswer)
+    def get(self, request: Request, workload_id: UUID) -> Response:
+        query = query_of(request, ListQuery)
+        workload = selectors.find_workload(self.acting, workload_id)
+        rows = Delivery.objects.filter(workload_id=workload.pk)
+        return Response(page(rows, query, NEWEST, deliveries))
+
+
 def found(acting: Any, subscription_id: int) -> Subscription:
     row = selectors.subscriptions(acting).filter(pk=subscription_id).first()
     if row is None:
@@ -137,3 +158,13 @@ def answer(row: Subscription) -> SubscriptionAnswer:
         made_by=row.made_by,
         made_at=row.made_at,
     )
+
+
+def deliveries(rows: Sequence[Delivery]) -> list[Any]:
+    columns = [name for name in DeliveryAnswer.model_fields if name != "to"]
+    return [
+        DeliveryAnswer(
+            to=subscriptions.shown_address(row.to), **{name: getattr(row, name) for name in columns}
+        )
+        for row in rows
+    ]

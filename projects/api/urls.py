@@ -2,34 +2,22 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from projects.api import (
-    autoscalers,
-    calls,
-    deliveries,
-    departments,
-    history,
-    members,
-    people,
-    pods,
-    ports,
-    projects,
-    quota_changes,
-    quotas,
-    scaling,
-    services,
-    session_workers,
-    sessions,
-    subscriptions,
-    templates,
-    workloads,
-)
+from projects.api import account, departments, history, members, projects, subscriptions, templates
+from projects.api.quotas import changes as quota_changes
+from projects.api.quotas import views as quotas
+from projects.api.services import autoscalers, scaling
+from projects.api.services import views as services
+from projects.api.sessions import calls, workers
+from projects.api.sessions import views as sessions
+from projects.api.workloads import pods, ports
+from projects.api.workloads import views as workloads
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("login", people.Login.as_view()),
-    path("password", people.Password.as_view()),
-    path("whoami", people.Whoami.as_view()),
-    path("tokens", people.Tokens.as_view()),
-    path("tokens/<int:token_id>", people.OneToken.as_view()),
+    path("login", account.Login.as_view()),
+    path("password", account.Password.as_view()),
+    path("whoami", account.Whoami.as_view()),
+    path("tokens", account.Tokens.as_view()),
+    path("tokens/<int:token_id>", account.OneToken.as_view()),
     path("departments", departments.Departments.as_view()),
     path("departments/<str:name>", departments.OneDepartment.as_view()),
     path("projects", projects.Projects.as_view()),
@@ -56,18 +44,18 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/<uuid:workload_id>/pods", pods.PodsOfWorkload.as_view()),
     path("workloads/<uuid:workload_id>/ports/<str:port>/link", ports.LinkToPort.as_view()),
     path("workloads/<uuid:workload_id>/events", history.EventsOfWorkload.as_view()),
-    path("workloads/<uuid:workload_id>/deliveries", deliveries.DeliveriesOfWorkload.as_view()),
+    path("workloads/<uuid:workload_id>/deliveries", subscriptions.DeliveriesOfWorkload.as_view()),
     path("sessions", sessions.Sessions.as_view()),
     path("sessions/<uuid:workload_id>", sessions.OneSession.as_view()),
     path("sessions/<uuid:workload_id>/end", sessions.EndSession.as_view()),
     path("sessions/<uuid:workload_id>/calls", calls.Calls.as_view()),
     path("sessions/<uuid:workload_id>/calls/drop", calls.DropCalls.as_view()),
     path("sessions/<uuid:workload_id>/results", calls.Results.as_view()),
-    path("workers/program.zip", session_workers.program),
-    path("workers/hello", session_workers.Hello.as_view()),
-    path("workers/orders", session_workers.Orders.as_view()),
-    path("workers/results", session_workers.DoneCalls.as_view()),
-    path("workers/leave", session_workers.LeaveSession.as_view()),
+    path("workers/program.zip", workers.program),
+    path("workers/hello", workers.Hello.as_view()),
+    path("workers/orders", workers.Orders.as_view()),
+    path("workers/results", workers.DoneCalls.as_view()),
+    path("workers/leave", workers.LeaveSession.as_view()),
     path("pods", pods.Pods.as_view()),
     path("events", history.Events.as_view()),
     path("audit", history.AuditTrail.as_view()),

@@ -18,7 +18,7 @@ from berth.server.api.pages import Order, page
 from berth.server.api.queries import ListQuery, no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors
-from projects.api.quota_shapes import Owner
+from projects.api.quotas.schemas import Owner
 from projects.models import Budget, Department, Project
 from projects.services.quotas import budgets
 from scheduler.budgets import Standing, standings

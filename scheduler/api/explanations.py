@@ -17,8 +17,8 @@ from berth.server.api.idempotency import once
 from berth.server.api.queries import Query, no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors
-from projects.api import workloads
-from projects.api.workload_shapes import PhaseWord, SubmittedAnswer
+from projects.api.workloads import views
+from projects.api.workloads.schemas import PhaseWord, SubmittedAnswer
 from scheduler.api import evictions
 from scheduler.explain import explain, how_shares_come_about
 from scheduler.what_if import dry_run
@@ -77,7 +77,7 @@ class SubmitQuery(Query):
     dry_run: Annotated[bool, Field(description="Say what would happen; store nothing.")] = False
 
 
-class Workloads(workloads.Workloads):
+class Workloads(views.Workloads):
     """The list and the submission of the tenants' floor, and the question what a submission would do."""
 
     @described(

@@ -15,9 +15,9 @@ from berth.server.api.queries import no_query
 from berth.server.api.schema import described
 from pools.models import NodePool
 from projects import selectors
-from projects.api import quotas as quota_doors
 from projects.api.lookups import pool_named
-from projects.api.quota_shapes import DraftBody, OwnerKind, Warned
+from projects.api.quotas import views as quota_views
+from projects.api.quotas.schemas import DraftBody, OwnerKind, Warned
 from projects.models import Department, Project
 from projects.services.quotas.documents import read_draft
 from scheduler.quota_preview import oddities, preview
@@ -97,12 +97,12 @@ class QuotaPreview(Door):
         )
 
 
-class DepartmentQuota(quota_doors.DepartmentQuota):
+class DepartmentQuota(quota_views.DepartmentQuota):
     def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
         return told_of(owner, pool)
 
 
-class ProjectQuota(quota_doors.ProjectQuota):
+class ProjectQuota(quota_views.ProjectQuota):
     def oddities(self, owner: Department | Project, pool: NodePool) -> list[Warned]:
         return told_of(owner, pool)
 

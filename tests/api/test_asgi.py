@@ -10,7 +10,7 @@ from berth.server.api.asgi import Rest
 from berth.server.api.parsers import BODY_MAX
 from berth.server.front import bodies
 from berth.server.front.bodies import BoundedBodies
-from projects.api.large_bodies import may_send_large
+from projects.api.authentication import may_send_large
 from projects.models import Workload
 from projects.services.people import tokens
 from tests.api.wire import Wire

@@ -88,7 +88,7 @@ def test_status_conditions_and_health_are_told_and_asking_changes_nothing(
 ) -> None:
     service = watched(stage)
     run(stage, 0.88, 3)
-    monkeypatch.setattr("projects.api.autoscalers.timezone.now", stage.stage.clock.now)
+    monkeypatch.setattr("projects.api.services.autoscalers.timezone.now", stage.stage.clock.now)
     before = Autoscaler.objects.values().get(service=service)
     status = dave.get("services/chat/autoscaler/status").json()
     assert (status["enabled"], status["running"], status["current_engines"]) == (True, True, 1)

@@ -18,7 +18,7 @@ from berth.server.api.asgi import Rest
 from berth.server.front.bodies import BoundedBodies
 from berth.server.tracing.spans import this_process_is
 from berth.server.web.live.named import named
-from projects.api.large_bodies import may_send_large
+from projects.api.authentication import may_send_large
 from projects.visits.door import Door
 from projects.visits.links import hosts_for_ports
 from scheduler.consumers import LiveConsumer

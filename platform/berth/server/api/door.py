@@ -3,10 +3,8 @@
 from io import SEEK_END
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
-from django.utils.module_loading import import_string
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.permissions import SAFE_METHODS, AllowAny, BasePermission
 from rest_framework.renderers import BaseRenderer
@@ -63,8 +61,8 @@ class Door(APIView):
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:
-        """Asks the one place that knows who may what; the floors below it cannot import it."""
-        import_string(settings.BERTH_ACCESS_GUARD)(self.acting, action, obj)
+        """Raise NotFound or Forbidden unless the user may perform this `projects.access.Action`."""
+        self.acting.require(action, obj)
 
     def allowed(self, action: str, obj: object = None) -> bool:
         """For answers that tell more to those who run things (and whose token has the scope for it)."""

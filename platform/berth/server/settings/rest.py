@@ -13,7 +13,6 @@ BERTH_RATE_LIMITS = {
 }
 BERTH_CALL_MIB = env.int("BERTH_CALL_MIB", default=32)  # of one function with its arguments, or one result
 BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)  # of all calls and results a session holds
-BERTH_ACCESS_GUARD = "projects.api.guard.require"
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

@@ -15,8 +15,8 @@ from berth.server.api.idempotency import once
 from berth.server.api.pages import NEWEST, page
 from berth.server.api.queries import ListQuery, Query, no_query, query_of
 from berth.server.api.schema import described
-from projects.api.scaling_shapes import StatusWord, seconds
-from projects.api.service_door import ServiceDoor
+from projects.api.services.scaling_schemas import StatusWord, seconds
+from projects.api.services.views import ServiceView
 from projects.elastic.autoscale import last_scaling, snapshot, window_of
 from projects.engine.replicas.conditions import Condition, conditions
 from projects.engine.scaling import FINAL
@@ -124,7 +124,7 @@ class MetricsPointAnswer(Answer):
     by_engine: dict[str, Any]
 
 
-class AutoscalerOfService(ServiceDoor):
+class AutoscalerOfService(ServiceView):
     @described("The settings of a service's autoscaler", answer=AutoscalerSettingsAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -141,14 +141,14 @@ class AutoscalerOfService(ServiceDoor):
         )
 
 
-class AutoscalerStatus(ServiceDoor):
+class AutoscalerStatus(ServiceView):
     @described("How an autoscaler stands", answer=AutoscalerStatusAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         return Response(status_of(self.service(service)))
 
 
-class AutoscalerEnable(ServiceDoor):
+class AutoscalerEnable(ServiceView):
     @described("Switch an autoscaler on or off", body=AutoscalerEnableBody, answer=AutoscalerStatusAnswer)
     @once
     def post(self, request: Request, service: str) -> Response:
@@ -158,7 +158,7 @@ class AutoscalerEnable(ServiceDoor):
         return Response(status_of(self.service(service)))
 
 
-class AutoscalerConditions(ServiceDoor):
+class AutoscalerConditions(ServiceView):
     @described("What an autoscaler watches for, and what of it holds", answer=AutoscalerConditionsAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -172,7 +172,7 @@ class AutoscalerConditions(ServiceDoor):
         )
 
 
-class AutoscalerHealth(ServiceDoor):
+class AutoscalerHealth(ServiceView):
     @described("Whether an autoscaler does its work", answer=AutoscalerHealthAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -187,7 +187,7 @@ class AutoscalerHealth(ServiceDoor):
         )  # fmt: skip
 
 
-class ScaleHistory(ServiceDoor):
+class ScaleHistory(ServiceView):
     @described("What an autoscaler did, newest first", query=ScaleHistoryQuery, answer=ScaleHistoryAnswer)
     def get(self, request: Request, service: str) -> Response:
         query = query_of(request, ScaleHistoryQuery)
@@ -202,7 +202,7 @@ class ScaleHistory(ServiceDoor):
         )  # fmt: skip
 
 
-class MetricsOfService(ServiceDoor):
+class MetricsOfService(ServiceView):
     @described(
         "What the engines of a service reported, newest first", query=ListQuery, page=MetricsPointAnswer
     )

@@ -17,7 +17,7 @@ from berth.server.api.schema import described
 from pools.models import NodePool
 from projects import selectors
 from projects.api.lookups import pool_named
-from projects.api.quota_shapes import QuotaAnswer, QuotaSetAnswer, QuotaValues, Warned, answer
+from projects.api.quotas.schemas import QuotaAnswer, QuotaSetAnswer, QuotaValues, Warned, answer
 from projects.models import Department, Project, Quota
 from projects.services import quotas
 

@@ -18,7 +18,7 @@ from berth.server.api.queries import ListQuery, no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors
 from projects.acting import Acting
-from projects.api.quota_shapes import DraftBody, OwnerKind
+from projects.api.quotas.schemas import DraftBody, OwnerKind
 from projects.models import Lapse, QuotaChange
 from projects.services.quotas import drafts
 from projects.services.quotas.documents import read_draft

@@ -21,7 +21,7 @@ from berth.server.api.parsers import FramesParser
 from berth.server.api.queries import Query, no_query, query_of
 from berth.server.api.schema import described
 from berth.server.api.waiting import WAIT_MAX, held_back
-from projects.api.calls import RINGER
+from projects.api.sessions.calls import RINGER
 from projects.models import Pod
 from projects.services.sessions import calls, workers
 from projects.worker_program import worker_program
@@ -67,7 +67,7 @@ class DoneWords(Body):
     told: dict[str, str] = Field(default_factory=dict)
 
 
-class WorkerDoor(DoorBySecret):
+class WorkerView(DoorBySecret):
     """Knows no people: the secret of a live pod is all there is."""
 
     caller = "worker"
@@ -79,7 +79,7 @@ class WorkerDoor(DoorBySecret):
         return workers.pod_behind(secret.strip())
 
 
-class Hello(WorkerDoor):
+class Hello(WorkerView):
     @described("A worker is there", body=HelloBody, answer=WelcomeAnswer)
     @once
     def post(self, request: Request) -> Response:
@@ -99,7 +99,7 @@ class Hello(WorkerDoor):
         )  # fmt: skip
 
 
-class Orders(WorkerDoor):
+class Orders(WorkerView):
     @described("Calls for a worker to run", query=OrdersQuery, text=CONTENT_TYPE)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         pod, query = self.pod(request), query_of(request, OrdersQuery)
@@ -113,7 +113,7 @@ class Orders(WorkerDoor):
         return held_back(request, look, bell=RINGER, key=str(pod.pk), seconds=query.wait)
 
 
-class DoneCalls(WorkerDoor):
+class DoneCalls(WorkerView):
     parser_classes = [FramesParser]
 
     @described("What became of a worker's calls", query=HavingQuery, bytes_of=CONTENT_TYPE, text=CONTENT_TYPE)
@@ -125,7 +125,7 @@ class DoneCalls(WorkerDoor):
         return HttpResponse(_orders(pod, query.having), content_type=CONTENT_TYPE)
 
 
-class LeaveSession(WorkerDoor):
+class LeaveSession(WorkerView):
     @described("A worker goes", body=LeaveBody, status=204)
     @once
     def post(self, request: Request) -> Response:

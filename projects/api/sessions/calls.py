@@ -61,12 +61,12 @@ class ResultsQuery(Query):
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds, while there is nothing.")] = 0
 
 
-class CallsDoor(Door):
+class CallsView(Door):
     def session(self, workload_id: UUID) -> Session:
         return sessions.session_of(self.acting, selectors.find_workload(self.acting, workload_id))
 
 
-class Calls(CallsDoor):
+class Calls(CallsView):
     parser_classes = [FramesParser]
 
     @described("Hand in calls", bytes_of=CONTENT_TYPE, answer=AddedAnswer, status=201)
@@ -79,7 +79,7 @@ class Calls(CallsDoor):
         return Response(AddedAnswer(broadcasts=told), 201)
 
 
-class DropCalls(CallsDoor):
+class DropCalls(CallsView):
     @described("Give up calls", body=Dropped, status=204)
     @once
     def post(self, request: Request, workload_id: UUID) -> Response:
@@ -88,7 +88,7 @@ class DropCalls(CallsDoor):
         return done()
 
 
-class Results(CallsDoor):
+class Results(CallsView):
     @described("What became of calls", query=ResultsQuery, text=CONTENT_TYPE)
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
         query = query_of(request, ResultsQuery)

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from berth.server.api.pages import Order
 from berth.server.api.queries import ListQuery, Word
-from projects.api.workload_shapes import KindWord, PhaseWord
+from projects.api.workloads.schemas import KindWord, PhaseWord
 from projects.models import Workload
 
 Sort = Literal[

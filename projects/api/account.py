@@ -97,7 +97,7 @@ class PasswordAnswer(Answer):
     expires_at: datetime | None = Field(description="When that token ends.")
 
 
-class PasswordDoor(Door):
+class PasswordView(Door):
     """A view that checks a password: failures are limited per address and per account."""
 
     @contextmanager
@@ -111,7 +111,7 @@ class PasswordDoor(Door):
             raise
 
 
-class Login(PasswordDoor):
+class Login(PasswordView):
     authentication_classes = []
     permission_classes = [AllowAny]
 
@@ -137,7 +137,7 @@ class Login(PasswordDoor):
         return Response(LoginAnswer(token=secret, expires_at=token.expires_at))
 
 
-class Password(PasswordDoor):
+class Password(PasswordView):
     @described("Change your password", body=ChangePassword, answer=PasswordAnswer)
     @once
     def post(self, request: Request) -> Response:

@@ -8,20 +8,21 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from berth.core.errors import Invalid
 from berth.server.api.answers import Answer, whole
 from berth.server.api.bodies import Body, body_of
+from berth.server.api.door import Door
 from berth.server.api.idempotency import once
 from berth.server.api.pages import NEWEST, page
 from berth.server.api.queries import ListQuery, Word, no_query, query_of
 from berth.server.api.schema import described
-from projects.api.scaling_shapes import StatusWord
-from projects.api.service_door import ServiceDoor
-from projects.api.workload_shapes import PhaseWord
+from projects.api.services.scaling_schemas import StatusWord
+from projects.api.workloads.schemas import PhaseWord
 from projects.engine.scaling import FINAL
 from projects.models import Engine, Pod, ScaleRequest, Service
-from projects.service_selectors import services
+from projects.service_selectors import find_service, services
 from projects.services.inference import weight_updates
-from projects.services.inference.rules import settings_of
+from projects.services.inference.rules import BadScaling, settings_of
 
 EngineWord = Literal[
     "CREATING", "CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "ACTIVE", "DRAINING", "REMOVING",
@@ -99,7 +100,20 @@ class WeightsAnswer(Answer):
     weight_version: str | None
 
 
-class Services(ServiceDoor):
+class ServiceView(Door):
+    """Base view of one service. Invalid values answer 400, not 422: clients that scale services expect it."""
+
+    def service(self, name_or_id: str) -> Service:
+        return find_service(self.acting, name_or_id)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Invalid) and not isinstance(exc, BadScaling):
+            exc = BadScaling(exc.problems)
+        answer: Response = super().handle_exception(exc)
+        return answer
+
+
+class Services(ServiceView):
     @described("Inference services that you see", query=ServicesQuery, page=ServiceAnswer)
     def get(self, request: Request) -> Response:
         query = query_of(request, ServicesQuery)
@@ -111,7 +125,7 @@ class Services(ServiceDoor):
         return Response(page(rows, query, NEWEST, listed))
 
 
-class OneService(ServiceDoor):
+class OneService(ServiceView):
     @described("One inference service", answer=OneServiceAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -120,7 +134,7 @@ class OneService(ServiceDoor):
         return Response(OneServiceAnswer(settings=settings, **_values(row, _under_way([row]))))
 
 
-class EnginesOfService(ServiceDoor):
+class EnginesOfService(ServiceView):
     @described("The engines of a service, by model", answer=EnginesAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -131,7 +145,7 @@ class EnginesOfService(ServiceDoor):
         )
 
 
-class WeightsOfService(ServiceDoor):
+class WeightsOfService(ServiceView):
     @described("Say that weights change, or are changed", body=WeightsBody, answer=WeightsAnswer)
     @once
     def post(self, request: Request, service: str) -> Response:

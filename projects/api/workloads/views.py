@@ -15,8 +15,8 @@ from berth.server.api.pages import page
 from berth.server.api.queries import no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors
-from projects.api.workload_lists import WorkloadsQuery, found, order_of
-from projects.api.workload_shapes import (
+from projects.api.workloads.filters import WorkloadsQuery, found, order_of
+from projects.api.workloads.schemas import (
     OneWorkloadAnswer,
     WorkloadAnswer,
     answer,

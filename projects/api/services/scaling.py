@@ -13,8 +13,8 @@ from berth.server.api.idempotency import once
 from berth.server.api.pages import Order, page
 from berth.server.api.queries import no_query, query_of
 from berth.server.api.schema import described
-from projects.api import scaling_shapes as shapes
-from projects.api.service_door import ServiceDoor
+from projects.api.services import scaling_schemas as shapes
+from projects.api.services.views import ServiceView
 from projects.models import ScaleRequest
 from projects.service_selectors import find_request, requests_of
 from projects.services.inference import requests
@@ -25,7 +25,7 @@ from projects.services.inference.rules import BadScaling, Wish
 NEWEST_FIRST = Order("newest", ("created_at", "id"), down=True)
 
 
-class Requests(ServiceDoor):
+class Requests(ServiceView):
     direction: ClassVar[str]
 
     def listed(self, request: Request, service: str) -> Response:
@@ -75,7 +75,7 @@ class CancelScaleOut(Requests):
         return Response(shapes.answer(find_request(row.service, "scale_out", request_id)))
 
 
-class CancelScaleOuts(ServiceDoor):
+class CancelScaleOuts(ServiceView):
     @described(
         "Take scale-outs back, or show which",
         body=shapes.CancelScaleOutsBody,

@@ -23,7 +23,7 @@ from berth.server.api.queries import no_query
 from berth.server.api.schema import described
 from projects import selectors
 from projects.access import Action
-from projects.api.workload_shapes import PhaseWord
+from projects.api.workloads.schemas import PhaseWord
 from projects.models import Session, SessionWorker
 from projects.services import sessions
 from projects.services.sessions import calls
