@@ -70,7 +70,7 @@ def _measured(live: int) -> list[dict[str, Any]]:
 
 def _asked_first(client: Any, role: dict[str, int]) -> int:
     """By a process that knows nothing yet."""
-    from scheduler import asked_before
+    from scheduler.reports.what_if import what_if_cache as asked_before
 
     asked_before._kept = asked_before.Learnt()
     asked_before.SPECS._known.clear()

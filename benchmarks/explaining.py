@@ -69,8 +69,8 @@ def inside(live: int) -> dict[str, Any]:
     from projects.models import Workload
     from scheduler.deciding import decide_what_can_be
     from scheduler.observe import observe
+    from scheduler.reports.queues.queue_standings import keep_standings
     from scheduler.specs import Specs
-    from scheduler.standings import keep_standings
 
     call_command("migrate", verbosity=0)
     stage(live)

@@ -19,11 +19,11 @@ from berth.server.web.administration import ReadOnly, pretty, table
 from berth.server.web.numbers import gpu_hours, milliseconds, spoken, thousandths
 from berth.server.web.time_filter import TimesBetween
 from scheduler.api.evictions import as_csv
-from scheduler.audit_told import told
-from scheduler.discretion import EVERYTHING
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
-from scheduler.replay import Replayed, replay
-from scheduler.share_story import UNITS, whole_story
+from scheduler.reports.evictions.rendering import told
+from scheduler.reports.fair_share.trace import UNITS, whole_story
+from scheduler.reports.replay import Replayed, replay
+from scheduler.reports.visibility import EVERYTHING
 
 MOST_DIFFERENCES = 20  # told at once; all of them: `berth replay`
 KINDS = {

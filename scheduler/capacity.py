@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pools.models import Node, NodePool
 from scheduler.engine import model
 from scheduler.engine.intake import seconds_of
-from scheduler.usage import HALF_LIFE
+from scheduler.reports.usage.decayed import HALF_LIFE
 
 NODE_STATES = {
     "requested": model.NodeState.BOOTING,

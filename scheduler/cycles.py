@@ -15,15 +15,15 @@ from scheduler.dispatch.meeting import meeting_places
 from scheduler.engine.forecast import forecasts
 from scheduler.engine.plan import Bundle, Evict, Plan
 from scheduler.engine_mark import engine_mark
-from scheduler.explanations import Explanations
 from scheduler.models import Cycle
 from scheduler.observe import Seen, observe
-from scheduler.opening import told
 from scheduler.points import point
 from scheduler.post import Post
+from scheduler.reports.explanations.pool_readiness import told
+from scheduler.reports.explanations.writer import Explanations
+from scheduler.reports.queues.queue_standings import keep_standings, settle_use
 from scheduler.snapshot_codec import Texts
 from scheduler.snapshots import packed
-from scheduler.standings import keep_standings, settle_use
 
 QUIET_FOR = timedelta(seconds=60)  # a cycle in which nothing happened is written down this often
 

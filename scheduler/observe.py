@@ -10,8 +10,8 @@ from scheduler.capacity import NODE_STATES, KnownNodes, node_rows, pool_of
 from scheduler.engine import model
 from scheduler.engine.intake import seconds_of
 from scheduler.models import Reservation
-from scheduler.opening import Opening, openings
 from scheduler.queues import Queues, queues_at
+from scheduler.reports.explanations.pool_readiness import Opening, openings
 from scheduler.specs import Specs
 from scheduler.waits import find_waits
 from scheduler.work import KnownWork, Names, SeenWorkload, by_workload

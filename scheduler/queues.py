@@ -15,7 +15,7 @@ from scheduler.engine.intake import seconds_of
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.models import Usage
-from scheduler.usage import decayed
+from scheduler.reports.usage.decayed import decayed
 from scheduler.window import points
 
 OF_DEPARTMENT = " (department)"

@@ -17,9 +17,9 @@ from projects.services.notifications import deliveries
 from projects.services.people import tokens
 from projects.services.sessions import calls
 from projects.services.workloads import ports
-from scheduler.budgets import watch_budgets
+from scheduler.reports.usage.budgets import watch_budgets
+from scheduler.reports.utilization.storage import forget_old
 from scheduler.snapshots import drop_old
-from scheduler.use.writing import forget_old
 
 AN_HOUR = timedelta(hours=1)
 A_DAY = timedelta(days=1)

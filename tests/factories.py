@@ -10,7 +10,6 @@ from django.utils import timezone
 from berth.db.models import Lease
 from pools.models import Node, NodePool, ScalingEvent
 from projects.models import Department, Event, Phase, Pod, PodState, Project, Quota, Workload
-from scheduler.invariants import NAME
 from scheduler.models import (
     Allocation,
     Cycle,
@@ -20,6 +19,7 @@ from scheduler.models import (
     QueueStanding,
     UsePoint,
 )
+from scheduler.reports.invariants import NAME
 
 counter = itertools.count(1)
 MILLI = 1000

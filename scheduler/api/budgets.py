@@ -21,7 +21,7 @@ from projects import selectors
 from projects.api.quotas.schemas import Owner
 from projects.models import Budget, Department, Project
 from projects.services.quotas import budgets
-from scheduler.budgets import Standing, standings
+from scheduler.reports.usage.budgets import Standing, standings
 
 OLDEST = Order("oldest", ("id",))
 GUARDS = ("If-Match", "If-None-Match")

@@ -17,9 +17,9 @@ from berth.server.api.pages import NEWEST, page
 from berth.server.api.queries import ListQuery, Query, no_query, query_of
 from berth.server.api.schema import described
 from projects.acting import Acting
-from scheduler import selectors
 from scheduler.models import Cycle
-from scheduler.replay import replay
+from scheduler.reports import selectors
+from scheduler.reports.replay import replay
 from scheduler.snapshots import scenario_of
 
 

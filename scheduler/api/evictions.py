@@ -21,11 +21,11 @@ from berth.server.api.queries import ListQuery, Query, Word, no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors as tenants
 from projects.acting import Acting
-from scheduler import selectors
-from scheduler.audit_told import Told, told
-from scheduler.discretion import Reader, reader
-from scheduler.eviction_matrix import pairs
 from scheduler.models import Eviction
+from scheduler.reports import selectors
+from scheduler.reports.evictions.matrix import pairs
+from scheduler.reports.evictions.rendering import Told, told
+from scheduler.reports.visibility import Reader, reader
 
 KindWord = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
 COLUMNS = (

@@ -20,8 +20,8 @@ from projects import selectors
 from projects.api.workloads import views
 from projects.api.workloads.schemas import PhaseWord, SubmittedAnswer
 from scheduler.api import evictions
-from scheduler.explain import explain, how_shares_come_about
-from scheduler.what_if import dry_run
+from scheduler.reports.explanations.workload import explain, how_shares_come_about
+from scheduler.reports.what_if.dry_run import dry_run
 
 
 class Blocker(Answer):

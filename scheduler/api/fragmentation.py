@@ -8,7 +8,7 @@ from berth.server.api.answers import Answer, whole
 from berth.server.api.queries import no_query
 from berth.server.api.schema import described
 from pools.api.pools import PoolDoor
-from scheduler.fragmentation import fragmentation_of
+from scheduler.reports.fragmentation import fragmentation_of
 
 
 class LevelAnswer(Answer):

@@ -11,7 +11,7 @@ from berth.server.api.answers import Answer
 from berth.server.api.door import Door
 from berth.server.api.queries import no_query
 from berth.server.api.schema import described
-from scheduler.health import health
+from scheduler.reports.health import health
 
 
 class Leader(Answer):

@@ -20,8 +20,8 @@ from projects.api.quotas import views as quota_views
 from projects.api.quotas.schemas import DraftBody, OwnerKind, Warned
 from projects.models import Department, Project
 from projects.services.quotas.documents import read_draft
-from scheduler.quota_preview import oddities, preview
-from scheduler.share_story import share_story
+from scheduler.reports.fair_share.trace import share_story
+from scheduler.reports.what_if.quota_preview import oddities, preview
 
 
 class QuotaEdit(Answer):

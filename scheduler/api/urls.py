@@ -9,13 +9,13 @@ from scheduler.api import (
     explanations,
     fragmentation,
     health,
-    line,
-    log_search,
-    logs,
+    queue_list,
     quotas,
     usage,
-    use,
+    utilization,
 )
+from scheduler.api.logs import endpoint as logs
+from scheduler.api.logs import search as log_search
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads", explanations.Workloads.as_view()),
@@ -36,13 +36,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("budgets", budgets.Budgets.as_view()),
     path("budgets/departments/<str:name>", budgets.DepartmentBudget.as_view()),
     path("budgets/projects/<str:name>", budgets.ProjectBudget.as_view()),
-    path("use", use.OfCluster.as_view()),
-    path("use/nodes", use.OfNodes.as_view()),
-    path("use/workloads", use.OfWorkloads.as_view()),
-    path("nodes/<str:name>/use", use.OfNode.as_view()),
-    path("workloads/<uuid:workload_id>/use", use.OfWorkload.as_view()),
+    path("use", utilization.OfCluster.as_view()),
+    path("use/nodes", utilization.OfNodes.as_view()),
+    path("use/workloads", utilization.OfWorkloads.as_view()),
+    path("nodes/<str:name>/use", utilization.OfNode.as_view()),
+    path("workloads/<uuid:workload_id>/use", utilization.OfWorkload.as_view()),
     path("usage", usage.UsageReport.as_view()),
-    path("node-pools/<str:name>/queue", line.LineOfPool.as_view()),
+    path("node-pools/<str:name>/queue", queue_list.LineOfPool.as_view()),
     path("cycles", cycles.Cycles.as_view()),
     path("cycles/<int:cycle_id>", cycles.OneCycle.as_view()),
     path("cycles/<int:cycle_id>/replay", cycles.Replay.as_view()),

@@ -20,8 +20,8 @@ from berth.server.api.csv_files import csv_file
 from berth.server.api.door import Door
 from berth.server.api.queries import ListQuery, Word, query_of
 from berth.server.api.schema import described
-from scheduler.usage_asked import asked
-from scheduler.usage_report import Asked, Dimension, Used, report, total
+from scheduler.reports.usage.query import asked
+from scheduler.reports.usage.report import Asked, Dimension, Used, report, total
 
 DimensionWord = Literal["department", "project", "person", "pool"]
 AMOUNTS = ("gpu_hours", "cpu_hours", "memory_gib_hours", "cost")

@@ -14,10 +14,10 @@ from scheduler.commit.evict import evict
 from scheduler.commit.places import place
 from scheduler.commit.scene import NOWHERE, Meeting, Scene
 from scheduler.engine.plan import Bundle, Plan
-from scheduler.holdings import recount
 from scheduler.models import Cycle
 from scheduler.observe import Seen
 from scheduler.points import point
+from scheduler.reports.usage.allocation_hours import recount
 
 log = logging.getLogger(__name__)
 

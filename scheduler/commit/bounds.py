@@ -8,8 +8,8 @@ from berth.core.amounts import RESOURCES, Amounts
 from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.models import Allocation, Reservation
+from scheduler.reports.queues.queue_standings import NOTHING, held_now
 from scheduler.specs import Meaning
-from scheduler.standings import NOTHING, held_now
 
 Bound = tuple[int | None, int | None, int | None]
 

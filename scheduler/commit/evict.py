@@ -7,15 +7,15 @@ from typing import Any
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services import announce, events
 from scheduler import backoff
-from scheduler.audit_rows import numbers_of
 from scheduler.commit.bind import ACTOR
 from scheduler.commit.ground import CAN_STOP, Key
 from scheduler.commit.promises import unpromise
 from scheduler.commit.scene import Scene, shift
-from scheduler.discretion import called, project_of
 from scheduler.engine.plan import Bundle, Evict, Kind, Place
 from scheduler.engine.plan import Eviction as Decided
 from scheduler.models import Eviction
+from scheduler.reports.evictions.records import numbers_of
+from scheduler.reports.visibility import called, project_of
 
 REASONS = {
     Kind.SHRINK: "Shrunk",

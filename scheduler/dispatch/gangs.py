@@ -14,7 +14,7 @@ from projects.services import announce
 from projects.services.workloads.moves import move
 from scheduler import backoff
 from scheduler.dispatch.verdict import LIVE, GangFacts, PodFact, Verdict, verdict
-from scheduler.holdings import recount
+from scheduler.reports.usage.allocation_hours import recount
 from scheduler.specs import Meaning, Specs
 
 log = logging.getLogger(__name__)

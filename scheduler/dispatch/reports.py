@@ -15,9 +15,9 @@ from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.dispatch.gangs import judge_gangs, told_to_stop
-from scheduler.holdings import release
 from scheduler.points import outside_transactions, point
 from scheduler.post import Post, Runtimes
+from scheduler.reports.usage.allocation_hours import release
 from scheduler.work import PodRow
 
 log = logging.getLogger(__name__)

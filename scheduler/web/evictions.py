@@ -18,11 +18,11 @@ from projects.access import visible_pools
 from projects.acting import Acting
 from projects.selectors import projects
 from scheduler.api.evictions import as_csv
-from scheduler.audit_told import Told, to_open
-from scheduler.discretion import reader
-from scheduler.eviction_matrix import grid, pairs
 from scheduler.models import Eviction
-from scheduler.selectors import evictions, of_workload
+from scheduler.reports.evictions.matrix import grid, pairs
+from scheduler.reports.evictions.rendering import Told, to_open
+from scheduler.reports.selectors import evictions, of_workload
+from scheduler.reports.visibility import reader
 
 FILTERS = {
     "kind": "kind",

@@ -9,8 +9,8 @@ from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.tables import Column, branches, exported, list_rows
 from projects.access import visible_pools
-from scheduler.share_table import Standing, share_table
-from scheduler.usage import HALF_LIFE
+from scheduler.reports.fair_share.table import Standing, share_table
+from scheduler.reports.usage.decayed import HALF_LIFE
 from scheduler.web.pools.capacity import total_gpus
 from scheduler.web.quotas.tree import MOST_ROWS, MOST_UNFOLDED
 

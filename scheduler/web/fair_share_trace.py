@@ -8,7 +8,7 @@ from django.views.decorators.http import require_GET
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
 from projects.web.quotas.pages import owner_named
-from scheduler.share_story import UNITS, share_story
+from scheduler.reports.fair_share.trace import UNITS, share_story
 
 
 @signed_in

@@ -12,7 +12,7 @@ from berth.core.amounts import MILLI
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.tables import Column, asked_of, exported, list_query
 from projects.access import visible_pools
-from scheduler.line import NOT_LOOKED_AT, length_of, line_of
+from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
 
 Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
 COLUMNS: tuple[Column[Waits], ...] = (

@@ -25,8 +25,8 @@ from tests.cast import Cast, make_cast, training
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
-    monkeypatch.setattr("scheduler.api.logs.POLL", 0.01)
+    monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.api.logs.endpoint.POLL", 0.01)
     return fake
 
 

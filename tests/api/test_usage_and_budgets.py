@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from projects.models import BudgetNotice
 from projects.services.quotas import budgets
-from scheduler.budgets import standings, watch_budgets
 from scheduler.models import UsageHour
+from scheduler.reports.usage.budgets import standings, watch_budgets
 from tests.api.conftest import Caller
 from tests.cast import Cast
 

@@ -31,7 +31,7 @@ from projects.connections.watch import WATCH
 from projects.models import ApiToken, Membership, Pod
 from projects.services import workloads
 from projects.services.people import passwords, tokens
-from scheduler.log_consumer import NOT_THERE
+from scheduler.api.logs.live import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.sessions_of_people import cookie_of
@@ -74,7 +74,7 @@ class Site:
 def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     runtime = FakeRuntime()
     wiring = Wiring(runtime.clock, {}, {"fake": runtime})
-    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: wiring)
+    monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: wiring)
     monkeypatch.setattr("projects.connections.watch.LINGER_SECONDS", 0.0)
     cast = make_cast()
     work = make.workload(

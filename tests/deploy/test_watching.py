@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.api.metrics import Rows
+from scheduler.api.metrics.endpoint import Rows
 from tests.deploy.expressions import asked
 from tests.scraping import scraped
 

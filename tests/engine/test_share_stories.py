@@ -10,7 +10,7 @@ from scheduler.engine.cycle import decide
 from scheduler.engine.scenario import load
 from scheduler.engine.share_steps import Division
 from scheduler.engine.share_story import divisions, divisions_of
-from scheduler.share_told import sentences
+from scheduler.reports.fair_share.explain import sentences
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_fair_share_numbers import CASES, GPU, document, queue
 

@@ -17,7 +17,7 @@ from projects.services.notifications.idle import tell_idle as news_of_idle
 from projects.services.notifications.subscriptions import shown_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
 from projects.services.workloads.moves import move
-from scheduler.budgets import watch_budgets
+from scheduler.reports.usage.budgets import watch_budgets
 from tests import factories as make
 from tests.cast import Cast, make_cast
 

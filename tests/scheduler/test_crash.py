@@ -10,8 +10,8 @@ from berth.db import lease
 from berth.db.lease import LeadershipLost
 from projects.models import Phase, Pod, Workload
 from scheduler import points
-from scheduler.invariants import check
 from scheduler.models import Eviction
+from scheduler.reports.invariants import check
 from tests.scheduler.stage import Stage
 
 POINTS = (

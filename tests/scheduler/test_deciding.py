@@ -9,8 +9,8 @@ from projects.models import Phase, Quota
 from scheduler.engine.cycle import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
-from scheduler.health import health
 from scheduler.models import Cycle
+from scheduler.reports.health import health
 from tests.scheduler.stage import Stage, decide_by
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]

@@ -13,8 +13,8 @@ from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, terminate_node, warn_node
 from projects.models import Phase, Workload
 from projects.services import workloads
-from scheduler.explain import explain
 from scheduler.models import DeviceClaim, Eviction
+from scheduler.reports.explanations.workload import explain
 from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]

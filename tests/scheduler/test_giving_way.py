@@ -6,8 +6,8 @@ import pytest
 
 from projects.models import Event, Phase
 from projects.services import workloads
-from scheduler.invariants import check
 from scheduler.models import Eviction, Reservation
+from scheduler.reports.invariants import check
 from tests.scheduler.stage import Stage
 
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]

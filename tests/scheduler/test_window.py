@@ -10,7 +10,7 @@ import pytest
 
 from pools.models import NodePool
 from scheduler.models import Usage, UsagePoint
-from scheduler.usage import Rates, decayed, settle
+from scheduler.reports.usage.decayed import Rates, decayed, settle
 from scheduler.window import STEPS, keep_points, points
 from tests.scheduler.stage import Stage
 

@@ -19,7 +19,7 @@ from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership
 from projects.services import workloads
 from projects.services.people import members
-from scheduler.consumers import Sight, sight_of
+from scheduler.api.live import Sight, sight_of
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.sessions_of_people import cookie_of

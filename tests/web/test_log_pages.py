@@ -20,7 +20,7 @@ from pools.runtimes.base import PodOrder
 from pools.runtimes.fake import FakeRuntime
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
-from scheduler.log_consumer import NOT_THERE
+from scheduler.api.logs.live import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.sessions_of_people import cookie_of
@@ -32,8 +32,8 @@ EVIL = b"<script>alert('x')</script> \x1b[31mred\x1b[0m \x1b]0;owned\x07\x08\xe2
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     fake = FakeRuntime()
-    monkeypatch.setattr("scheduler.api.log_reading.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
-    monkeypatch.setattr("scheduler.log_consumer.SILENT_SECONDS", 0.01)
+    monkeypatch.setattr("scheduler.api.logs.pod_log.wired", lambda: Wiring(fake.clock, {}, {"fake": fake}))
+    monkeypatch.setattr("scheduler.api.logs.live.SILENT_SECONDS", 0.01)
     return fake
 
 

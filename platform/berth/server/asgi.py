@@ -21,8 +21,8 @@ from berth.server.web.live.named import named
 from projects.api.authentication import may_send_large
 from projects.visits.door import Door
 from projects.visits.links import hosts_for_ports
-from scheduler.consumers import LiveConsumer
-from scheduler.log_consumer import LogConsumer
+from scheduler.api.live import LiveConsumer
+from scheduler.api.logs.live import LogConsumer
 
 websocket_urlpatterns: list[URLPattern] = [
     path("ws/live", LiveConsumer.as_asgi()),

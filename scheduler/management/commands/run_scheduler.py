@@ -15,7 +15,7 @@ from berth.server.tracing.spans import this_process_is
 from pools.engine.victims import Work
 from pools.models import NodePool
 from scheduler.lead import Scheduler
-from scheduler.use.watch import UseWatch
+from scheduler.reports.utilization.watch import UseWatch
 
 FAR_AWAY = (NodePool.Provider.AWS, NodePool.Provider.STATIC)  # a pass waits for other machines
 

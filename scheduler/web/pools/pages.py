@@ -19,7 +19,7 @@ from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import held_back
 from projects.access import Action, may, visible_pools
-from scheduler.fragmentation import Fragmentation, Level, fragmentation_of
+from scheduler.reports.fragmentation import Fragmentation, Level, fragmentation_of
 from scheduler.web.pools.capacity import Capacity, total_gpus
 from scheduler.web.pools.capacity_chart import SPANS, course_of
 from scheduler.web.pools.csv_exports import file_of_pool, history_of

@@ -22,7 +22,7 @@ from projects.selectors import Scope, departments, projects, quota_changes
 from projects.services.quotas.drafts import NONE_YET, Draft, apply_draft
 from projects.services.quotas.expiry import faults_of_time
 from projects.web.quotas.cells import FIELDS
-from scheduler.quota_preview import preview
+from scheduler.reports.what_if.quota_preview import preview
 from scheduler.web.quotas.grid_input import Typed, changes_of, faults_of, read_typed
 from scheduler.web.quotas.grid_table import held_values, stored
 from scheduler.web.quotas.preview_by_pool import by_pool

@@ -19,7 +19,7 @@ from projects.selectors import Scope, audit, departments, find_quota_change, quo
 from projects.services.quotas import require_to_set
 from projects.services.quotas.drafts import inverse_of, undo
 from projects.web.activity import differences
-from scheduler.quota_preview import preview
+from scheduler.reports.what_if.quota_preview import preview
 
 SIZE = 25
 

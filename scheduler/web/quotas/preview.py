@@ -13,7 +13,7 @@ from projects.services.quotas import columns_of, require_to_set
 from projects.services.quotas.drafts import Change, Draft
 from projects.web.quotas.form import FIELD_OF, QuotaForm, initial_of
 from projects.web.quotas.pages import form_page, owner_named, present_quota
-from scheduler.quota_preview import Impact, preview
+from scheduler.reports.what_if.quota_preview import Impact, preview
 
 HERE = "changes[0]"
 

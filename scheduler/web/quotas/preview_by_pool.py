@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.quota_preview import Impact
+from scheduler.reports.what_if.quota_preview import Impact
 
 Entry = Mapping[str, Any]
 PARTS = ("removed", "warnings", "shares", "starts", "no_longer_start", "evictions", "reasons")

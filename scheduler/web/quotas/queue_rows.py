@@ -15,7 +15,7 @@ from projects.acting import Acting
 from projects.models import Department, Phase, Project, Quota, Workload
 from projects.selectors import departments, projects, quotas
 from scheduler.models import Allocation
-from scheduler.selectors import standings
+from scheduler.reports.selectors import standings
 
 Owner = Department | Project
 Key = tuple[str, int]  # ("department" | "project", id)

@@ -11,12 +11,12 @@ from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.services.workloads import submit_with_warnings
+from scheduler.reports.what_if.dry_run import Foreseen, dry_run, would_be_taken
 from scheduler.web.submit.document_presets import first_text, starts, template_starts
 from scheduler.web.submit.form.draft import Draft, opened, sent, step
 from scheduler.web.submit.form.presentation import shown
 from scheduler.web.submit.form_choices import offer_to
 from scheduler.web.workloads.details import Obstacle, obstacles
-from scheduler.what_if import Foreseen, dry_run, would_be_taken
 
 LOOK, TRY, SUBMIT = "look", "try", "submit"
 

@@ -22,8 +22,8 @@ from projects.models import Budget, Department
 from projects.selectors import budgets, departments, projects
 from projects.web.quotas.budgets import Owner, budget_setter, budgetable
 from scheduler.api.usage import as_csv
-from scheduler.budgets import Standing, standings
-from scheduler.usage_report import Dimension, Step, Used, report, total
+from scheduler.reports.usage.budgets import Standing, standings
+from scheduler.reports.usage.report import Dimension, Step, Used, report, total
 from scheduler.web.usage.query import SPANS, Question, question_of
 
 MOST_NAMED = 8

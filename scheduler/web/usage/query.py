@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from django.http import QueryDict
 
 from berth.core.errors import Invalid
-from scheduler.usage_asked import asked
-from scheduler.usage_report import Asked, Dimension, Step, Used
+from scheduler.reports.usage.query import asked
+from scheduler.reports.usage.report import Asked, Dimension, Step, Used
 
 SPANS = {
     "24h": ("24 hours", Step.HOUR),

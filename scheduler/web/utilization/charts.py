@@ -8,8 +8,8 @@ from django.db.models import Q
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts import StepChart, step_chart
-from scheduler.use.over_time import Point, course, step_for
-from scheduler.use.told import Use
+from scheduler.reports.utilization.over_time import Point, course, step_for
+from scheduler.reports.utilization.summary import Use
 
 SPANS: Mapping[str, tuple[str, timedelta]] = {
     "1h": ("Hour", timedelta(hours=1)),

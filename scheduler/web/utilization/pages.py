@@ -19,7 +19,7 @@ from projects.access import visible_nodes
 from projects.idle_gpus import idle_since
 from projects.models import Workload
 from projects.selectors import find_workload
-from scheduler.use import told
+from scheduler.reports.utilization import summary
 from scheduler.web.utilization.charts import SPANS, course_of
 
 
@@ -40,8 +40,8 @@ def of_node(request: Request, name: str) -> HttpResponse:
 
 
 def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
-    pods = told.of_pods(told.running().filter(pod__workload=workload), now)
-    use = told.together(pod.use for pod in pods)
+    pods = summary.of_pods(summary.running().filter(pod__workload=workload), now)
+    use = summary.together(pod.use for pod in pods)
     end = workload.ended_at or now
     return {
         "use": use,
@@ -58,12 +58,12 @@ def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
 
 def used_on(node: Node, span: str, now: datetime) -> dict[str, Any]:
     """Its pods together, for anybody; whose they are is told elsewhere, to those who may know."""
-    pods = told.of_pods(told.running().filter(node=node), now)
-    use = told.together(pod.use for pod in pods)
+    pods = summary.of_pods(summary.running().filter(node=node), now)
+    use = summary.together(pod.use for pod in pods)
     return {
         "begun": True,
         "use": use,
-        "devices": told.devices_of([node], now).get(node.pk, ()),
+        "devices": summary.devices_of([node], now).get(node.pk, ()),
         "node": node,
         "course": course_of(Q(pod__node=node), use, span=span, end=now, now=now),
         "spans": SPANS,
@@ -72,7 +72,7 @@ def used_on(node: Node, span: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _any_device(devices: Iterable[told.Device]) -> bool:
+def _any_device(devices: Iterable[summary.Device]) -> bool:
     return any(device.busy_milli is not None or device.memory_mib is not None for device in devices)
 
 

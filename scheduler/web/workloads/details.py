@@ -13,11 +13,11 @@ from berth.server.web.numbers import duration, memory, spoken
 from projects.acting import Acting
 from projects.models import Pod, Workload
 from projects.selectors import pods
-from scheduler.audit_told import Told, to_open
-from scheduler.discretion import own_departments, reader
-from scheduler.explain import WAITING, Explanation, explain
 from scheduler.models import Allocation
-from scheduler.selectors import evictions
+from scheduler.reports.evictions.rendering import Told, to_open
+from scheduler.reports.explanations.workload import WAITING, Explanation, explain
+from scheduler.reports.selectors import evictions
+from scheduler.reports.visibility import own_departments, reader
 
 MOST_EVICTIONS, MOST_PODS = 20, 500
 COUNTED = (

@@ -17,9 +17,9 @@ from berth.core.errors import NotFound
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.plain_text import plain_text
 from projects.selectors import find_workload
-from scheduler.api.log_reading import PIECE_MAX, PodLog, log_of_pod
-from scheduler.api.log_search import cursor_of, place_of
-from scheduler.log_search import TEXT_MAX, Found, Line, search
+from scheduler.api.logs.pod_log import PIECE_MAX, PodLog, log_of_pod
+from scheduler.api.logs.search import cursor_of, place_of
+from scheduler.reports.log_search import TEXT_MAX, Found, Line, search
 from scheduler.web.workloads.details import Placed, placed
 
 TEXT = "text/plain; charset=utf-8"

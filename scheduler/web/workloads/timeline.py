@@ -9,8 +9,8 @@ from django.utils import timezone
 from projects.acting import Acting
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
-from scheduler.audit_told import Told
-from scheduler.wait_story import Waited, in_all, of_one_wait, wait_story
+from scheduler.reports.evictions.rendering import Told
+from scheduler.reports.explanations.pending_history import Waited, in_all, of_one_wait, wait_story
 
 MOST_EVENTS = 100
 FEW = 4  # reasons of one wait that are told one after another

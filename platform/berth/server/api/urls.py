@@ -16,7 +16,7 @@ v1: list[URLPattern | URLResolver] = [
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
-    path("metrics", include("scheduler.api.metrics")),
+    path("metrics", include("scheduler.api.metrics.endpoint")),
     path("api/v1/", include((v1, "api"))),
     re_path(r"^api/", not_found),
 ]

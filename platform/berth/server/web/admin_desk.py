@@ -17,8 +17,8 @@ from berth.server.web.numbers import gpu_hours, milliseconds
 from berth.server.web.zones import zone_of
 from pools.models import Node, NodePool
 from projects.models import Audit, Delivery
-from scheduler.health import health
 from scheduler.models import Cycle, Eviction
+from scheduler.reports.health import health
 
 DAY = timedelta(days=1)
 MOST = 6  # of each kind

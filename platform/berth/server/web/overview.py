@@ -21,13 +21,13 @@ from projects.access import Action, may, visible_pools
 from projects.acting import Acting
 from projects.models import Phase
 from projects.selectors import workloads
-from scheduler.audit_told import to_open
-from scheduler.discretion import reader
-from scheduler.invariants import NAME as SCHEDULER
-from scheduler.selectors import evictions
-from scheduler.shortfalls import shortfalls
-from scheduler.use.over_time import MeanGpus, mean_gpus, used_course
-from scheduler.wait_times import wait_times
+from scheduler.reports.evictions.rendering import to_open
+from scheduler.reports.invariants import NAME as SCHEDULER
+from scheduler.reports.queues.starved import shortfalls
+from scheduler.reports.queues.waiting_times import wait_times
+from scheduler.reports.selectors import evictions
+from scheduler.reports.utilization.over_time import MeanGpus, mean_gpus, used_course
+from scheduler.reports.visibility import reader
 from scheduler.web.pools.capacity import total_gpus
 from scheduler.web.pools.devices import legend, node_maps
 from scheduler.web.quotas.queue_rows import Line, lines

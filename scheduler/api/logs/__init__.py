@@ -1,0 +1,1 @@
+"""REST endpoints and live stream of pod logs."""

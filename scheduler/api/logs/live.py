@@ -1,0 +1,57 @@
+"""Send what a pod writes to its log to an open page, as it is written."""
+
+import asyncio
+import codecs
+from urllib.parse import parse_qs
+
+from channels.db import database_sync_to_async
+
+from berth.core.errors import BerthError, Unavailable
+from pools.runtimes.base import LogChunk
+from projects.acting import Acting
+from projects.connections.sockets import SignedInConsumer
+from scheduler.api.logs.pod_log import PodLog, log_of_pod
+
+NOT_THERE = 4404
+PIECE = 256 * 1024
+SILENT_SECONDS = 0.5  # between two looks at a log to which nothing was added
+TROUBLED_SECONDS = 3.0
+
+
+class LogConsumer(SignedInConsumer):
+    """Sends {"text", "begin", "next", "complete"}, from `?offset=` of `?pod=` on, to the pod's end."""
+
+    async def permit(self, acting: Acting) -> int:
+        workload = self.scope["url_route"]["kwargs"]["workload_id"]
+        try:
+            self.log: PodLog = await database_sync_to_async(log_of_pod)(
+                acting, workload, self._query("pod", "")
+            )
+        except BerthError:
+            return NOT_THERE
+        return 0
+
+    async def tell(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        given = self._query("offset", "0")
+        offset = int(given) if given.isascii() and given.isdigit() and len(given) < 17 else 0
+        while True:
+            try:
+                chunk: LogChunk = await database_sync_to_async(self.log.piece)(offset, PIECE)
+            except Unavailable:
+                await asyncio.sleep(TROUBLED_SECONDS)
+                continue
+            offset = chunk.next_offset
+            if chunk.data or chunk.complete:
+                text = decoder.decode(chunk.data, chunk.complete)
+                message = {"text": text, "begin": chunk.offset, "next": offset, "complete": chunk.complete}
+                await self.send_json(message)
+            if chunk.complete:
+                await self.close()
+                return
+            if not chunk.data:
+                await asyncio.sleep(SILENT_SECONDS)
+
+    def _query(self, name: str, default: str) -> str:
+        values = parse_qs(self.scope["query_string"].decode("ascii", "replace"))
+        return values.get(name, [default])[0]

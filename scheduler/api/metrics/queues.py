@@ -1,0 +1,86 @@
+"""Prometheus metrics of queues: pending workloads, waiting times and shares."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db.models import Count, DurationField, ExpressionWrapper, F, Min
+from django.db.models.functions import Extract
+from django.utils import timezone
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from projects.models import Phase, Quota, Workload
+from scheduler.models import QueueStanding
+from scheduler.reports.queues.waiting_times import Percentile
+
+MILLI = 1000.0
+A_DAY = timedelta(days=1)
+QUANTILES = (0.5, 0.95, 1.0)
+QUEUE = ("pool", "department", "project")
+UNSEEN = "NotSeenYet"  # since the scheduler looked last
+
+
+def queue_metrics() -> Iterable[Metric]:
+    yield from _waiting()
+    yield _waited()
+    yield from _standings()
+    yield _quotas()
+
+
+def _waiting() -> Iterable[Metric]:
+    rows = Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).order_by()
+    by_reason = GaugeMetricFamily(
+        "berth_pending_by_reason", "Workloads that wait, by what leads their reasons.", labels=["reason"]
+    )
+    for reason, count in sorted(rows.values_list("reason").annotate(n=Count("pk"))):
+        by_reason.add_metric([reason or UNSEEN], count)
+    yield by_reason
+    oldest = rows.aggregate(at=Min("submitted_at"))["at"]
+    waits = (timezone.now() - oldest).total_seconds() if oldest is not None else 0.0
+    yield GaugeMetricFamily(
+        "berth_longest_wait_seconds", "Since who waits longest was submitted.", value=max(0.0, waits)
+    )
+
+
+def _waited() -> Metric:
+    """Of what started for the first time within a day."""
+    told = GaugeMetricFamily(
+        "berth_wait_seconds", "From submission to the first start, of the last 24 hours.",
+        labels=["pool", "quantile"],
+    )  # fmt: skip
+    waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
+    rows = Workload.objects.filter(first_started_at__gte=timezone.now() - A_DAY, pool__isnull=False)
+    of_pools = rows.order_by().annotate(waited=Extract(waited, "epoch")).values_list("pool__name")
+    for part in QUANTILES:
+        found = of_pools.annotate(seconds=Percentile("waited", part=part))
+        for pool, seconds in found.order_by("pool__name"):
+            told.add_metric([str(pool), str(part)], seconds)
+    return told
+
+
+def _standings() -> Iterable[Metric]:
+    """As the last cycle saw them; a department's own line names no project."""
+    families = {
+        "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
+        "allocated": GaugeMetricFamily("berth_queue_allocated_gpus", "What it holds.", labels=QUEUE),
+        "requested": GaugeMetricFamily("berth_queue_requested_gpus", "What it asks for.", labels=QUEUE),
+    }
+    rows = QueueStanding.objects.order_by("pool__name", "department__name", "project__name").values_list(
+        "pool__name", "department__name", "project__department__name", "project__name",
+        "share", "allocated", "requested",
+    )  # fmt: skip
+    for pool, department, above, project, *amounts in rows:
+        labels = [pool, department or above, project or ""]
+        for family, of_each in zip(families.values(), amounts, strict=True):
+            family.add_metric(labels, of_each[0] / MILLI)
+    yield from families.values()
+
+
+def _quotas() -> Metric:
+    """One that is unlimited has no line."""
+    told = GaugeMetricFamily("berth_queue_quota_gpus", "Quota, where it is limited.", labels=QUEUE)
+    rows = Quota.objects.filter(gpu_milli__isnull=False).values_list(
+        "pool__name", "department__name", "project__department__name", "project__name", "gpu_milli"
+    )
+    for pool, department, above, project, milli in rows.order_by("pool__name", "pk"):
+        told.add_metric([pool, department or above, project or ""], (milli or 0) / MILLI)
+    return told

@@ -1,0 +1,79 @@
+"""Prometheus metrics of utilization; unmeasured values are absent, not zero.
+
+What was not measured is absent, not zero."""
+
+from collections.abc import Iterable
+
+from django.utils import timezone
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from pools.models import Node, NodePool
+from pools.models.node import HOSTING
+from projects.idle_gpus import idle_since
+from projects.models import Phase, Workload
+from scheduler.reports.utilization import summary
+
+MILLI, MIB = 1000.0, 1024.0 * 1024.0
+
+
+def use_metrics() -> Iterable[Metric]:
+    now = timezone.now()
+    pods = summary.of_pods(summary.running(), now)
+    pools = list(NodePool.objects.order_by("name").values_list("name", flat=True))
+    by_pool = {name: summary.together(pod.use for pod in pods if pod.pool == name) for name in pools}
+    yield from _of_pools(by_pool)
+    yield from _of_devices()
+    holding = Workload.objects.filter(phase=Phase.RUNNING, gpu_milli_now__gt=0).values_list(
+        "pk", "pool__name"
+    )
+    where = dict(holding)
+    idle = [where[pk] for pk in idle_since(where, now)]
+    gauge = GaugeMetricFamily(
+        "berth_workloads_gpus_idle", "Workloads that hold GPUs and use none for long.", labels=["pool"]
+    )
+    for name in pools:
+        gauge.add_metric([name], idle.count(name))
+    yield gauge
+
+
+def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
+    known = GaugeMetricFamily(
+        "berth_pool_gpus_measured", "GPUs held of which it is known how busy they are.", labels=["pool"]
+    )
+    busy = GaugeMetricFamily("berth_pool_gpus_busy", "Of these, by how much they are.", labels=["pool"])
+    cores = {
+        "held": GaugeMetricFamily("berth_pool_cores_held", "Cores that running pods hold.", labels=["pool"]),
+        "used": GaugeMetricFamily("berth_pool_cores_used", "Cores that they use.", labels=["pool"]),
+    }
+    memory = {
+        "held": GaugeMetricFamily("berth_pool_memory_held_bytes", "That running pods hold.", labels=["pool"]),
+        "used": GaugeMetricFamily("berth_pool_memory_used_bytes", "That they use.", labels=["pool"]),
+    }
+    for name, use in by_pool.items():
+        known.add_metric([name], use.known_gpu_milli / MILLI)
+        cores["held"].add_metric([name], use.held_cpu_milli / MILLI)
+        memory["held"].add_metric([name], use.held_memory_mib * MIB)
+        if use.gpu_milli is not None:
+            busy.add_metric([name], use.gpu_milli / MILLI)
+        if use.cpu_milli is not None:
+            cores["used"].add_metric([name], use.cpu_milli / MILLI)
+        if use.memory_mib is not None:
+            memory["used"].add_metric([name], use.memory_mib * MIB)
+    yield from (known, busy, *cores.values(), *memory.values())
+
+
+def _of_devices() -> Iterable[Metric]:
+    names = ["pool", "node", "device"]
+    busy = GaugeMetricFamily(
+        "berth_gpu_busy_ratio", "How much of the time something ran on it.", labels=names
+    )
+    memory = GaugeMetricFamily("berth_gpu_memory_used_bytes", "Of a node's GPU.", labels=names)
+    nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
+    for pk, devices in sorted(summary.devices_of(list(nodes.values()), timezone.now()).items()):
+        for device in devices:
+            place = [nodes[pk].pool.name, nodes[pk].name, str(device.index)]
+            if device.busy_milli is not None:
+                busy.add_metric(place, device.busy_milli / MILLI)
+            if device.memory_mib is not None:
+                memory.add_metric(place, device.memory_mib * MIB)
+    yield from (busy, memory)

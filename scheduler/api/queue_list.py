@@ -1,0 +1,77 @@
+"""REST endpoint of a pool's queue, with ordering keys."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import IntegerField
+from django.utils.dateparse import parse_datetime
+from pydantic import Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from berth.server.api.answers import Answer, whole
+from berth.server.api.pages import Order, page
+from berth.server.api.queries import ListQuery, query_of
+from berth.server.api.schema import described
+from pools.api.pools import PoolDoor
+from projects.models import Workload
+from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
+
+FIRST = Order("line", ("position", "id"), annotated={"position": IntegerField()})
+
+
+class WaiterAnswer(Answer):
+    position: int | None = Field(description="Among everybody's work; null: no cycle has looked at it yet.")
+    workload: UUID
+    name: str
+    project: str
+    department: str
+    priority: int
+    gpus: float = Field(description="What its gang asks for at its minimum.")
+    submitted_at: datetime
+    reason: str
+    message: str
+    key: list[str] = Field(description="What its place in line was decided by, first to last.")
+    expected_start: datetime | None
+
+
+class LineAnswer(Answer):
+    workloads: int = Field(description="That wait here, also those that you do not see.")
+    gpus: float
+    items: list[WaiterAnswer]
+    next: str | None
+
+
+class LineOfPool(PoolDoor):
+    @described("Who waits in this pool, first in line first", query=ListQuery, answer=LineAnswer)
+    def get(self, request: Request, name: str) -> Response:
+        query = query_of(request, ListQuery)
+        pool = self.found(name)
+        length = length_of(pool)
+        found = page(line_of(self.acting, pool), query, FIRST, presented)
+        return Response(LineAnswer(workloads=length.workloads, gpus=whole(length.gpu_milli) or 0, **found))
+
+
+def presented(rows: Sequence[Workload]) -> list[Any]:
+    return [answer(row) for row in rows]
+
+
+def answer(row: Any) -> WaiterAnswer:
+    told = row.explanation or {}
+    starts = told.get("expected_start")
+    return WaiterAnswer(
+        position=None if row.position == NOT_LOOKED_AT else row.position,
+        workload=row.pk,
+        name=row.name,
+        project=row.project.name,
+        department=row.project.department.name,
+        priority=row.priority,
+        gpus=whole(row.gpu_milli_min) or 0,
+        submitted_at=row.submitted_at,
+        reason=row.reason,
+        message=row.message,
+        key=told.get("key", []),
+        expected_start=parse_datetime(starts) if starts else None,
+    )

@@ -1,0 +1,1 @@
+"""Audit of evictions: stored rows, their wording, and sums by project."""

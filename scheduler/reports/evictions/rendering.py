@@ -1,0 +1,181 @@
+"""Describe an eviction in the same words for REST, pages, the admin site and the CLI."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from berth.core.amounts import RESOURCES
+from berth.core.words import amount, counted, gpus
+from projects.models import Workload
+from scheduler.models import Eviction
+from scheduler.reports.visibility import Reader, called, parted
+
+DID = {
+    "shrink": "gave back growth",
+    "consolidate": "was moved",
+    "reclaim": "gave way",
+    "preempt": "gave way",
+    "stale_gang": "was stopped: its gang stayed below its minimum",
+    "drain": "gave way, its node is drained",
+}
+WOULD = {
+    "shrink": "would give back growth",
+    "consolidate": "would be moved",
+    "stale_gang": "would be stopped: its gang stayed below its minimum",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One of the two workloads. Where the reader does not see its project, `name` is empty and `id` None."""
+
+    called: str
+    project: str
+    name: str
+    id: UUID | None
+    queues: list[dict[str, Any]]  # as stored, only those that this reader may see
+    seen: bool
+    there: bool  # still to be opened
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An eviction as one reader may know it. `lines` are the sentences that follow the summary."""
+
+    row: Eviction
+    victim: Party
+    beneficiary: Party | None
+    rule: str
+    refused: list[str]
+    pods: list[dict[str, Any]]
+    summary: str
+    lines: list[str]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The audit's numbers, as far as the reader may see them."""
+        stored = _stored(self.row)
+        if self.victim.seen and (self.beneficiary is None or self.beneficiary.seen):
+            return stored
+        kept: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
+        winner = self.beneficiary.queues if self.beneficiary else []
+        return {"victim": self.victim.queues, "winner": winner, "refused": self.refused, **kept}
+
+
+def told(reader: Reader, rows: Iterable[Eviction], there: Collection[UUID] = ()) -> list[Told]:
+    """`there`: ids of workloads that still have rows, for readers who would follow a link."""
+    return [_told(reader, row, there) for row in rows]
+
+
+def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[Told]:
+    """The same for pages, where what is still there can be opened."""
+    found = list(rows)
+    ids = {pk for row in found for pk in (row.workload_id, row.beneficiary_id) if pk is not None}
+    there = set(Workload.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
+    return told(reader, found, there)
+
+
+def standing_line(queue: Mapping[str, Any], gpus_taken: bool) -> str:
+    """research: held 8 GPUs before, 4 GPUs after; quota 4 GPUs, fair share 4 GPUs."""
+    parts = [
+        _resource_line(queue, resource) for resource in RESOURCES if _speaks_of(queue, resource, gpus_taken)
+    ]
+    past = f"; past use {queue['usage']:.3f} of its parent's" if queue.get("usage") else ""
+    return f"{queue.get('queue', '')}: {'; '.join(parts)}{past}"
+
+
+def _told(reader: Reader, row: Eviction, there: Collection[UUID]) -> Told:
+    stored = _stored(row)
+    victim = _victim(reader, row, stored, there)
+    beneficiary = _beneficiary(reader, row, stored, there)
+    refused = [str(each) for each in stored.get("refused") or ()]
+    if beneficiary is not None and not beneficiary.seen:
+        refused = []
+    return Told(
+        row=row,
+        victim=victim,
+        beneficiary=beneficiary,
+        rule=row.rule,
+        refused=refused,
+        pods=list(row.pods) if victim.seen else [],
+        summary=_summary(row, victim, beneficiary),
+        lines=list(_lines(row, victim, beneficiary, refused)),
+    )
+
+
+def _stored(row: Eviction) -> dict[str, Any]:
+    return row.numbers if isinstance(row.numbers, dict) else {}
+
+
+def _victim(reader: Reader, row: Eviction, stored: Mapping[str, Any], there: Collection[UUID]) -> Party:
+    seen = reader.sees(row.project_id)
+    return Party(
+        called=called(row.project_name, row.workload_name, row.gpu_milli, seen=seen),
+        project=row.project_name,
+        name=row.workload_name if seen else "",
+        id=row.workload_id if seen else None,
+        queues=_listed(stored, "victim") if seen else parted(stored, "victim"),
+        seen=seen,
+        there=seen and row.workload_id in there,
+    )
+
+
+def _beneficiary(
+    reader: Reader, row: Eviction, stored: Mapping[str, Any], there: Collection[UUID]
+) -> Party | None:
+    if not row.beneficiary_name:
+        return None
+    seen, sizes = reader.sees(row.beneficiary_project_id), stored.get("sizes") or {}
+    project = row.beneficiary_project_name
+    return Party(
+        called=called(project, row.beneficiary_name, sizes.get("beneficiary"), seen=seen),
+        project=project,
+        name=row.beneficiary_name if seen else "",
+        id=row.beneficiary_id if seen else None,
+        queues=_listed(stored, "winner") if seen else parted(stored, "winner"),
+        seen=seen,
+        there=seen and row.beneficiary_id in there,
+    )
+
+
+def _listed(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
+    return [queue for queue in stored.get(side) or () if isinstance(queue, dict)]
+
+
+def _summary(row: Eviction, victim: Party, beneficiary: Party | None) -> str:
+    whom = f" for {beneficiary.called}" if beneficiary else ""
+    part = "the whole gang" if row.whole else "a part of it"
+    held = f" ({gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
+    stored = row.pk is not None  # else it is only foreseen
+    done = DID.get(row.kind, "gave way") if stored else WOULD.get(row.kind, "would give way")
+    return f"{victim.called} {done}{whom}{held}"
+
+
+def _lines(row: Eviction, victim: Party, beneficiary: Party | None, refused: list[str]) -> Iterator[str]:
+    if row.rule:
+        yield f"Rule: {row.rule.removesuffix('.')}."
+    queues = (*victim.queues, *(beneficiary.queues if beneficiary else ()))
+    told = (f"{standing_line(queue, row.gpu_milli > 0)}." for queue in queues)
+    yield from dict.fromkeys(told)  # what both are part of: once
+    if row.lost_gpu_seconds:
+        yield f"{counted(row.lost_gpu_seconds, 'GPU-second')} of work lost."
+    for sentence in refused:
+        yield f"Tried before, and refused: {sentence}"
+
+
+def _speaks_of(queue: Mapping[str, Any], resource: str, gpus_taken: bool) -> bool:
+    """Of GPUs where they changed hands, be it within one queue; of the others where it was not about GPUs."""
+    before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
+    about_gpus = gpus_taken or before.get("gpu") != after.get("gpu")
+    if resource == "gpu":
+        return about_gpus or before == after
+    return not about_gpus and before.get(resource) != after.get(resource)
+
+
+def _resource_line(queue: Mapping[str, Any], resource: str) -> str:
+    before, after, quota, share = (
+        amount(resource, (queue.get(key) or {}).get(resource, 0))
+        for key in ("allocated_before", "allocated_after", "quota", "share")
+    )
+    return f"held {before} before, {after} after, quota {quota}, fair share {share}"

@@ -1,0 +1,1 @@
+"""Explain why each workload is where it is."""

@@ -1,0 +1,119 @@
+"""Explain a workload: reasons, queue position and queues."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q
+from django.utils.dateparse import parse_datetime
+
+from berth.core.amounts import MILLI, RESOURCES
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import Quota, Workload
+from scheduler.models import Eviction, QueueStanding
+from scheduler.reports import selectors
+from scheduler.reports.explanations.pending_history import Waited, wait_story
+from scheduler.reports.fair_share.trace import share_story
+
+MOST_EVICTIONS = 20
+WAITING = ("pending", "reserved")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Amounts of `queue` are GPUs, CPUs and MiB; numbers of blockers are the engine's (thousandths, MiB)."""
+
+    phase: str
+    reason: str
+    message: str
+    position: int | None
+    key: list[str]
+    expected_start: datetime | None
+    expected_because: str
+    blockers: list[dict[str, Any]]
+    queue: dict[str, Any]
+    evictions: list[Eviction]
+    explained_at: datetime | None
+    cycle: int | None
+    waited: list[Waited]
+
+
+def explain(acting: Acting, workload: Workload) -> Explanation:
+    """Of a workload that `acting` sees. What the last cycle said counts only while it waits."""
+    told = (workload.explanation or {}) if workload.phase in WAITING else {}
+    starts = told.get("expected_start")
+    return Explanation(
+        phase=workload.phase,
+        reason=workload.reason,
+        message=workload.message,
+        position=told.get("position"),
+        key=told.get("key", []),
+        expected_start=parse_datetime(starts) if starts else None,
+        expected_because=told.get("expected_because", ""),
+        blockers=told.get("blockers", []),
+        queue=_standings(workload),
+        evictions=list(
+            selectors.evictions(acting).filter(Q(workload_id=workload.pk) | Q(beneficiary_id=workload.pk))[
+                :MOST_EVICTIONS
+            ]
+        ),
+        explained_at=workload.explained_at if told else None,
+        cycle=told.get("cycle"),
+        waited=wait_story(workload),
+    )
+
+
+def how_shares_come_about(acting: Acting, workload: Workload, queues: Mapping[str, Any]) -> dict[str, Any]:
+    """The same queues, each with the story of its share by resource, as may be read."""
+    pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
+    told: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
+    for each in [] if pool is None else share_story(acting=acting, owner=workload.project, pool=pool):
+        told[each.kind][each.resource] = each.lines
+    return {kind: {**standing, "how": told[kind]} for kind, standing in queues.items()}
+
+
+def _standings(workload: Workload) -> dict[str, Any]:
+    """Of the project and its department, in the pool where it is or would first go."""
+    project = workload.project
+    pool = workload.pool.name if workload.pool else workload.pools[0]
+    owners = {"project": Q(project=project), "department": Q(department=project.department_id)}
+    names = {"project": project.name, "department": project.department.name}
+    shown: dict[str, Any] = {}
+    for kind, owner in owners.items():
+        quota = Quota.objects.filter(owner, pool__name=pool).first()
+        standing = QueueStanding.objects.filter(owner, pool__name=pool).first()
+        shown[kind] = {"name": names[kind], "pool": pool, **_quota(quota), **_standing(standing)}
+    return shown
+
+
+def _quota(row: Quota | None) -> dict[str, Any]:
+    if row is None:
+        return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
+    return {
+        "quota": in_door_units([row.gpu_milli, row.cpu_milli, row.memory_mib]),
+        "limit": in_door_units([row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib]),
+    }
+
+
+def _standing(row: QueueStanding | None) -> dict[str, Any]:
+    if row is None:
+        return {"share": None, "allocated": None, "requested": None, "usage": None}
+    return {
+        "share": in_door_units(row.share),
+        "allocated": in_door_units(row.allocated),
+        "requested": in_door_units(row.requested),
+        "usage": dict(zip(RESOURCES, row.usage, strict=True)),
+    }
+
+
+def in_door_units(values: list[int] | list[int | None] | tuple[int, int, int]) -> Mapping[str, float | None]:
+    gpu, cpu, memory = values
+    return {"gpu": _whole(gpu), "cpu": _whole(cpu), "memory_mib": memory}
+
+
+def _whole(milli: int | None) -> float | None:
+    if milli is None:
+        return None
+    return milli // MILLI if milli % MILLI == 0 else milli / MILLI

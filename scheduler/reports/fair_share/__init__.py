@@ -1,0 +1,1 @@
+"""Fair shares: table, trace and explanation."""

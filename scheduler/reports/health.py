@@ -1,0 +1,45 @@
+"""Health of the scheduler: leader, last cycle, invariants."""
+
+from datetime import datetime
+from typing import Any
+
+from berth.db.models import Lease
+from projects.models import Phase, Workload
+from scheduler.models import Cycle
+from scheduler.reports.invariants import NAME, check
+
+
+def health(now: datetime) -> dict[str, Any]:
+    """`wake`: seconds since the leader last renewed its lease, which every tick does that is due."""
+    lease = Lease.objects.filter(name=NAME).first()
+    cycle = Cycle.objects.defer("snapshot", "plan").order_by("-id").first()
+    return {
+        "leader": None
+        if lease is None or not lease.holder
+        else {
+            "holder": lease.holder,
+            "epoch": lease.epoch,
+            "renewed_at": lease.renewed_at,
+            "expires_at": lease.expires_at,
+            "alive": lease.expires_at > now,
+        },
+        "last_cycle": None
+        if cycle is None
+        else {
+            "id": cycle.pk,
+            "at": cycle.at,
+            "trigger": cycle.trigger,
+            "observe_ms": cycle.observe_ms,
+            "decide_ms": cycle.decide_ms,
+            "commit_ms": cycle.commit_ms,
+            "applied": cycle.applied,
+            "stale": cycle.stale,
+            "evictions": cycle.evictions,
+            "notes": cycle.notes,
+        },
+        "invariants": [{"name": law.name, "ok": law.ok, "detail": law.detail} for law in check(now)],
+        "pending": Workload.objects.filter(phase__in=(Phase.PENDING, Phase.RESERVED)).count(),
+        "wake": None
+        if lease is None
+        else {"last_renewal_seconds": max(0.0, (now - lease.renewed_at).total_seconds())},
+    }

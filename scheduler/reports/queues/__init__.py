@@ -1,0 +1,1 @@
+"""Queues of a pool: order, standings, pending times."""

@@ -1,0 +1,170 @@
+"""Record each queue's standing and settle its usage after every cycle and change."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from django.db import connection
+
+from pools.models import Node, NodePool
+from projects.models import Quota
+from scheduler.engine.plan import QueueReport
+from scheduler.models import QueueStanding, Usage
+from scheduler.observe import Seen
+from scheduler.reports.usage.decayed import KINDS, Rates, is_due, settle
+from scheduler.window import keep_points
+
+Owner = tuple[int | None, int | None]  # department or project, the other None
+Key = tuple[int, Owner]  # pool and owner
+
+HELD = """
+    SELECT node.pool_id, project.department_id, project.id,
+           sum(held.gpu_milli::bigint * cardinality(held.devices)), sum(held.cpu_milli), sum(held.memory_mib)
+      FROM scheduler_allocation AS held
+      JOIN pools_node AS node ON node.id = held.node_id
+      JOIN projects_pod AS pod ON pod.id = held.pod_id
+      JOIN projects_workload AS workload ON workload.id = pod.workload_id
+      JOIN projects_project AS project ON project.id = workload.project_id
+     WHERE held.released_at IS NULL
+     GROUP BY 1, 2, 3
+"""
+SHOWN_AGAIN = timedelta(seconds=60)
+FIELDS = ["share", "allocated", "requested", "usage", "at"]
+
+Amounts3 = tuple[int, int, int]
+NOTHING: Amounts3 = (0, 0, 0)
+
+
+def keep_standings(seen: Seen, reports: Iterable[QueueReport]) -> int:
+    """In the caller's transaction. Rows that say the same already are left alone for a while."""
+    stored = {_key(row): row for row in QueueStanding.objects.all()}
+    new, changed = [], []
+    for report in reports:
+        owner = seen.queues.owners[report.queue]
+        whose = (None, owner.project_id) if owner.project_id is not None else (owner.department_id, None)
+        pool = seen.pools[report.pool].pk
+        row = stored.get((pool, whose))
+        if row is None:
+            row = QueueStanding(pool_id=pool, department_id=whose[0], project_id=whose[1])
+            new.append(_told(row, report, seen.at))
+        elif _is_news(row, report, seen.at):
+            changed.append(_told(row, report, seen.at))
+    QueueStanding.objects.bulk_create(new)
+    QueueStanding.objects.bulk_update(changed, FIELDS)
+    return len(new) + len(changed)
+
+
+def settle_use(now: datetime) -> int:
+    """In the caller's transaction: every ledger whose rates changed runs on at the new ones from now."""
+    pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
+    rows = {_key(row): row for row in Usage.objects.select_for_update().order_by("pk")}
+    rates = _rates(pools)
+    changed, new = [], []
+    for key in sorted(rows.keys() | rates.keys(), key=str):
+        pool_id, (department, project) = key
+        row, rate = rows.get(key), rates.get(key, Rates())
+        if row is None:
+            fresh = Usage(pool_id=pool_id, department_id=department, project_id=project, settled_at=now)
+            fresh.used, fresh.parent, fresh.held = [0.0] * 3, [0.0] * 3, [0] * 3
+            fresh.rate, fresh.parent_rate = [0.0] * 3, [0.0] * 3
+            settle(fresh, pools[pool_id], now, rate)
+            new.append(fresh)
+        elif is_due(row, now, rate):
+            settle(row, pools[pool_id], now, rate)
+            changed.append(row)
+    Usage.objects.bulk_create(new)
+    Usage.objects.bulk_update(changed, ["used", "parent", "held", "rate", "parent_rate", "settled_at"])
+    keep_points([*new, *changed], pools)
+    return len(new) + len(changed)
+
+
+def held_now() -> dict[Key, Amounts3]:
+    """By pool and queue, what live pods hold: a department holds what its projects do."""
+    held: dict[Key, Amounts3] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(HELD)
+        for pool, department, project, *amounts in cursor.fetchall():
+            mine = (int(amounts[0]), int(amounts[1]), int(amounts[2]))
+            held[pool, (None, project)] = mine
+            above = held.get((pool, (department, None)), NOTHING)
+            held[pool, (department, None)] = (above[0] + mine[0], above[1] + mine[1], above[2] + mine[2])
+    return held
+
+
+def _rates(pools: Mapping[int, NodePool]) -> dict[Key, Rates]:
+    held, quotas, shares = held_now(), _quotas(), _shares()
+    capacity = _capacity()
+    found = {}
+    for key in held.keys() | shares.keys():
+        pool_id, _ = key
+        mine = held.get(key, NOTHING)
+        above = (
+            capacity.get(pool_id, NOTHING)
+            if key[1][0] is not None
+            else shares[key][1]
+            if key in shares
+            else NOTHING
+        )
+        quota = quotas.get(key, (0, None, None))
+        charged = mine if pools[pool_id].count_all else tuple(_beyond(mine[k], quota[k]) for k in KINDS)
+        found[key] = Rates(
+            mine,
+            (float(charged[0]), float(charged[1]), float(charged[2])),
+            (float(above[0]), float(above[1]), float(above[2])),
+        )
+    return found
+
+
+def _beyond(held: int, quota: int | None) -> int:
+    return 0 if quota is None else max(0, held - quota)
+
+
+def _quotas() -> dict[Key, tuple[int | None, int | None, int | None]]:
+    return {_key(row): (row.gpu_milli, row.cpu_milli, row.memory_mib) for row in Quota.objects.all()}
+
+
+def _shares() -> dict[Key, tuple[Amounts3, Amounts3]]:
+    """By queue its share, and its parent's: a project's parent is its department."""
+    rows = list(QueueStanding.objects.select_related("project"))
+    of_departments = {
+        (row.pool_id, row.department_id): _three(row.share) for row in rows if row.project is None
+    }
+    return {
+        _key(row): (
+            _three(row.share),
+            of_departments.get((row.pool_id, row.project.department_id), NOTHING) if row.project else NOTHING,
+        )
+        for row in rows
+    }
+
+
+def _capacity() -> dict[int, Amounts3]:
+    sums: dict[int, Amounts3] = {}
+    for node in Node.objects.filter(state__in=("ready", "booting", "requested")):
+        a, b, c = sums.get(node.pool_id, NOTHING)
+        sums[node.pool_id] = (a + node.gpus * 1000, b + node.cpu_milli, c + node.memory_mib)
+    return sums
+
+
+def _key(row: QueueStanding | Usage | Quota) -> Key:
+    return row.pool_id, (row.department_id, row.project_id)
+
+
+def _three(values: Iterable[int]) -> Amounts3:
+    a, b, c = values
+    return a, b, c
+
+
+def _is_news(row: QueueStanding, report: QueueReport, now: datetime) -> bool:
+    said = (tuple(row.share), tuple(row.allocated), tuple(row.requested))
+    told = (tuple(report.share), tuple(report.allocated), tuple(report.requested))
+    return said != told or (tuple(row.usage) != report.usage and now - row.at >= SHOWN_AGAIN)
+
+
+def _told(row: QueueStanding, report: QueueReport, now: datetime) -> QueueStanding:
+    row.share, row.allocated, row.requested = (
+        list(report.share),
+        list(report.allocated),
+        list(report.requested),
+    )
+    row.usage, row.at = list(report.usage), now
+    return row

@@ -1,0 +1,1 @@
+"""Usage: allocated hours, their cost, budgets, and the decayed usage of queues."""

@@ -1,0 +1,102 @@
+"""Monthly budgets: used, forecast and notifications."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db import transaction
+
+from projects import selectors
+from projects.acting import Acting
+from projects.models import Budget, Department
+from projects.services import announce
+from projects.services.notifications.notify import tell_budget
+from projects.services.quotas.budgets import tell_once
+from scheduler.reports.usage.report import Asked, Dimension, hour_of, report
+
+PACE = timedelta(days=7)
+WHOLE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """GPU-hours. `pace`: an hour, over the last seven days; `forecast`: at the end of the month at it."""
+
+    budget: Budget
+    begin: datetime
+    end: datetime
+    used: float
+    pace: float
+    forecast: float
+
+    @property
+    def percent(self) -> float:
+        return WHOLE * self.used / self.budget.gpu_hours
+
+    @property
+    def forecast_percent(self) -> float:
+        return WHOLE * self.forecast / self.budget.gpu_hours
+
+    @property
+    def crossed(self) -> list[int]:
+        """The warnings that are due."""
+        return [percent for percent in self.budget.warn_at if self.percent >= percent]
+
+
+def standings(budgets: Sequence[Budget], now: datetime) -> list[Standing]:
+    """In the order given."""
+    if not budgets:
+        return []
+    begin, end = month_of(now)
+    keys = [_key(budget) for budget in budgets]
+    pace_begin = hour_of(now - PACE)
+    pace_hours = (now - pace_begin).total_seconds() / 3600
+    used, lately = _by_owner(keys, begin, now), _by_owner(keys, pace_begin, now)
+    found = []
+    for budget, key in zip(budgets, keys, strict=True):
+        spent = used.get(key, 0.0)
+        pace = lately.get(key, 0.0) / pace_hours
+        left = (end - now).total_seconds() / 3600
+        found.append(Standing(budget, begin, end, spent, pace, spent + pace * left))
+    return found
+
+
+def watch_budgets(now: datetime) -> int:
+    """Writes down which warnings are due; each is told once a month. Returns how many were new."""
+    told = 0
+    for standing in standings(list(selectors.budgets(Acting.system("budgets"))), now):
+        for percent in standing.crossed:
+            with transaction.atomic():
+                if not tell_once(standing.budget, standing.begin.date(), percent):
+                    continue
+                told += 1
+                tell_budget(standing.budget, percent, standing.used, standing.forecast, now)
+                announce.tenants_changed(
+                    department_id=standing.budget.department_id, project_id=standing.budget.project_id
+                )
+    return told
+
+
+def month_of(now: datetime) -> tuple[datetime, datetime]:
+    begin = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return begin, (begin + timedelta(days=32)).replace(day=1)
+
+
+Key = tuple[Dimension, str]
+
+
+def _by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
+    """By the owner's name, which nobody else may have while the owner is there."""
+    found: dict[Key, float] = {}
+    names: dict[Dimension, list[str]] = {}
+    for dimension, name in keys:
+        names.setdefault(dimension, []).append(name)
+    for row in report(Acting.system("budgets"), Asked(since, now, any_of=names), now):
+        for dimension, name in row.names.items():
+            found[dimension, name] = found.get((dimension, name), 0.0) + row.gpu_hours
+    return found
+
+
+def _key(budget: Budget) -> Key:
+    owner = budget.owner
+    return (Dimension.DEPARTMENT if isinstance(owner, Department) else Dimension.PROJECT), owner.name

@@ -1,0 +1,65 @@
+"""Total and allocated GPUs by the hour."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pools.engine.timeline import Point
+from pools.models import NodePool
+from pools.over_time import capacity_over_time
+from projects.acting import Acting
+from scheduler.reports.usage.report import Asked, Dimension, Step, report
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """GPU-hours of one hour; of the present one, so far."""
+
+    at: datetime
+    allocated: float
+    there: float
+
+
+def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Hour]:
+    """The latest ones, oldest first. Of everybody's work: how full a pool is, is no secret."""
+    wanted = list(pools)
+    first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
+    held = _held({pool.name for pool in wanted}, first, now)
+    there = [0.0] * hours
+    for pool in wanted:
+        points = capacity_over_time(pool, now=now, span=now - first)
+        for number, nodes in enumerate(_by_hour(points, first, now, hours)):
+            there[number] += nodes * pool.gpus_per_node
+    starts = [first + number * HOUR for number in range(hours)]
+    # A pod may outlast the moment at which history lost sight of its node.
+    return [
+        Hour(at, held.get(at, 0.0), max(there[number], held.get(at, 0.0))) for number, at in enumerate(starts)
+    ]
+
+
+def _held(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
+    found: dict[datetime, float] = {}
+    asked = Asked(first, now, by=(Dimension.POOL,), step=Step.HOUR)
+    for row in report(Acting.system("overview"), asked, now):
+        if row.at is not None and row.names[Dimension.POOL] in pools:
+            found[row.at] = found.get(row.at, 0.0) + row.gpu_hours
+    return found
+
+
+def _by_hour(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
+    """Node-hours in each hour: a point holds until the next one."""
+    sums = [0.0] * hours
+    begin = first.timestamp()
+    ends = [point.at for point in points[1:]] + [now.timestamp()]
+    for point, end in zip(points, ends, strict=True):
+        nodes = point.current + point.draining
+        at = max(point.at, begin)
+        while nodes and at < end:
+            number = int((at - begin) // 3600)
+            until = min(end, begin + (number + 1) * 3600)
+            if number < hours:
+                sums[number] += nodes * (until - at) / 3600
+            at = until
+    return sums

@@ -1,0 +1,54 @@
+"""Parse usage queries of REST and pages."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem, shown
+from scheduler.reports.usage.report import LONGEST, Asked, Dimension, Step
+
+USUAL = timedelta(days=30)
+
+
+def asked(
+    now: datetime,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    by: Sequence[str] = (),
+    step: str | None = None,
+    zone: str | None = None,
+    only: Mapping[str, str | None] | None = None,
+) -> Asked:
+    """The last thirty days by department and project, unless something else is said. Raises Invalid."""
+    problems: list[Problem] = []
+    begin, end = since or (until or now) - USUAL, until or now
+    cut = Step(step) if step else None
+    if begin >= end:
+        allowed = f"before {end.isoformat()}"
+        problems.append(Problem("since", "is not before until", begin.isoformat(), allowed))
+    elif end - begin > LONGEST[cut]:
+        named = "since" if cut is None else "step"
+        allowed = f"at most {LONGEST[cut].days} days{f' with step {cut}' if cut else ''}"
+        problems.append(Problem(named, "makes the report too long", f"{(end - begin).days} days", allowed))
+    if len(set(by)) != len(by):
+        problems.append(Problem("by", "names one twice", ", ".join(by), "each once"))
+    if problems:
+        raise Invalid(problems)
+    return Asked(
+        since=begin,
+        until=end,
+        by=tuple(Dimension(word) for word in by) or (Dimension.DEPARTMENT, Dimension.PROJECT),
+        step=cut,
+        zone=zone_named(zone or "UTC"),
+        only={Dimension(key): name for key, name in (only or {}).items() if name},
+    )
+
+
+def zone_named(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        allowed = "a time zone such as Europe/Berlin"
+        raise Invalid([Problem("zone", "is not a time zone", shown(name), allowed)]) from None

@@ -1,0 +1,126 @@
+"""Allocated and used resources over time, by minute and hour."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.db.models import F, Func, IntegerField, Q, Sum, Value
+from django.db.models.functions import NullIf
+
+from pools.models import NodePool
+from scheduler.models import UsePoint
+from scheduler.reports.usage.pool_hours import allocation_course
+from scheduler.reports.utilization.storage import HOUR, MINUTE
+
+BY_THE_MINUTE = timedelta(hours=6)  # more would be too many points to look at
+LONGEST = timedelta(days=366)
+GPU_HOURS = 1000.0 * HOUR
+HELD = "pod__allocation__"
+DEVICES = Func(F(f"{HELD}devices"), function="cardinality", output_field=IntegerField())
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Of pods together, while they were measured; held is what these held. None: not measured."""
+
+    at: datetime
+    held_gpu_milli: int
+    held_cpu_milli: int
+    held_memory_mib: int
+    held_gpu_memory_mib: int
+    cpu_milli: int
+    memory_mib: int
+    known_gpu_milli: int
+    gpu_milli: int | None
+    gpu_memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UsedHour:
+    """GPU-hours of one hour; of the present one, so far. `known` is for how many of those held it was
+    measured how busy they were, `busy` for how many of these they were."""
+
+    at: datetime
+    there: float
+    held: float
+    known: float
+    busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeanGpus:
+    """GPUs on average over one hour, or over the part of the present hour that has passed."""
+
+    at: datetime
+    there: float
+    held: float
+    known: float
+    busy: float
+
+
+def step_for(since: datetime, until: datetime, now: datetime) -> int:
+    """The finest there still is of it, and that one can still look at."""
+    kept = timedelta(days=settings.BERTH_KEEP_DAYS["use by the minute"])
+    return MINUTE if until - since <= BY_THE_MINUTE and since >= now - kept else HOUR
+
+
+def course(of: Q, since: datetime, until: datetime, step: int) -> list[Point]:
+    """Of the pods that `of` names, oldest first; times at which nothing was measured are missing."""
+    rows = UsePoint.objects.filter(of, step=step, at__gte=_floor(since, step), at__lt=until)
+    seconds = NullIf(F("seconds"), Value(0.0))
+    sums = rows.order_by().values("at").annotate(
+        held_gpu=Sum(F(f"{HELD}gpu_milli") * DEVICES),
+        held_cpu=Sum(f"{HELD}cpu_milli"),
+        held_memory=Sum(f"{HELD}memory_mib"),
+        held_gpu_memory=Sum(F("pod__node__gpu_memory_mib") * F(f"{HELD}gpu_milli") * DEVICES),
+        cpu=Sum(F("cpu_milli_seconds") / seconds),
+        memory=Sum("memory_mib"),
+        known=Sum(F("gpu_milli_seconds") / seconds),
+        busy=Sum(F("gpu_busy_milli_seconds") / seconds),
+        gpu_memory=Sum("gpu_memory_mib"),
+    )  # fmt: skip
+    return [
+        Point(
+            at=row["at"],
+            held_gpu_milli=row["held_gpu"] or 0,
+            held_cpu_milli=row["held_cpu"] or 0,
+            held_memory_mib=row["held_memory"] or 0,
+            held_gpu_memory_mib=(row["held_gpu_memory"] or 0) // 1000,
+            cpu_milli=round(row["cpu"] or 0),
+            memory_mib=row["memory"] or 0,
+            known_gpu_milli=round(row["known"] or 0),
+            gpu_milli=round(row["busy"]) if row["known"] else None,
+            gpu_memory_mib=row["gpu_memory"],
+        )
+        for row in sums.order_by("at")
+    ]
+
+
+def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UsedHour]:
+    """The latest ones, oldest first. Of everybody's work: how full a pool is, is no secret."""
+    wanted = list(pools)
+    allocated = allocation_course(wanted, now, hours)
+    rows = UsePoint.objects.filter(
+        step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=wanted
+    ).order_by()
+    sums = rows.values_list("at").annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))
+    measured = {at: (known / GPU_HOURS, busy / GPU_HOURS) for at, known, busy in sums}
+    found = []
+    for hour in allocated:
+        known, busy = (min(each, hour.allocated) for each in measured.get(hour.at, (0.0, 0.0)))
+        found.append(UsedHour(hour.at, hour.there, hour.allocated, known, busy))
+    return found
+
+
+def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:
+    """Divide GPU-hours by the time that has passed: 8 GPUs for the first ten minutes are 8, not 1.3."""
+    passed = min((now - hour.at).total_seconds() / HOUR, 1.0)
+    if passed <= 0:
+        return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
+    return MeanGpus(hour.at, hour.there / passed, hour.held / passed, hour.known / passed, hour.busy / passed)
+
+
+def _floor(at: datetime, step: int) -> datetime:
+    seconds = int(at.timestamp())
+    return datetime.fromtimestamp(seconds - seconds % step, UTC)

@@ -1,0 +1,87 @@
+"""The thread that measures utilization periodically.
+
+That of the process that leads measures, for the pods of a machine are seen from there; a lease of its own
+keeps two that believe they lead from counting the same seconds. It shares neither the scheduler's lock nor
+its transactions: if it is slow, or dies, nobody waits for it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.db import InterfaceError, OperationalError, connection
+
+from berth.core.clock import Clock
+from berth.db import lease
+from berth.db.lease import Held, LeadershipLost
+from pools.models import NodePool
+from pools.runtimes.base import Runtime
+from scheduler.post import always
+from scheduler.reports.utilization.readings import look
+from scheduler.reports.utilization.storage import write_down
+
+log = logging.getLogger(__name__)
+
+NAME = "use"
+LEASE_TIMES = 3  # the lease outlasts so many looks
+
+
+class UseWatch:
+    """`seconds` between two looks; none at all with 0."""
+
+    def __init__(
+        self, clock: Clock, runtime_of: Callable[[NodePool], Runtime], seconds: float,
+        leads: Callable[[], bool] = always,
+    ) -> None:  # fmt: skip
+        self._clock, self._runtime_of, self._seconds, self._leads = clock, runtime_of, seconds, leads
+        self._holder = lease.this_process()
+        self._held: Held | None = None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        if self._seconds > 0:
+            self._thread = threading.Thread(target=self._go_on, name="use", daemon=True)
+            self._thread.start()
+
+    def end(self, patience: float = 5.0) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def once(self) -> bool:
+        """False when it is for another process to measure."""
+        if not self._leads():
+            self._hand_on()
+            return False
+        self._held = lease.acquire(NAME, self._holder, LEASE_TIMES * self._seconds)
+        if self._held is None:
+            return False
+        write_down(look(self._clock.now, self._runtime_of), self._held)
+        return True
+
+    def _hand_on(self) -> None:
+        if self._held is not None:
+            lease.release(self._held)
+            self._held = None
+
+    def _go_on(self) -> None:
+        try:
+            while not self._over.wait(self._seconds):
+                self._guarded()
+            self._hand_on()
+        except (OperationalError, InterfaceError):
+            log.info("the database went first")
+        finally:
+            connection.close()
+
+    def _guarded(self) -> None:
+        try:
+            self.once()
+        except LeadershipLost as lost:
+            log.info("another process measures: %s", lost)
+        except (OperationalError, InterfaceError) as error:
+            log.warning("what pods use was not written down: %s", error)
+            connection.close()
+        except Exception:
+            log.exception("what pods use could not be measured")

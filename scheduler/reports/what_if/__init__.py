@@ -1,0 +1,1 @@
+"""Predictions that store nothing: dry runs and quota previews."""

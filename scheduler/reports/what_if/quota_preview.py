@@ -1,0 +1,244 @@
+"""Preview quota edits with the real scheduler, storing nothing.
+
+Both plans are of the next cycle: one on the snapshot as it is, one with the edited quotas in it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from berth.core.amounts import MILLI
+from pools.models import NodePool
+from projects.acting import Acting
+from projects.models import Department, Project
+from projects.services.quotas import values_of
+from projects.services.quotas.drafts import Draft, Drafted, compared, tag_of
+from scheduler.deciding import Carried, decide_what_can_be
+from scheduler.engine.model import Queue, Snapshot
+from scheduler.engine.model import Usage as Decayed
+from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
+from scheduler.observe import Seen, observe
+from scheduler.queues import Owner, entitlement
+from scheduler.reports.evictions.records import foreseen
+from scheduler.reports.evictions.rendering import told
+from scheduler.reports.explanations.pool_readiness import told as retold
+from scheduler.reports.explanations.workload import in_door_units
+from scheduler.reports.visibility import Reader, discreet, own_departments, reader
+from scheduler.reports.what_if.dry_run import shown_eviction
+from scheduler.reports.what_if.quota_warnings import warnings
+from scheduler.reports.what_if.what_if_cache import SPECS, Learnt, asked_before
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Unseen:
+    """What would change for people whose work the reader may not see: numbers, and nothing else."""
+
+    shares: int = 0
+    starts: int = 0
+    no_longer_start: int = 0
+    evictions: int = 0
+    evicted_gpus: float = 0
+    reasons: int = 0
+
+
+@dataclass(slots=True)
+class Impact:
+    """`tag` names the versions that were looked at: apply asks for it in If-Match."""
+
+    tag: str
+    quotas: list[Document]
+    shares: list[Document] = field(default_factory=list)
+    starts: list[Document] = field(default_factory=list)
+    no_longer_start: list[Document] = field(default_factory=list)
+    evictions: list[Document] = field(default_factory=list)
+    reasons: list[Document] = field(default_factory=list)
+    warnings: list[Document] = field(default_factory=list)
+    unseen: Unseen = field(default_factory=Unseen)
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not any(quota["before"] != quota["after"] for quota in self.quotas)
+
+    @property
+    def removed(self) -> list[Document]:
+        return [quota for quota in self.quotas if quota["after"] is None and quota["before"] is not None]
+
+
+def preview(*, acting: Acting, draft: Draft, now: datetime | None = None) -> Impact:
+    """Of a draft that `acting` may apply. Raises Invalid where its values cannot be."""
+    drafted = compared(draft)
+    with asked_before() as learnt:
+        return _looked_at(acting, drafted, now or timezone.now(), learnt)
+
+
+def oddities(owner: Department | Project, pool: NodePool, now: datetime | None = None) -> list[Document]:
+    """What a preview would warn of, for a quota that is set already."""
+    with asked_before() as learnt:
+        seen = observe(now or timezone.now(), SPECS, learnt.known)
+    try:
+        queue = _queue_of(owner, seen)
+    except KeyError:  # it was removed since
+        return []
+    return _warned(seen.snapshot, [(queue, pool.name)])
+
+
+def _warned(snapshot: Snapshot, touched: Iterable[tuple[str, str]]) -> list[Document]:
+    return [
+        {"code": w.code, "pool": w.pool, "queue": w.queue, "message": w.message}
+        for w in warnings(snapshot, touched)
+    ]
+
+
+def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, learnt: Learnt) -> Impact:
+    seen = observe(now, SPECS, learnt.known)
+    edited = with_quotas(seen, drafted)
+    impact = Impact(tag_of(drafted), [_quota(each) for each in drafted])
+    eyes = reader(acting)
+    touched = [(_queue_of(each.change.owner, seen), each.change.pool.name) for each in drafted]
+    impact.warnings = _warned(edited, touched)
+    if not impact.changes_nothing:
+        before, after = _plan(seen.snapshot, seen, learnt.carried), _plan(edited, seen)
+        _compare(impact, before, after, seen, eyes, own_departments(acting))
+    return impact
+
+
+def _plan(snapshot: Snapshot, seen: Seen, carried: Carried | None = None) -> Plan:
+    plan = decide_what_can_be(snapshot, carried)
+    return replace(plan, refusals=retold(plan.refusals, seen.opening))
+
+
+def with_quotas(seen: Seen, drafted: Iterable[Drafted]) -> Snapshot:
+    """The snapshot as it would be with these quotas."""
+    queues = {queue.name: queue for queue in seen.snapshot.queues}
+    for each in drafted:
+        name, pool = _queue_of(each.change.owner, seen), each.change.pool.name
+        queues[name] = _edited(queues[name], pool, each)
+    return replace(seen.snapshot, queues=tuple(queues[queue.name] for queue in seen.snapshot.queues))
+
+
+def _edited(queue: Queue, pool: str, each: Drafted) -> Queue:
+    present = queue.entitlements.get(pool)
+    usage = present.usage if present is not None else Decayed()
+    entitled = entitlement(each.after, each.change.owner.rank, usage)
+    return replace(queue, entitlements={**queue.entitlements, pool: entitled})
+
+
+def _queue_of(owner: Department | Project, seen: Seen) -> str:
+    names = seen.queues.departments if isinstance(owner, Department) else seen.queues.projects
+    return names[owner.pk]
+
+
+def _quota(each: Drafted) -> Document:
+    owner = each.change.owner
+    return {
+        "kind": "department" if isinstance(owner, Department) else "project",
+        "name": owner.name,
+        "pool": each.change.pool.name,
+        "before": values_of(each.before) if each.before else None,
+        "after": values_of(each.after) if each.after else None,
+    }
+
+
+def _compare(
+    impact: Impact, before: Plan, after: Plan, seen: Seen, eyes: Reader, departments: set[int] | None
+) -> None:
+    _shares(impact, before, after, seen, eyes, departments)
+    starts, started = _starts(after, seen), _starts(before, seen)
+    for handle in sorted(starts.keys() - started.keys()):
+        _told_or_counted(impact, "starts", handle, starts[handle], eyes)
+    for handle in sorted(started.keys() - starts.keys()):
+        _told_or_counted(impact, "no_longer_start", handle, started[handle], eyes)
+    _evictions(impact, before, after, seen, eyes)
+    _reasons(impact, before, after, eyes)
+
+
+def _shares(
+    impact: Impact, before: Plan, after: Plan, seen: Seen, eyes: Reader, departments: set[int] | None
+) -> None:
+    was = {(report.queue, report.pool): report for report in before.queues}
+    for report in after.queues:
+        old = was[report.queue, report.pool]
+        if old.share == report.share:
+            continue
+        owner = seen.queues.owners[report.queue]
+        if _sees_queue(owner, eyes, departments):
+            impact.shares.append(_share(owner, old, report))
+        else:
+            impact.unseen.shares += 1
+
+
+def _sees_queue(owner: Owner, eyes: Reader, departments: set[int] | None) -> bool:
+    if owner.project_id is not None:
+        return eyes.sees(owner.project_id)
+    return departments is None or owner.department_id in departments
+
+
+def _share(owner: Owner, old: QueueReport, new: QueueReport) -> Document:
+    return {
+        "kind": "department" if owner.project_id is None else "project",
+        "name": owner.name,
+        "pool": new.pool,
+        "before": in_door_units(old.share),
+        "after": in_door_units(new.share),
+        "allocated": in_door_units(new.allocated),
+    }
+
+
+def _starts(plan: Plan, seen: Seen) -> Mapping[str, Document]:
+    """Who is placed and was not, and where: at once, or as soon as others have stopped."""
+    standing = {workload.name for workload in seen.snapshot.workloads if workload.pods}
+    found: dict[str, Document] = {}
+    for bundle in plan.bundles:
+        places = _places(bundle)
+        if not places or bundle.workload in standing or bundle.kind is Kind.GROW:
+            continue
+        found[bundle.workload] = {
+            "pool": bundle.pool,
+            "gpus": sum(step.milli * len(step.devices) for step in places) / MILLI,
+            "at_once": not any(step.reserved for step in places),
+        }
+    return found
+
+
+def _places(bundle: Bundle) -> list[Place]:
+    return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
+
+
+def _told_or_counted(impact: Impact, what: str, handle: str, entry: Document, eyes: Reader) -> None:
+    project, _, name = handle.partition("/")
+    if eyes.sees_named(project):
+        getattr(impact, what).append({"project": project, "workload": name, **entry})
+    else:
+        setattr(impact.unseen, what, getattr(impact.unseen, what) + 1)
+
+
+def _evictions(impact: Impact, before: Plan, after: Plan, seen: Seen, eyes: Reader) -> None:
+    anyway = {(gone.workload, gone.kind) for bundle in before.bundles for gone in bundle.evictions}
+    for each in told(eyes, foreseen(after.bundles, seen)):
+        row = each.row
+        if (f"{row.project_name}/{row.workload_name}", row.kind) in anyway:
+            continue
+        if each.victim.seen or (each.beneficiary is not None and each.beneficiary.seen):
+            impact.evictions.append(shown_eviction(each))
+        else:
+            impact.unseen.evictions += 1
+            impact.unseen.evicted_gpus += row.gpu_milli / MILLI
+
+
+def _reasons(impact: Impact, before: Plan, after: Plan, eyes: Reader) -> None:
+    was = {refusal.workload: refusal for refusal in before.refusals}
+    for refusal in after.refusals:
+        old = was.get(refusal.workload)
+        if old is not None and _reason(old) != _reason(refusal):
+            first = discreet(refusal.blockers[0], refusal.workload)
+            entry = {"before": _reason(old), "after": str(first.reason), "message": first.message}
+            _told_or_counted(impact, "reasons", refusal.workload, entry, eyes)
+
+
+def _reason(refusal: Refusal) -> str:
+    return str(refusal.blockers[0].reason)

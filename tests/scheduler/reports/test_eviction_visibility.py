@@ -1,0 +1,181 @@
+"""What each party to an eviction learns about the other."""
+
+import json
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from projects.acting import Acting
+from projects.models import Membership
+from projects.services.people import tokens
+from scheduler.models import Eviction
+from scheduler.reports.what_if.dry_run import dry_run
+from tests.cast import training
+from tests.scheduler.stage import Stage
+
+SECRET, OTHER = "secret-bid", "hidden-run"
+DOORS = ("rest", "csv", "page", "workload page", "list page")
+
+
+@dataclass
+class Case:
+    """ads (product) took back what vision (research) held beyond its quota."""
+
+    stage: Stage
+    row: Eviction
+    people: dict[str, Acting]
+
+
+@pytest.fixture
+def borrowing(stage: Stage) -> Stage:
+    """All four GPUs are with vision, which has no quota any more; ads could take them."""
+    cast = stage.cast
+    stage.quota(cast.product, 4)
+    stage.quota(cast.ads, 4)
+    cast.research.quotas.update(gpu_milli=0)
+    cast.vision.quotas.update(gpu_milli=0)
+    stage.submit(OTHER, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
+    stage.tick(2, seconds=10)
+    return stage
+
+
+@pytest.fixture
+def case(borrowing: Stage) -> Case:
+    stage, cast = borrowing, borrowing.cast
+    stage.submit(SECRET, cast.ads, roles=[{"name": "rank", "replicas": 2, "gpu": 1}])
+    stage.tick(2, seconds=10)
+    return Case(stage, Eviction.objects.get(), {**cast.people, "heidi": of_both(stage, "viewer")})
+
+
+def of_both(stage: Stage, role: str) -> Acting:
+    both = User.objects.create_user("heidi", "heidi@example.org", "correct horse battery")
+    for project in (stage.cast.vision, stage.cast.ads):
+        Membership.objects.create(user=both, project=project, role=role)
+    return Acting.person(both)
+
+
+def token_of(acting: Acting) -> str:
+    """A new one for each question."""
+    name = f"t{acting.user.api_tokens.count()}" if acting.user else ""
+    return tokens.issue(acting=acting, name=name, scopes=["read"], expires_at=None)[1]
+
+
+def told(case: Case, name: str, door: str) -> str:
+    acting = case.people[name]
+    assert acting.user is not None
+    client = Client()
+    if door in ("rest", "csv"):
+        sent = {"HTTP_AUTHORIZATION": f"Bearer {token_of(acting)}"}
+        path = f"/api/v1/evictions/{case.row.pk}" if door == "rest" else "/api/v1/evictions?format=csv"
+        answer = client.get(path, **sent)
+    else:
+        client.force_login(acting.user)
+        own = case.row.workload_id if name != "grace" else case.row.beneficiary_id
+        paths = {"page": f"/evictions/{case.row.pk}", "list page": "/evictions"}
+        answer = client.get(paths.get(door, f"/workloads/{own}"))
+    assert answer.status_code == 200, (name, door, answer.status_code)
+    return b"".join(answer).decode() if answer.streaming else answer.content.decode()
+
+
+def test_who_gave_way_learns_project_and_size_of_whom_it_was_for(case: Case) -> None:
+    for name, door in product(("bob", "carol", "dave", "erin"), DOORS):
+        text = told(case, name, door)
+        assert "a 2-GPU workload of project ads" in text, (name, door)
+        assert OTHER in text, (name, door)
+        assert SECRET not in text, (name, door)
+        assert str(case.row.beneficiary_id) not in text, (name, door)
+
+
+def test_whom_it_was_for_learns_project_and_size_of_who_gave_way(case: Case) -> None:
+    for door in DOORS:
+        text = told(case, "grace", door)
+        assert "a 4-GPU workload of project vision" in text, door
+        assert SECRET in text, door
+        assert OTHER not in text, door
+        assert str(case.row.workload_id) not in text, door
+
+
+def test_who_sees_both_projects_reads_both_names(case: Case) -> None:
+    for name, door in product(("alice", "heidi"), DOORS):
+        text = told(case, name, door)
+        assert SECRET in text, (name, door)
+        assert OTHER in text, (name, door)
+
+
+def test_numbers_are_those_of_the_queues_where_the_paths_part(case: Case) -> None:
+    def queues(name: str, side: str) -> list[str]:
+        return [queue["queue"] for queue in json.loads(told(case, name, "rest"))["numbers"][side]]
+
+    assert queues("dave", "victim") == ["vision", "research"]
+    assert queues("dave", "winner") == ["product"], "how ads stands inside its department is not vision's"
+    assert (queues("grace", "victim"), queues("grace", "winner")) == (["research"], ["ads", "product"])
+    assert (queues("alice", "victim"), queues("alice", "winner")) == (
+        ["vision", "research"], ["ads", "product"],
+    )  # fmt: skip
+
+
+def test_every_door_says_it_in_the_same_words(case: Case) -> None:
+    summary = json.loads(told(case, "dave", "rest"))["summary"]
+    whom = "for a 2-GPU workload of project ads (4 GPUs, the whole gang)"
+    assert summary == f"vision/{OTHER} gave way {whom}"
+    assert summary in told(case, "dave", "page")
+    admin = Client()
+    user = case.people["alice"].user
+    assert user is not None
+    user.is_superuser = user.is_staff = True
+    user.save()
+    admin.force_login(user)
+    page = admin.get(f"/admin/scheduler/eviction/{case.row.pk}/change/").content.decode()
+    rest = json.loads(told(case, "alice", "rest"))
+    assert f"vision/{OTHER} gave way for ads/{SECRET} (4 GPUs, the whole gang)" == rest["summary"]
+    for sentence in (rest["summary"], *rest["lines"]):
+        assert sentence in page
+    assert rest["lines"][0] == f"Rule: {rest['rule']}."
+
+
+def test_names_of_strangers_work_cannot_be_guessed_by_filters(case: Case) -> None:
+    def found(name: str, asked: str) -> list[Any]:
+        sent = {"HTTP_AUTHORIZATION": f"Bearer {token_of(case.people[name])}"}
+        answer = Client().get(f"/api/v1/evictions?{asked}", **sent)
+        return list(answer.json()["items"])
+
+    for asked in (f"beneficiary={SECRET}", f"beneficiary={case.row.beneficiary_id}"):
+        assert found("dave", asked) == []
+        assert len(found("grace", asked)) == len(found("heidi", asked)) == 1
+    assert found("grace", f"workload={OTHER}") == []
+    page = Client()
+    page.force_login(case.people["grace"].user)
+    assert f"/evictions/{case.row.pk}" not in page.get(f"/evictions?workload={OTHER}").content.decode()
+    assert f"/evictions/{case.row.pk}" in page.get("/evictions?beneficiary=ads").content.decode()
+
+
+def test_the_messages_on_the_workload_that_gave_way_are_for_its_own_people(case: Case) -> None:
+    workload = case.stage.cast.vision.workloads.get()
+    stopped = [event.message for event in _events(case) if "Reclaimed" in event.message]
+    assert stopped
+    for text in (workload.message, *stopped):
+        assert SECRET not in text
+    assert any("for a 2-GPU workload of project ads" in text for text in stopped)
+
+
+def test_a_dry_run_is_as_discreet_as_the_audit(borrowing: Stage) -> None:
+    document = training("more", project="ads", roles=[{"name": "rank", "replicas": 1, "gpu": 1}])
+    people = {**borrowing.cast.people, "heidi": of_both(borrowing, "member")}
+    for name, sees in (("grace", False), ("heidi", True), ("alice", True)):
+        told = dry_run(acting=people[name], document=document, now=borrowing.clock.now())
+        assert told.outcome == "would_evict"
+        (gone,) = told.evictions
+        assert (OTHER in str(gone)) is sees, name
+        whom = f"vision/{OTHER}" if sees else "a 4-GPU workload of project vision"
+        assert gone["summary"].startswith(f"{whom} would give way for ads/more")
+        assert any(line.startswith("Rule: ") for line in gone["lines"])
+
+
+def _events(case: Case) -> list[Any]:
+    from projects.models import Event
+
+    return list(Event.objects.filter(workload_id=case.row.workload_id))

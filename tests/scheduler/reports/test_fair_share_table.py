@@ -1,0 +1,32 @@
+"""Fair shares side by side, as the last cycle saw them."""
+
+from scheduler.models import QueueStanding
+from scheduler.reports.fair_share.table import share_table
+from tests.scheduler.stage import NOON, Stage
+
+ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
+
+
+def test_queues_stand_by_rank_with_what_is_borrowed_and_lacking(stage: Stage) -> None:
+    cast = stage.cast
+    cast.product.rank = 5
+    cast.product.save()
+    for project, share, held, asked in ((cast.ads, 0, 3000, 3000), (cast.vision, 4000, 1000, 9000)):
+        QueueStanding.objects.create(
+            pool=cast.pool, project=project, share=[share, 0, 0], allocated=[held, 0, 0],
+            requested=[asked, 0, 0], usage=[0.25, 0, 0], at=NOON,
+        )  # fmt: skip
+    tree = share_table(cast.alice, cast.pool)
+    assert [top.name for top, _ in tree] == ["product", "research"]
+    (ads,) = [each for _, children in tree for each in children if each.name == "ads"]
+    (vision,) = [each for _, children in tree for each in children if each.name == "vision"]
+    assert (ads.allocated, ads.beyond, ads.quota) == (3000, 3000, 0)
+    assert (vision.quota, vision.share, vision.lacking, vision.used) == (4000, 4000, 3000, 0.25)
+
+
+def test_single_projects_are_seen_without_their_department(stage: Stage) -> None:
+    stage.submit(roles=ALL)
+    stage.tick(2)
+    ((research, children),) = share_table(stage.cast.dave, stage.cast.pool)
+    assert (research.known, [each.name for each in children]) == (False, ["vision"])
+    assert share_table(stage.cast.frank, stage.cast.pool) == []

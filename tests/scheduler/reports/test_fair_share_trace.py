@@ -1,0 +1,34 @@
+"""Fair-share explanations read no workloads after a cycle."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from scheduler.models import QueueStanding
+from scheduler.reports.fair_share.trace import whole_story
+from tests.scheduler.stage import Stage
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_story_from_what_a_cycle_left_is_the_one_from_all_workloads(stage: Stage) -> None:
+    cast = stage.cast
+    stage.quota(cast.product, 2)
+    for number in range(3):
+        stage.submit(f"mine-{number}", roles=[{"name": "w", "replicas": 1, "gpu": 1}])
+        stage.submit(f"theirs-{number}", cast.ads, roles=[{"name": "w", "min": 1, "max": 2, "gpu": 0.5}])
+    stage.tick(2)
+    owners = (cast.product, cast.vision, cast.ads)
+    left = [whole_story(owner, cast.pool) for owner in owners]
+    QueueStanding.objects.all().delete()
+    assert left == [whole_story(owner, cast.pool) for owner in owners]
+    assert any(chapter.rounds for chapters in left for chapter in chapters)
+
+
+def test_no_workload_is_read_for_it(stage: Stage) -> None:
+    stage.quota(stage.cast.product, 2)
+    stage.submit("train")
+    stage.tick()
+    with CaptureQueriesContext(connection) as asked:
+        whole_story(stage.cast.vision, stage.cast.pool)
+    assert not [each["sql"] for each in asked.captured_queries if "projects_workload" in each["sql"]]

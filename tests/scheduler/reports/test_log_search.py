@@ -1,0 +1,120 @@
+"""Log search in bounded memory."""
+
+import random
+import re
+import tracemalloc
+
+import pytest
+
+from pools.runtimes.base import LogChunk
+from scheduler.reports import log_search
+from scheduler.reports.log_search import Place, search
+
+
+class Log:
+    """Bytes in memory, a hole perhaps; counts what is read of them."""
+
+    def __init__(self, data: bytes, hole: tuple[int, int] = (0, 0)) -> None:
+        self.data, self.hole, self.reads = data, hole, 0
+
+    def read(self, offset: int, limit: int) -> LogChunk:
+        self.reads += 1
+        start, end = self.hole
+        if start <= offset < end:
+            offset = end
+        elif offset < start:
+            limit = min(limit, start - offset)
+        data = self.data[offset : offset + limit]
+        return LogChunk(data, offset, offset + len(data), len(self.data), complete=True)
+
+
+def numbers(log: Log, text: str, **options: object) -> list[int]:
+    return [line.at.line for line in search(log.read, text, **options).lines]  # type: ignore[arg-type]
+
+
+def test_lines_are_found_by_number_and_place_with_those_around_them() -> None:
+    log = Log(b"one\ntwo error\nthree\nerror error\nfive")
+    found = search(log.read, "error", around=1)
+    assert (found.matching, found.whole, found.following) == (2, True, None)
+    first, second = found.lines
+    assert (first.at, first.text, first.before, first.after) == (
+        Place(4, 2), b"two error", (b"one",), (b"three",),
+    )  # fmt: skip
+    assert (second.at.line, second.before, second.after) == (4, (b"three",), (b"five",))
+
+
+def test_case_counts_unless_told_otherwise() -> None:
+    log = Log(b"Error\nERROR\nerror\n")
+    assert numbers(log, "error") == [3]
+    assert numbers(log, "eRRor", ignore_case=True) == [1, 2, 3]
+
+
+def test_text_is_taken_as_it_is() -> None:
+    log = Log("a.c\nabc\n[x]*\nGrüße\n<b>\n".encode())
+    assert numbers(log, "a.c") == [1]
+    assert numbers(log, "[x]*") == [3]
+    assert numbers(log, "Grüße") == [4]
+    assert numbers(log, "nothing of it") == []
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 64])
+def test_it_does_not_matter_how_the_log_is_cut(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_search, "PIECE", piece)
+    chance = random.Random(piece)
+    for _ in range(60):
+        data = bytes(chance.choice(b"ab\n") for _ in range(chance.randrange(80)))
+        wanted = "".join(chance.choice("ab") for _ in range(chance.randrange(1, 4)))
+        lines = data.split(b"\n")
+        matching = [number for number, line in enumerate(lines, 1) if wanted.encode() in line]
+        begins = [0, *(match.end() for match in re.finditer(b"\n", data))]
+        found = search(Log(data).read, wanted)
+        assert [line.at.line for line in found.lines] == matching, (data, wanted)
+        assert [line.at.offset for line in found.lines] == [begins[number - 1] for number in matching]
+        assert [line.text for line in found.lines] == [lines[number - 1] for number in matching]
+
+
+def test_all_are_counted_and_the_rest_is_found_from_where_the_first_ended() -> None:
+    log = Log(b"".join(b"%d hit\nmiss\n" % number for number in range(10)))
+    first = search(log.read, "hit", most=4)
+    assert (first.matching, len(first.lines)) == (10, 4)
+    assert first.following is not None
+    second = search(log.read, "hit", most=10, start=first.following)
+    assert [line.text for line in first.lines + second.lines] == [b"%d hit" % n for n in range(10)]
+    assert [line.at.line for line in second.lines] == [9, 11, 13, 15, 17, 19]
+    assert second.matching == 6
+
+
+def test_time_runs_out_and_the_search_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_search, "PIECE", 8)
+    log = Log(b"abcd\nwanted\nabcd\nwanted")
+    ticks = iter(range(100))
+    first = search(log.read, "wanted", seconds=2, clock=lambda: next(ticks))
+    assert (first.whole, first.searched, first.following) == (False, 16, Place(12, 3))
+    second = search(log.read, "wanted", start=first.following)
+    assert first.matching + second.matching == 2
+    assert [line.at.line for line in second.lines] == [4]
+
+
+def test_nothing_is_found_across_a_hole() -> None:
+    log = Log(b"begin\nwan" + b"-" * 100 + b"ted\nwanted\n", hole=(9, 109))
+    found = search(log.read, "wanted")
+    assert [line.at.offset for line in found.lines] == [113]
+
+
+def test_a_long_log_is_never_in_memory_and_a_line_without_end_counts_once() -> None:
+    class Endless:
+        size, most = 300 * 1024 * 1024, 0
+
+        def read(self, offset: int, limit: int) -> LogChunk:
+            self.most = max(self.most, limit)
+            count = min(limit, self.size - offset)
+            return LogChunk(b"x" * count, offset, offset + count, self.size, complete=True)
+
+    log = Endless()
+    tracemalloc.start()
+    found = search(log.read, "xxx", around=2, ignore_case=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.matching, found.whole, len(found.lines[0].text)) == (1, True, log_search.LINE_MAX)
+    assert peak < 24 * 1024 * 1024
+    assert log.most <= log_search.PIECE

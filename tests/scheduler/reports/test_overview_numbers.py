@@ -1,0 +1,80 @@
+"""The overview's numbers match the rows."""
+
+from datetime import timedelta
+
+import pytest
+
+from projects.models import Project
+from scheduler.models import QueueStanding
+from scheduler.reports.queues.starved import shortfalls
+from scheduler.reports.queues.waiting_times import wait_times
+from scheduler.reports.usage.pool_hours import allocation_course
+from scheduler.reports.utilization.over_time import MeanGpus, UsedHour, mean_gpus, used_course
+from tests.scheduler.stage import NOON, Stage
+
+ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
+
+
+def test_each_hour_tells_what_was_there_and_what_was_allocated(stage: Stage) -> None:
+    stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
+    type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
+    stage.cast.pool.refresh_from_db()
+    stage.submit(roles=ONE)
+    stage.tick(2)
+    stage.clock.advance(5400)
+    course = allocation_course([stage.cast.pool], stage.clock.now(), 4)
+    assert [hour.at.hour for hour in course] == [10, 11, 12, 13]
+    assert [round(hour.allocated, 2) for hour in course] == pytest.approx([0, 0, 1, 0.5], abs=0.02)
+    assert [round(hour.there, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
+
+
+def test_waits_are_told_of_what_started_lately_and_is_visible(stage: Stage) -> None:
+    for number, waited in enumerate((10, 20, 30, 1000)):
+        workload = stage.submit(f"w{number}", roles=ONE)
+        workload.pool = stage.cast.pool
+        workload.first_started_at = workload.submitted_at + timedelta(seconds=waited)
+        workload.save()
+    pools = [stage.cast.pool]
+    told = wait_times(stage.cast.dave, pools, NOON)
+    assert (told.started, told.median, told.p95) == (4, 25.0, pytest.approx(854.5))
+    assert wait_times(stage.cast.grace, pools, NOON).median is None
+    assert wait_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
+
+
+def standing(stage: Stage, project: Project, *, share: int, allocated: int, requested: int) -> None:
+    QueueStanding.objects.create(
+        pool=stage.cast.pool, project=project, share=[share, 0, 0], allocated=[allocated, 0, 0],
+        requested=[requested, 0, 0], usage=[0, 0, 0], at=NOON,
+    )  # fmt: skip
+
+
+def test_who_lacks_what_is_due_is_told_with_who_holds_more(stage: Stage) -> None:
+    cast = stage.cast
+    standing(stage, cast.vision, share=4000, allocated=1000, requested=9000)
+    standing(stage, cast.speech, share=2000, allocated=500, requested=500)  # asks for no more
+    standing(stage, cast.ads, share=1000, allocated=3000, requested=3000)
+    (found,) = shortfalls(cast.alice, [cast.pool])
+    assert (found.project, found.lacking) == ("vision", 3000)
+    held = [(each.project, each.beyond) for each in found.borrowers]
+    assert held == [("ads", 3000), ("speech", 500)]
+    (own,) = shortfalls(cast.dave, [cast.pool])
+    assert (own.project, own.borrowers) == ("vision", ())
+
+
+def test_present_hour_shows_the_gpus_that_are_allocated(stage: Stage) -> None:
+    """One GPU for the first six minutes of an hour is one GPU on average, not a tenth of one."""
+    stage.cast.pool.nodes.update(created_at=NOON - timedelta(hours=1))
+    type(stage.cast.pool).objects.update(created_at=NOON - timedelta(hours=2))
+    stage.cast.pool.refresh_from_db()
+    stage.submit(roles=ONE)
+    stage.tick(2)
+    stage.clock.advance(3960)
+    now = stage.clock.now()
+    before, present = (mean_gpus(hour, now) for hour in used_course([stage.cast.pool], now, 2))
+    assert (round(before.held, 2), round(before.there, 2)) == pytest.approx((1, 4), abs=0.02)
+    assert (round(present.held, 2), round(present.there, 2)) == pytest.approx((1, 4), abs=0.02)
+
+
+def test_hour_that_has_just_begun_divides_by_nothing() -> None:
+    hour = UsedHour(NOON, there=0.0, held=0.0, known=0.0, busy=0.0)
+    assert mean_gpus(hour, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)

@@ -1,0 +1,109 @@
+"""The history of pending reasons."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from projects.models import Quota, Workload
+from projects.services import workloads
+from scheduler.reports.explanations import writer as explanations
+from scheduler.reports.explanations.pending_history import in_all, wait_story
+from tests.scheduler.stage import NOON, Stage
+
+TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
+
+
+def story(workload: Workload) -> list[tuple[str, int, int | None]]:
+    """Each reason with when it began and ended, in seconds from noon."""
+    workload.refresh_from_db()
+    return [
+        (each.reason, _second(each.since), None if each.until is None else _second(each.until))
+        for each in wait_story(workload)
+    ]
+
+
+def _second(at) -> int:
+    return round((at - NOON).total_seconds())
+
+
+def limit(stage: Stage, gpus: int | None) -> None:
+    Quota.objects.filter(project=stage.cast.vision).update(
+        limit_gpu_milli=None if gpus is None else gpus * 1000
+    )
+
+
+def test_each_change_of_the_leading_reason_is_kept_until_it_starts(stage: Stage) -> None:
+    first = stage.submit("first", roles=TWO, preemptible=False)
+    stage.submit("second", roles=TWO, preemptible=False)
+    stage.tick(2)
+    third = stage.submit("third")
+    stage.tick(1, seconds=60)
+    begun = _second(Workload.objects.get(pk=third.pk).explained_at)
+    assert story(third) == [("OverFairShare", begun, None)]
+    stage.tick(3, seconds=10)
+    assert story(third) == [("OverFairShare", begun, None)], "nothing changed, nothing is added"
+    limit(stage, 4)
+    stage.tick(1, seconds=30)
+    changed = begun + 90
+    assert story(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, None)]
+    limit(stage, None)
+    stage.finish(first)
+    stage.tick(2, seconds=1)
+    assert stage.phase(third) in ("starting", "running")
+    assert story(third) == [("OverFairShare", begun, changed), ("ProjectLimit", changed, begun + 120)]
+
+
+def test_who_waits_again_gets_a_new_line_though_the_reason_is_the_same(stage: Stage) -> None:
+    stage.submit("first", roles=TWO, preemptible=False)
+    stage.submit("second", roles=TWO, preemptible=False)
+    waits = stage.submit("waits")
+    stage.tick(2, seconds=5)
+    ((reason, since, until),) = story(waits)
+    assert until is None
+    workloads.suspend(acting=stage.cast.alice, workload=waits, now=stage.clock.now())
+    ended = _second(stage.clock.now())
+    stage.tick(1, seconds=100)
+    assert story(waits) == [(reason, since, ended)]
+    workloads.resume(acting=stage.cast.alice, workload=waits, now=stage.clock.now())
+    again = _second(stage.clock.now())
+    stage.tick(1)
+    assert story(waits) == [(reason, since, ended), (reason, again, None)]
+
+
+def test_another_scheduler_goes_on_where_the_last_one_stopped(stage: Stage) -> None:
+    stage.submit("first", roles=TWO, preemptible=False)
+    stage.submit("second", roles=TWO, preemptible=False)
+    waits = stage.submit("waits")
+    stage.tick(2, seconds=5)
+    before = story(waits)
+    stage.loop = stage.new_loop("first")
+    stage.tick(2, seconds=5)
+    assert story(waits) == before
+
+
+def test_only_the_latest_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanations, "MOST_REASONS", 3)
+    stage.submit("first", roles=TWO, preemptible=False)
+    stage.submit("second", roles=TWO, preemptible=False)
+    waits = stage.submit("waits")
+    for turn in range(7):
+        limit(stage, None if turn % 2 else 4)
+        stage.tick(1, seconds=10)
+    kept = story(waits)
+    assert len(kept) == 3
+    assert [until for _, _, until in kept] == [kept[1][1], kept[2][1], None]
+    assert {reason for reason, _, _ in kept} == {"OverFairShare", "ProjectLimit"}
+    told = in_all(wait_story(waits), stage.clock.now())
+    assert sum((lasted for _, lasted in told), timedelta()) == timedelta(seconds=30)
+
+
+def test_a_cycle_in_which_nothing_changed_writes_no_workload(stage: Stage) -> None:
+    stage.submit("first", roles=TWO, preemptible=False)
+    stage.submit("second", roles=TWO, preemptible=False)
+    stage.submit("waits")
+    stage.tick(3, seconds=5)
+    with CaptureQueriesContext(connection) as queries:
+        stage.tick(1)
+    assert not [each["sql"] for each in queries if "SET explanation" in each["sql"]]

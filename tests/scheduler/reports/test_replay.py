@@ -1,0 +1,173 @@
+"""Stored cycles decide the same again."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from berth.core.errors import Conflict
+from projects.models import Pod, Project, Workload
+from scheduler.engine.cycle import decide
+from scheduler.engine.model import Snapshot
+from scheduler.engine.scenario import load
+from scheduler.engine_mark import engine_mark
+from scheduler.models import Cycle
+from scheduler.reports import replay as replaying
+from scheduler.reports.replay import replay
+from scheduler.snapshot_codec import Texts, Unreadable, decoded
+from scheduler.snapshots import kept, packed
+from tests.engine.reference.clusters import clusters
+from tests.scheduler.stage import Stage
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
+
+
+def stored(snapshot: Snapshot) -> Cycle:
+    """As write_down would keep it; a row of no database."""
+    cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_mark())
+    cycle.snapshot = packed(snapshot, decide(snapshot))
+    return cycle
+
+
+def all_again() -> Iterator[replaying.Replayed]:
+    for cycle in Cycle.objects.filter(snapshot__isnull=False).order_by("pk"):
+        yield replay(cycle)
+
+
+def test_every_cycle_of_a_busy_day_is_decided_the_same_again(stage: Stage) -> None:
+    cast = stage.cast
+    stage.quota(cast.product, 2)
+    stage.quota(cast.ads, 2)
+    Project.objects.create(name="product", department=cast.product)  # of the same name as its department
+    stage.submit("whole", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
+    stage.submit("half", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5}])
+    stage.submit("elastic", cast.speech, roles=[{"name": "w", "min": 1, "max": 3, "gpu": 1}])
+    stage.tick(3, seconds=20)
+    stage.submit("later", waits_for=["whole"])
+    stage.submit("rank", cast.ads, roles=[{"name": "worker", "replicas": 2, "gpu": 1}], max_runtime=300)
+    stage.tick(2, seconds=20)
+    broken = stage.submit("broken", cast.search)
+    Workload.objects.filter(pk=broken.pk).update(spec={"name": "broken", "colour": "red"})
+    stage.submit("firm", priority=120)
+    stage.cast.pool.nodes.filter(ordinal=1).update(state="cordoned")
+    stage.tick(2, seconds=70)
+    Pod.objects.filter(state="stopping").update(since=stage.clock.now())
+    type(stage.cast.pool).objects.update(paused=True, fairshare_mode="time_based", half_life=600)
+    stage.tick(3, seconds=90)
+    again = list(all_again())
+    assert len(again) >= 6
+    assert any(each.bundles for each in again)
+    assert any(each.waiting for each in again)
+    for each in again:
+        assert each.same, each.differences
+        assert each.summary.endswith("by the same engine.")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_a_scenario_shows_is_replayed(path: Path) -> None:
+    assert replay(stored(load(path).snapshot)).differences == []
+
+
+@settings(
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(document=clusters())
+def test_whatever_the_cluster_a_replay_is_the_same(document: dict[str, Any]) -> None:
+    assert replay(stored(load(document).snapshot)).same
+
+
+@settings(
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(document=clusters(time_based=True))
+def test_what_is_kept_comes_back_equal(document: dict[str, Any]) -> None:
+    snapshot = load(document).snapshot
+    assert decoded(json.loads(Texts().of(snapshot))) == snapshot
+
+
+@settings(
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+@given(document=clusters(), chance=st.randoms(use_true_random=False))
+def test_what_is_written_on_from_the_cycle_before_is_what_would_be_written_anew(
+    document: dict[str, Any], chance: Random
+) -> None:
+    snapshot, texts = load(document).snapshot, Texts()
+    for turn in range(4):
+        plan = decide(snapshot)
+        assert packed(snapshot, plan, texts) == packed(snapshot, plan)
+        stay = [workload for workload in snapshot.workloads if chance.random() < 0.8]
+        workloads = [replace(w, priority=turn) if chance.random() < 0.3 else w for w in stay]
+        nodes = [replace(n, cpu=n.cpu + 1) if chance.random() < 0.3 else n for n in snapshot.nodes]
+        snapshot = replace(snapshot, workloads=tuple(workloads), nodes=tuple(nodes))
+
+
+def test_what_another_engine_wrote_is_refused_not_guessed() -> None:
+    snapshot = json.loads(Texts().of(load(min(EXAMPLES.glob("*.yaml"))).snapshot))
+    with pytest.raises(Unreadable):
+        decoded({**snapshot, "moons": 1})
+    cycle = Cycle(pk=1, snapshot=zlib.compress(json.dumps({"snapshot": {"moons": 1}}).encode()))
+    with pytest.raises(Conflict, match="does not read"):
+        replay(cycle)
+
+
+def test_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cycle = stored(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
+    monkeypatch.setattr(replaying, "engine_mark", lambda: "9.9.9+0123456789")
+    again = replay(cycle)
+    assert again.same
+    assert again.summary.endswith(f"by another engine: {engine_mark()} then, 9.9.9+0123456789 now.")
+
+
+def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
+    stage.submit("train")
+    stage.tick()
+    cycle = Cycle.objects.exclude(snapshot=None).order_by("pk")[0]
+    document = json.loads(zlib.decompress(bytes(cycle.snapshot or b"")))
+    document["decided"]["bundles"][0]["steps"][0][4] = "local-9"
+    document["decided"]["waits"]["vision/ghost"] = [1, "Fragmented"]
+    document["decided"]["shares"]["vision on local"] = [1, 2, 3]
+    cycle.snapshot = zlib.compress(json.dumps(document).encode())
+    again = replay(cycle)
+    assert not again.same
+    text = "\n".join(again.differences)
+    assert "then only: start for vision/train on local: place vision/train worker-0 on local-9" in text
+    assert "now only: start for vision/train on local" in text
+    assert "vision/ghost: then has queue position 1 (Fragmented); now does not wait" in text
+    assert "fair share of vision on local: then [1, 2, 3]; now [" in text
+    assert again.summary.startswith(f"Cycle {cycle.pk} is decided otherwise in 4 places")
+
+
+def test_what_is_not_kept_cannot_be_replayed() -> None:
+    with pytest.raises(Conflict, match="is not kept"):
+        replay(Cycle(pk=1, snapshot=None))
+
+
+def test_a_snapshot_is_stored_outside_the_transaction_that_others_wait_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packing takes as long as deciding: no lock is held meanwhile."""
+    from django.db import connection
+
+    from scheduler import cycles
+
+    inside: list[bool] = []
+
+    def watched(*arguments: Any) -> bytes | None:
+        inside.append(connection.in_atomic_block)
+        return packed(*arguments)
+
+    monkeypatch.setattr(cycles, "packed", watched)
+    stage.submit()
+    stage.tick()
+    assert inside == [False]
+    found = kept(Cycle.objects.order_by("-pk")[0])
+    assert found is not None
+    assert [workload.name for workload in found.snapshot.workloads] == ["vision/train-1"]

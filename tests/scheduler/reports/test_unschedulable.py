@@ -1,0 +1,201 @@
+"""Workloads that no pool can ever run, as their owners and everybody else see them."""
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+
+import pytest
+from django.core import mail
+from django.db import connection
+from django.test import override_settings
+
+from berth.core.errors import RateLimited
+from pools.models import Node
+from projects.models import Delivery, Event, Phase, Workload
+from projects.services.notifications.subscriptions import subscribe
+from scheduler.models import QueueStanding
+from scheduler.reports.queues.queue_list import length_of, line_of
+from scheduler.reports.queues.starved import shortfalls
+from scheduler.reports.what_if.dry_run import Foreseen, dry_run
+from scheduler.reports.what_if.slots import SLOTS, dry_run_slot
+from tests.cast import training
+from tests.scheduler.stage import Stage
+
+MANY = [{"name": "worker", "replicas": 10_000, "gpu": 0}]
+MOST_CALLS = 500_000  # calls of Python functions; one for each replica and node would be many more
+
+
+def calls_of(run: Callable[[], object]) -> int:
+    """Return how many Python functions `run` calls in this thread: its effort, whatever the machine."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def gang(gpus: int) -> list[dict[str, object]]:
+    return [{"name": "worker", "replicas": gpus, "gpu": 1}]
+
+
+@pytest.fixture
+def impossible(stage: Stage) -> Workload:
+    """More GPUs than the pool has at its maximum size."""
+    pool = stage.cast.pool
+    most = (pool.nodes_max or pool.nodes_min) * pool.gpus_per_node
+    return stage.submit("impossible", roles=gang(most + 1), priority=90)
+
+
+@pytest.mark.shows("RAI-53")
+def test_an_impossible_workload_is_unschedulable_and_has_no_queue_position(
+    stage: Stage, impossible: Workload
+) -> None:
+    stage.tick()
+    impossible.refresh_from_db()
+    assert (impossible.phase, impossible.reason) == (Phase.PENDING, "Unschedulable")
+    assert impossible.explanation["position"] is None
+    assert impossible.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
+    assert impossible.message == impossible.explanation["blockers"][0]["message"]
+    assert "GPUs" in impossible.message
+    pool = stage.cast.pool
+    assert impossible not in line_of(stage.cast.alice, pool)
+    assert length_of(pool).workloads == 0
+
+
+def test_an_impossible_workload_earns_no_share_and_raises_no_alarm(
+    stage: Stage, impossible: Workload
+) -> None:
+    stage.submit("borrower", project=stage.cast.ads, roles=gang(4))
+    stage.tick(2)
+    standing = QueueStanding.objects.get(project=impossible.project, pool=stage.cast.pool)
+    assert (standing.requested[0], standing.share[0]) == (0, 0)
+    assert shortfalls(stage.cast.alice, [stage.cast.pool]) == []
+
+
+def test_it_is_schedulable_again_when_the_pool_may_grow_far_enough(
+    stage: Stage, impossible: Workload
+) -> None:
+    stage.tick()
+    pool = stage.cast.pool
+    pool.nodes_max = 1000
+    pool.save(update_fields=["nodes_max"])
+    stage.tick()
+    impossible.refresh_from_db()
+    assert impossible.reason != "Unschedulable"
+    assert impossible.explanation["position"] == 1
+
+
+def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
+    pool = stage.cast.pool
+    pool.nodes_max, pool.paused = 1000, True
+    pool.save(update_fields=["nodes_max", "paused"])
+    workload = stage.submit("later", roles=gang(400))
+    stage.tick()
+    workload.refresh_from_db()
+    assert workload.reason != "Unschedulable"
+    assert workload.explanation["position"] == 1
+
+
+def test_its_owner_is_notified_once_by_whoever_schedules(stage: Stage, impossible: Workload) -> None:
+    user = stage.cast.alice.user
+    subscribe(acting=stage.cast.alice, place=user, to="alice@example.org", news=["failed"])
+    stage.tick(3, seconds=30)
+    stage.loop = stage.new_loop()  # remembers nothing of what was written
+    stage.tick(2, seconds=30)
+    (delivery,) = Delivery.objects.filter(workload_id=impossible.pk)
+    assert (delivery.kind, delivery.to) == ("unschedulable", "alice@example.org")
+    impossible.refresh_from_db()
+    assert delivery.content["message"] == impossible.message
+    assert Event.objects.filter(workload_id=impossible.pk, kind="unschedulable").count() == 1
+
+
+def test_an_owner_without_subscriptions_is_notified_by_mail(stage: Stage, impossible: Workload) -> None:
+    user = stage.cast.alice.user
+    assert user is not None
+    user.email = "alice@example.org"
+    user.save(update_fields=["email"])
+    with override_settings(BERTH_SENDS_MAIL=True):
+        stage.tick(2)
+    assert [row.to for row in Delivery.objects.filter(workload_id=impossible.pk)] == ["alice@example.org"]
+    assert mail.outbox == []  # the task queue sends it
+
+
+def test_ten_thousand_replicas_of_one_member_do_not_stall_a_cycle(stage: Stage) -> None:
+    many = stage.submit("many", roles=MANY)
+    small = stage.submit("small", project=stage.cast.ads)
+    assert calls_of(stage.tick) < MOST_CALLS
+    assert stage.phase(small) == Phase.STARTING
+    assert stage.phase(many) == Phase.PENDING
+    assert many.reason == "Unschedulable"
+    assert "pods" in many.message
+
+
+@pytest.mark.parametrize("role", [{"replicas": 100_000}, {"min": 1, "max": 100_000}])
+def test_a_dry_run_of_a_hundred_thousand_replicas_answers(stage: Stage, role: dict[str, int]) -> None:
+    document = training("asked", project="vision", roles=[{"name": "worker", "gpu": 0, **role}])
+    answers: list[Foreseen] = []
+    ask = partial(dry_run, acting=stage.cast.alice, document=document, now=stage.clock.now())
+    assert calls_of(lambda: answers.append(ask())) < MOST_CALLS
+    assert answers[0].outcome == ("unschedulable" if "replicas" in role else "would_start")
+
+
+def test_dry_runs_of_one_project_are_bounded_and_other_projects_go_on(stage: Stage) -> None:
+    """Each other dry run has a connection of its own, as it has in a web process."""
+    project, over = stage.cast.vision, threading.Event()
+    inside = threading.Barrier(SLOTS + 1)
+
+    def hold() -> None:
+        with dry_run_slot(project):
+            inside.wait(30)
+            over.wait(30)
+        connection.close()
+
+    others = [threading.Thread(target=hold) for _ in range(SLOTS)]
+    for thread in others:
+        thread.start()
+    inside.wait(30)
+    try:
+        with pytest.raises(RateLimited, match="vision has 3 dry runs in progress"):
+            dry_run(acting=stage.cast.alice, document=training("asked", project="vision"))
+        elsewhere = dry_run(acting=stage.cast.alice, document=training("asked", project="ads"))
+        assert elsewhere.outcome == "would_start"
+    finally:
+        over.set()
+        for thread in others:
+            thread.join(30)
+    again = dry_run(acting=stage.cast.alice, document=training("asked", project="vision"))
+    assert again.outcome == "would_start"
+
+
+def test_a_reservation_on_nodes_that_boot_says_so(stage: Stage) -> None:
+    Node.objects.update(state="booting")
+    workload = stage.submit("early")
+    stage.tick()
+    assert stage.phase(workload) == Phase.RESERVED
+    assert workload.reason == "WaitingForScaleUp"
+    assert workload.message.endswith("as soon as 1 node has booted.")
+    stage.tick(seconds=5)
+    workload.refresh_from_db()
+    assert workload.reason == "WaitingForScaleUp"
+    assert [blocker["message"] for blocker in workload.explanation["blockers"]] == [
+        "It is reserved on 1 node that is booting."
+    ]
+
+
+def test_backoff_after_a_failed_run_does_not_speak_of_evictions(stage: Stage) -> None:
+    workload = stage.submit("fails", restart_policy={"kind": "on_failure", "max_restarts": 5})
+    stage.tick(2, seconds=5)
+    stage.finish(workload, exit_code=1)
+    stage.tick(2, seconds=1)
+    assert stage.phase(workload) == Phase.PENDING
+    assert workload.reason == "Backoff"
+    assert workload.message.endswith(" s, after 1 failed run.")

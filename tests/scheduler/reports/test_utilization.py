@@ -1,0 +1,68 @@
+"""Usage is charged to the second and halves every half-life."""
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pools.models import NodePool
+from scheduler.models import QueueStanding, Usage
+from scheduler.reports.usage.decayed import decayed, integral
+from tests.scheduler.stage import Stage
+
+DAY = 86_400
+
+
+def test_a_constant_rate_approaches_its_limit_and_fades_by_half() -> None:
+    held = integral(0.0, 1000.0, DAY, DAY)
+    assert held == pytest.approx(1000 * 0.5 * DAY / math.log(2))
+    assert integral(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
+
+
+def test_it_does_not_matter_how_often_use_is_settled() -> None:
+    at_once = integral(5.0, 3.0, 1000, 700)
+    step_by_step = 5.0
+    for _ in range(1000):
+        step_by_step = integral(step_by_step, 3.0, 1, 700)
+    assert step_by_step == pytest.approx(at_once)
+
+
+def test_a_tumbling_window_starts_anew() -> None:
+    pool = NodePool(half_life=None, window=3600, tumbling=True)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    row = Usage(
+        used=[50.0] * 3,
+        parent=[80.0] * 3,
+        held=[0] * 3,
+        rate=[1.0] * 3,
+        parent_rate=[2.0] * 3,
+        settled_at=noon,
+    )
+    assert decayed(row, pool, noon + timedelta(minutes=10)).used[0] == 50 + 600
+    assert decayed(row, pool, noon + timedelta(minutes=70)).used[0] == 600
+
+
+def test_only_what_is_held_beyond_quota_is_charged(stage: Stage) -> None:
+    stage.cast.vision.quotas.update(gpu_milli=1000)
+    workload = stage.submit(roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
+    stage.tick(2)
+    row = Usage.objects.get(project=stage.cast.vision)
+    assert (row.held[0], row.rate[0]) == (3000, 2000)
+    assert row.parent_rate[0] > 0
+    began = row.settled_at
+    stage.clock.advance(1800)
+    stage.finish(workload)
+    stage.tick()
+    row.refresh_from_db()
+    assert row.rate[0] == 0
+    seconds = (row.settled_at - began).total_seconds()
+    half_life = 7 * DAY
+    assert row.used[0] == pytest.approx(integral(0.0, 2000.0, seconds, half_life), rel=1e-6)
+
+
+def test_standings_say_share_and_what_is_held_and_asked_for(stage: Stage) -> None:
+    stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
+    stage.tick(2)
+    row = QueueStanding.objects.get(project=stage.cast.vision)
+    assert (row.share[0], row.allocated[0], row.requested[0]) == (2000, 2000, 2000)
+    assert QueueStanding.objects.get(department=stage.cast.research).allocated[0] == 2000

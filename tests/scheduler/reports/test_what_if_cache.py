@@ -1,0 +1,86 @@
+"""Cached dry runs save effort and change no answer."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from scheduler.reports.what_if import what_if_cache as asked_before
+from scheduler.reports.what_if.dry_run import Foreseen, dry_run
+from tests.cast import training
+from tests.scheduler.stage import Stage
+
+TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked_before, "_kept", asked_before.Learnt())
+
+
+def asked(stage: Stage, **document: object) -> Foreseen:
+    document = {**training("asked", **{"roles": TWO, **document}), "project": "vision"}
+    return dry_run(acting=stage.cast.alice, document=document, now=stage.clock.now())
+
+
+def afresh(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Foreseen:
+    with monkeypatch.context() as patch:
+        patch.setattr(asked_before, "_kept", asked_before.Learnt())
+        return asked(stage, **document)
+
+
+def test_an_answer_is_the_same_whatever_was_asked_before(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = set()
+    first = stage.submit("first", roles=TWO, priority=10)
+    changes = (
+        lambda: stage.submit("second", roles=TWO, priority=60),
+        lambda: stage.submit("third", roles=TWO, preemptible=False),
+        lambda: stage.finish(first),
+        lambda: stage.node(2),
+        lambda: stage.quota(stage.cast.ads, 2),
+    )
+    large = [{"name": "worker", "replicas": 9, "gpu": 1}]
+    documents: list[dict[str, object]] = [{}, {"priority": 90}, {"preemptible": False}, {"roles": large}]
+    for change in changes:
+        for document in documents:
+            found = asked(stage, **document)
+            assert found == afresh(stage, monkeypatch, **document)
+            outcomes.add(found.outcome)
+        change()
+        stage.tick(2, seconds=5)
+    assert outcomes == {"would_start", "would_wait", "would_evict", "unschedulable"}
+
+
+def test_a_second_question_reads_no_row_that_is_as_it_was(stage: Stage) -> None:
+    stage.submit("first", roles=TWO)
+    stage.tick(2)
+    asked(stage)
+    with CaptureQueriesContext(connection) as queries:
+        asked(stage)
+    read = [each["sql"] for each in queries if "FROM projects_workload AS work" in each["sql"]]
+    assert read and not any("work.priority" in sql for sql in read), "versions only"
+
+
+def test_who_asks_at_the_same_moment_begins_with_nothing_known(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_before, "PATIENCE", 0.01)
+    with asked_before.asked_before() as mine:
+        assert asked(stage).outcome == "would_start"
+        with asked_before.asked_before() as other:
+            assert other is not mine
+    with asked_before.asked_before() as again:
+        assert again is mine
+
+
+def test_a_question_that_fails_leaves_the_way_free(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scheduler.reports.what_if.dry_run.decide_what_can_be", broken)
+        with pytest.raises(RuntimeError):
+            asked(stage)
+    monkeypatch.setattr(asked_before, "PATIENCE", 0.01)
+    assert asked(stage) == afresh(stage, monkeypatch)
