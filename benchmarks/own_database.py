@@ -19,8 +19,8 @@ def own_database(name: str) -> Iterator[None]:
             os.environ |= {
                 "DATABASE_URL": cluster.url(),
                 "BERTH_HOME": place,
-                "BERTH_FAKE_POOLS": "1",
                 "DJANGO_SETTINGS_MODULE": "berth.server.settings",
+                "BERTH_FAKE_POOLS": "tests.fakes",
             }
             import django
 

@@ -116,10 +116,10 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     from berth.core.clock import FixedClock
     from berth.db import lease
     from pools.models import Node, NodePool
-    from pools.runtimes.fake import FakeRuntime
     from projects.models import Department, Project, Quota
     from scheduler.loop import Loop
     from scheduler.post import Post
+    from tests.fakes.runtime import FakeRuntime
 
     nodes = nodes or live * 7 // 8 // GPUS
     pool = NodePool.objects.create(

@@ -1,5 +1,6 @@
-"""Cost of a pool's nodes, each hour at the price of its time."""
+"""Price of a pool's GPUs over time, and the cost of its nodes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -7,9 +8,10 @@ from decimal import Decimal
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, FloatField, Q, Sum, Value
 from django.db.models.functions import Coalesce, Extract, Greatest, Least
 
-from pools.models import Node, NodePool
+from pools.models import Node, NodePool, PoolPrice
 from pools.models.node import NodeState
-from pools.prices import price_per_gpu_hour, stretches
+from pools.providers.aws import prices
+from pools.providers.aws.settings import aws_settings
 
 DAY, MONTH = timedelta(days=1), timedelta(days=30)
 HOUR = 3600
@@ -36,7 +38,7 @@ class Costs:
 
 def costs_of(pool: NodePool, now: datetime) -> Costs:
     """`month` is the last thirty days."""
-    price = price_per_gpu_hour(pool)
+    price = current_price(pool)
     living = Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]
     return Costs(
@@ -68,7 +70,7 @@ def hours_of_all(now: datetime) -> dict[int, tuple[float, float]]:
 def _spent(pool: NodePool, begin: datetime, now: datetime) -> Spent:
     node_hours, gpu_hours, cost = 0.0, 0.0, Decimal(0)
     known, unknown = False, False
-    for stretch in stretches(pool, begin, now):
+    for stretch in price_periods(pool, begin, now):
         nodes, gpus = _hours(pool, stretch.begin, stretch.end)
         node_hours, gpu_hours = node_hours + nodes, gpu_hours + gpus
         known |= stretch.price is not None
@@ -95,3 +97,35 @@ def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float
 
 def _moment(at: datetime) -> Value:
     return Value(at, output_field=DateTimeField())
+
+
+@dataclass(frozen=True, slots=True)
+class PricePeriod:
+    """Of time with one price; None where none was known."""
+
+    begin: datetime
+    end: datetime
+    price: Decimal | None
+
+
+def current_price(pool: NodePool) -> Decimal | None:
+    """What people said, or the list price, where one is known."""
+    if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
+        return pool.price_per_gpu_hour
+    return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))
+
+
+def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
+    """It cost so much until now. In the caller's transaction, who changes the pool's price."""
+    PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
+
+
+def price_periods(pool: NodePool, begin: datetime, end: datetime) -> Iterator[PricePeriod]:
+    """The last one at today's price."""
+    past = PoolPrice.objects.filter(pool=pool, until__gt=begin).order_by("until")
+    for until, price in past.values_list("until", "price_per_gpu_hour"):
+        if begin < min(until, end):
+            yield PricePeriod(begin, min(until, end), price)
+            begin = min(until, end)
+    if begin < end:
+        yield PricePeriod(begin, end, current_price(pool))

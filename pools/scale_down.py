@@ -10,10 +10,10 @@ from pools.budgets import allowance_of, told
 from pools.engine.budgets import Allowance, DisruptionReason
 from pools.engine.reconciler import surplus
 from pools.engine.victims import NONE, Work, allowed, reason_of
+from pools.lost_work import work_to_lose
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.reconciler.rows import fleet_of, living
-from pools.work import work_to_lose
 
 PHRASES = {
     DisruptionReason.EMPTY: ("on which nothing runs", "Nodes on which nothing runs"),

@@ -18,8 +18,8 @@ from berth.db.lease import Held, LeadershipLost, fenced
 from berth.db.races import is_lost_race
 from berth.server.tracing.spans import span
 from pools.engine.victims import Work
+from pools.lost_work import work_to_lose
 from pools.models import NodePool
-from pools.work import work_to_lose
 from scheduler import context
 from scheduler.checkpoints import EVERY, note_checkpoints
 from scheduler.commit.promises import drop_dead_promises

@@ -11,7 +11,7 @@ from django.utils import timezone
 from berth.server.api.idempotency import forget_old_answers
 from berth.server.wiring import environments_here, wired
 from pools.environments.recipes import digests_in_use
-from pools.services import environments, join_tokens
+from pools.services import environments, machines
 from projects.models import Leftover
 from projects.services.notifications import deliveries
 from projects.services.people import tokens
@@ -42,7 +42,7 @@ def keep_house() -> dict[str, int]:
     call_command("clearsessions")
     return {
         "tokens": tokens.forget_ended(before=now - kept["tokens"]),
-        "join tokens": join_tokens.forget_tokens(before=now - kept["tokens"]),
+        "join tokens": machines.forget_tokens(before=now - kept["tokens"]),
         "deliveries": deliveries.forget_old(before=now - kept["deliveries"]),
         "environments": len(environments_here().clear(digests_in_use())),
         "environments known": environments.forget_unused(before=now - A_DAY),

@@ -24,7 +24,7 @@ IN_A_HURRY = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.BERTH_FAKE_POOLS = True
+    settings.BERTH_FAKE_POOLS = "tests.fakes"
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 

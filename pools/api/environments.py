@@ -13,7 +13,7 @@ from berth.server.api.door import Door
 from berth.server.api.queries import no_query
 from berth.server.api.schema import described
 from pools.api.pools import PoolDoor
-from pools.plugins.known import known, refused
+from pools.plugins.registry import available, unavailable
 
 
 class KnownPlugin(Answer):
@@ -46,9 +46,9 @@ class Plugins(Door):
             KnownPlugin(
                 name=each.name, summary=each.summary, source=each.source, parameters=dict(each.schema)
             )
-            for _, each in sorted(known().items())
+            for _, each in sorted(available().items())
         ]
-        why = dict(refused()) if self.allowed("administer") else None
+        why = dict(unavailable()) if self.allowed("administer") else None
         return Response(PluginsAnswer(plugins=there, refused=why))
 
 

@@ -12,8 +12,8 @@ from berth.server.api.answers import Answer
 from berth.server.api.queries import Query, no_query, query_of
 from berth.server.api.schema import described
 from pools.api.pools import PoolDoor
+from pools.capacity_history import MOST_POINTS, capacity_over_time
 from pools.costs import Spent, costs_of
-from pools.over_time import MOST_POINTS, capacity_over_time
 
 DAY, MONTHS = 24 * 3600, 92 * 24 * 3600
 

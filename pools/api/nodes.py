@@ -19,8 +19,8 @@ from berth.server.api.pages import Order, page
 from berth.server.api.queries import ListQuery, Word, no_query, query_of
 from berth.server.api.schema import described
 from pools import selectors, services
+from pools.api.capacity import capacity_of, free_of, with_held
 from pools.api.pools import Because
-from pools.api.room import capacity_of, free_of, with_held
 from pools.models import Node
 
 BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))

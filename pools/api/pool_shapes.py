@@ -13,10 +13,10 @@ from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
 from berth.server.api.answers import Amounts, Answer, whole
 from berth.server.api.bodies import Body
+from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS
 from pools.models import NodePool
-from pools.prices import price_per_gpu_hour
 from pools.selectors import PoolState, state_of
 
 LARGEST = 2**31 - 1
@@ -313,7 +313,7 @@ def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, runni
         last_error=pool.last_error if running_it else None,
         provider_settings=pool.provider_settings if running_it else None,
         environment_digest=pool.built_environment_id,
-        price_now=None if (price := price_per_gpu_hour(pool)) is None else float(price),
+        price_now=None if (price := current_price(pool)) is None else float(price),
         **{name: getattr(columns, name) for name in _PLAIN},
     )
 

@@ -22,9 +22,9 @@ from berth.server.api.pages import Order, page
 from berth.server.api.queries import ListQuery, Query, Word, no_query, query_of
 from berth.server.api.schema import described
 from pools import selectors, services
-from pools.api.leaving import ScaledAnswer, with_leaving
+from pools.api.capacity import room_of
+from pools.api.draining import ScaledAnswer, with_leaving
 from pools.api.pool_shapes import NewPool, PoolAnswer, PoolValues, answer
-from pools.api.room import room_of
 from pools.models import NodePool, ScalingEvent
 
 BY_NAME = Order("name", ("name",))

@@ -14,7 +14,7 @@ from berth.server.api.idempotency import once
 from berth.server.api.queries import Query, no_query, query_of
 from berth.server.api.schema import described
 from pools import services
-from pools.api.leaving import LeavingAnswer, ScaledAnswer, leaving_answers, with_leaving
+from pools.api.draining import LeavingAnswer, ScaledAnswer, leaving_answers, with_leaving
 from pools.api.pool_shapes import LARGEST
 from pools.api.pools import PoolDoor
 from pools.scale_down import held_back, leaving

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, URLResolver, path
 
-from pools.api import environments, joined, joining, measures, nodes, pools, scaling
+from pools.api import environments, joining, machines, measures, nodes, pools, scaling
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools", pools.Pools.as_view()),
@@ -16,11 +16,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("node-pools/<str:name>/cost", measures.PoolCost.as_view()),
     path("node-pools/<str:name>/environment", environments.PoolEnvironment.as_view()),
     path("node-pools/<str:name>/history", pools.PoolHistory.as_view()),
-    path("node-pools/<str:name>/join-tokens", joined.JoinTokens.as_view()),
-    path("node-pools/<str:name>/join-tokens/<int:token_id>", joined.OneJoinToken.as_view()),
-    path("node-pools/<str:name>/machines", joined.Machines.as_view()),
-    path("node-pools/<str:name>/machines/<str:machine>", joined.OneMachine.as_view()),
-    path("node-pools/<str:name>/machines/<str:machine>/remove", joined.RemoveMachine.as_view()),
+    path("node-pools/<str:name>/join-tokens", machines.JoinTokens.as_view()),
+    path("node-pools/<str:name>/join-tokens/<int:token_id>", machines.OneJoinToken.as_view()),
+    path("node-pools/<str:name>/machines", machines.Machines.as_view()),
+    path("node-pools/<str:name>/machines/<str:machine>", machines.OneMachine.as_view()),
+    path("node-pools/<str:name>/machines/<str:machine>/remove", machines.RemoveMachine.as_view()),
     path("node-pools/<str:name>/join", joining.Join.as_view()),
     path("machines/call", joining.Call.as_view()),
     path("machines/leave", joining.Leave.as_view()),

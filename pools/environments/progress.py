@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pools.plugins.known import GIVEN
+from pools.plugins.registry import SECRET_PLACEHOLDER
 
 STATES = ("running", "done", "failed")
 MESSAGE_MOST, PHASES_MOST = 4000, 64
@@ -88,7 +88,7 @@ def ended_outside(progress: Progress, said: str, secrets: Iterable[str] = ()) ->
 
 def _hidden(message: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
-        message = message.replace(secret, GIVEN) if secret else message
+        message = message.replace(secret, SECRET_PLACEHOLDER) if secret else message
     return message
 
 

@@ -1,6 +1,6 @@
 """What nodes of this machine must install, with secrets."""
 
-from pools.environments.here import Recipe
+from pools.environments.local import Recipe
 from pools.joining.sealed import Unopened
 from pools.models import Environment, Node, NodePool
 from pools.models.node import ALIVE, PENDING

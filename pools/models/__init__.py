@@ -4,8 +4,7 @@ from pools.models.environment import Environment, PoolSecret
 from pools.models.installation import Installation
 from pools.models.machine import JoinToken, Machine, MachineUse
 from pools.models.node import Node
-from pools.models.pool import NodePool
-from pools.models.price import PoolPrice
+from pools.models.pool import NodePool, PoolPrice
 from pools.models.scaling import ScalingEvent
 
 __all__ = [

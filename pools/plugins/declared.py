@@ -8,8 +8,8 @@ from berth.core.problems import Problem, nearest, shown
 from pools.plugins.base import Plugin
 from pools.plugins.errors import PluginError
 from pools.plugins.image import Image, Index
-from pools.plugins.known import GIVEN, known, refused
 from pools.plugins.parameters import problems_of
+from pools.plugins.registry import SECRET_PLACEHOLDER, available, unavailable
 
 MOST = 32
 KEYS = ("name", "parameters", "secrets_set")  # the last is what we say of them; given back, it is passed over
@@ -24,11 +24,13 @@ class Declared:
     secrets: Mapping[str, str | None] = field(default_factory=dict)
 
     def variable_of(self, parameter: str) -> str:
-        return known()[self.name].secrets[parameter]
+        return available()[self.name].secrets[parameter]
 
     def plugin(self, secrets_set: Sequence[str]) -> Plugin:
         """It is only told which secrets there are."""
-        return known()[self.name].made({**self.parameters, **dict.fromkeys(secrets_set, GIVEN)})
+        return available()[self.name].build(
+            {**self.parameters, **dict.fromkeys(secrets_set, SECRET_PLACEHOLDER)}
+        )
 
 
 def read_declared(given: object) -> tuple[tuple[Declared, ...], tuple[Problem, ...]]:
@@ -63,11 +65,11 @@ def _problems(entry: Any, path: str, before: Sequence[str]) -> Iterator[Problem]
     for key in sorted(set(map(str, entry)) - set(KEYS)):
         yield Problem(f"{path}.{key}", "is not known", allowed="name, parameters")
     name = entry["name"]
-    if name not in known():
-        why = refused().get(name)
-        meant = nearest(name, known())
+    if name not in available():
+        why = unavailable().get(name)
+        meant = nearest(name, available())
         told = f"is not there: {why}" if why else "is not a plugin that is installed here"
-        yield Problem(f"{path}.name", told, shown(name), meant or ", ".join(sorted(known())))
+        yield Problem(f"{path}.name", told, shown(name), meant or ", ".join(sorted(available())))
     elif name in before:
         yield Problem(f"{path}.name", "is there twice", shown(name), "each plugin once")
     else:
@@ -75,21 +77,23 @@ def _problems(entry: Any, path: str, before: Sequence[str]) -> Iterator[Problem]
 
 
 def _parameter_problems(name: str, given: Any, path: str) -> Iterator[Problem]:
-    plugin = known()[name]
+    plugin = available()[name]
     if isinstance(given, Mapping):  # a secret may be null: forget it
         given = {key: value for key, value in given.items() if key not in plugin.secrets or value is not None}
     found = list(problems_of(plugin.schema, given, path))
     yield from found
     if not found:
         try:
-            plugin.made({key: GIVEN if key in plugin.secrets else value for key, value in given.items()})
+            plugin.build(
+                {key: SECRET_PLACEHOLDER if key in plugin.secrets else value for key, value in given.items()}
+            )
         except PluginError as error:
             yield Problem(path, str(error))
 
 
 def _declared(entry: Mapping[str, Any]) -> Declared:
     given = entry.get("parameters", {})
-    secret = known()[entry["name"]].secrets
+    secret = available()[entry["name"]].secrets
     return Declared(
         entry["name"],
         {key: value for key, value in given.items() if key not in secret},

@@ -21,7 +21,7 @@ from pools.providers.base import (
     ProvisionOrder,
     ProvisionResult,
 )
-from pools.providers.measured import Machine
+from pools.providers.hardware import Machine
 
 
 class LocalProvider:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pools.environments.here import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, EnvironmentsHere, Recipe
 from pools.environments.progress import Progress
 from pools.providers.base import (
     Instance,

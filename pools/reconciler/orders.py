@@ -17,7 +17,7 @@ from pools.providers.base import (
     ProvisionResult,
     Shape,
 )
-from pools.reconciler import ends
+from pools.reconciler import terminations
 from pools.reconciler.rows import Pass, living, locked, remember_trouble, waits
 from pools.services.failed_boots import forget_failed_boots
 
@@ -113,7 +113,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
             reason = f"{len(names)} more instances came than {order.count}: ended"
             history.write(pool, ScalingKind.SURPLUS, reason, at=this.now, instances=names)
     if surplus:
-        ends.terminate(pool, names, this)
+        terminations.terminate(pool, names, this)
     return True
 
 

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from pools.engine.victims import Work
 from pools.providers.base import Provider
-from pools.reconciler import ends, look, orders, steps
+from pools.reconciler import observe, orders, steps, terminations
 from pools.reconciler.rows import Fence, Pass
 
 MOST_STEPS = 8
@@ -33,8 +33,8 @@ def reconcile(
     `work_to_lose` by node id, so that those go first with whom least is lost.
     """
     this = Pass(provider, now, fence, uuid.uuid4().hex)
-    did = look.look(pool_id, this)
-    did |= ends.end_the_done(pool_id, this)
+    did = observe.look(pool_id, this)
+    did |= terminations.end_the_done(pool_id, this)
     for _ in range(MOST_STEPS):
         progress = orders.carry_out(pool_id, this)
         progress |= steps.take(pool_id, this, work_to_lose or {})

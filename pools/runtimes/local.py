@@ -23,10 +23,10 @@ from pools.runtimes.base import (
     PodState,
     RuntimeFailure,
 )
-from pools.runtimes.device_use import DeviceProbe
+from pools.runtimes.device_usage import DeviceProbe
 from pools.runtimes.pod_dir import PodDir, moment, report_of_end
 from pools.runtimes.pod_env import pod_env
-from pools.runtimes.process_use import used_below
+from pools.runtimes.process_usage import used_below
 from pools.runtimes.rendezvous import Rendezvous
 from pools.runtimes.shim.processes import boot_id
 from pools.runtimes.shim.records import sync_directory

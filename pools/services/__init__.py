@@ -1,8 +1,7 @@
 """The write services of pools and nodes."""
 
-from pools.services.join_tokens import issue_join_token, revoke_join_token
 from pools.services.joining import call, join, leave
-from pools.services.machines import remove_machine
+from pools.services.machines import issue_join_token, remove_machine, revoke_join_token
 from pools.services.nodes import (
     cordon_node,
     drain_node,

@@ -15,7 +15,7 @@ from pools.plugins import Cluster, Image, Operation, Plugin, PluginError, bootst
 from pools.plugins.checks import problems_of_declared, problems_of_image
 from pools.plugins.declared import Declared, image_of, read_declared
 from pools.plugins.script import bootstrap_script, digest_of, phases_of
-from pools.providers.measured import this_machine
+from pools.providers.hardware import this_machine
 from pools.runtimes.ray.scripts import RAY
 
 Key = tuple[str, str]  # plugin, parameter

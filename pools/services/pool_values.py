@@ -16,7 +16,7 @@ from pools import budgets
 from pools.engine.node_spec import NodeSpec, node_spec
 from pools.models import NodePool
 from pools.providers.settings import check_settings
-from pools.runtimes.choice import check_runtime
+from pools.runtimes.capabilities import check_runtime
 from pools.services.offered import check_offered
 
 EDITABLE = frozenset(

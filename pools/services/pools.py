@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, PreconditionFailed
 from berth.core.problems import Problem
-from pools import history, prices
+from pools import history
+from pools.costs import current_price, store_past_price
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
@@ -43,10 +44,10 @@ def edit_pool(
     """Nodes that are there keep their shape. `version`: refuse if somebody changed the pool since."""
     given, wanted = environments.take_apart(changes)
     with _changing(acting, pool, "edit", version) as locked:
-        before = prices.price_per_gpu_hour(locked)
+        before = current_price(locked)
         apply(locked, environments.lay_over(locked, given))
-        if prices.price_per_gpu_hour(locked) != before:
-            prices.keep(locked, before, until=timezone.now())
+        if current_price(locked) != before:
+            store_past_price(locked, before, until=timezone.now())
         if environments.REBUILT_FOR & given.keys():
             environments.build(locked, wanted, at=timezone.now())
         if any(name in changes for name in FIXED_WHILE_USED):

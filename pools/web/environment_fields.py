@@ -8,7 +8,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from pools.models import NodePool
-from pools.plugins.known import known
+from pools.plugins.registry import available
 
 SECRET = "secret"  # noqa: S105 - the beginning of a field's name
 EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
@@ -63,10 +63,10 @@ def environment_fields() -> dict[str, forms.Field]:
     fields: dict[str, forms.Field] = {
         "plugins": Plugins(
             label="Plugins", example=EXAMPLE,
-            help_text=f"In order, a line each: {', '.join(sorted(known()))}",
+            help_text=f"In order, a line each: {', '.join(sorted(available()))}",
         ),
     }  # fmt: skip
-    for name, plugin in sorted(known().items()):
+    for name, plugin in sorted(available().items()):
         for parameter, variable in plugin.secrets.items():
             fields[f"{SECRET}_{name}_{parameter}"] = forms.CharField(
                 label=f"{parameter.capitalize()} for {name}", required=False, strip=True,
@@ -96,9 +96,9 @@ def values_of(said: Mapping[str, Any]) -> dict[str, Any]:
     """What the fields hold, as the services take it; a secret that is left empty stays as it is."""
     plugins = [dict(each) if isinstance(each, dict) else each for each in said["plugins"]]
     for each in plugins:
-        if not isinstance(each, dict) or each.get("name") not in known():
+        if not isinstance(each, dict) or each.get("name") not in available():
             continue
-        for parameter in known()[each["name"]].secrets:
+        for parameter in available()[each["name"]].secrets:
             if given := said[f"{SECRET}_{each['name']}_{parameter}"]:
                 each["parameters"] = {**each["parameters"], parameter: given}
     names = ("python", "pip", "indexes", "apt", "env")

@@ -16,7 +16,7 @@ from berth.core.errors import BerthError
 from berth.server.web.faults import take_faults
 from berth.server.web.pages import Request, done, page, signed_in
 from berth.server.web.tables import Column, asked_of, exported, list_query, list_rows
-from pools import joined, selectors, services
+from pools import joined_machines, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm
 
@@ -47,7 +47,7 @@ TOKENS: tuple[Column[Any], ...] = (
 
 
 def _with_nodes(rows: list[Any]) -> list[With]:
-    nodes = joined.nodes_of(rows)
+    nodes = joined_machines.nodes_of(rows)
     return [(row, nodes.get(row.pk, "")) for row in rows]
 
 
@@ -55,14 +55,14 @@ def _with_nodes(rows: list[Any]) -> list[With]:
 @require_GET
 def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool, now = _pool(request, name), timezone.now()
-    rows = joined.machines(pool, now).filter(left_at=None)
+    rows = joined_machines.machines(pool, now).filter(left_at=None)
     for word in asked_of(request.GET, "")["search"].split():
         rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
     there = list_query(
         request, MACHINES, rows, _with_nodes, file_name=f"machines-of-{pool.name}", default="name"
     )
     tokens = list_rows(
-        request, TOKENS, joined.join_tokens(pool, now)[:MOST_TOKENS], name="tokens",
+        request, TOKENS, joined_machines.join_tokens(pool, now)[:MOST_TOKENS], name="tokens",
         file_name=f"join-tokens-of-{pool.name}", default="-issued",
     )  # fmt: skip
     if file := exported(request, there, tokens):
@@ -111,7 +111,8 @@ def issue(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
     pool = _pool(request, name)
-    token = get_object_or_404(joined.join_tokens(pool, timezone.now()).filter(revoked_at=None), pk=token_id)
+    tokens = joined_machines.join_tokens(pool, timezone.now()).filter(revoked_at=None)
+    token = get_object_or_404(tokens, pk=token_id)
     if request.method == "POST":
         services.revoke_join_token(acting=request.acting, token=token, at=timezone.now())
         return done(request, f"Nobody joins by {token.prefix}... any more.", to=_back(pool))
@@ -130,14 +131,14 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, name: str, machine: str) -> HttpResponse:
     pool, now = _pool(request, name), timezone.now()
-    found = get_object_or_404(joined.machines(pool, now).filter(left_at=None), name=machine)
+    found = get_object_or_404(joined_machines.machines(pool, now).filter(left_at=None), name=machine)
     form = ReasonForm(request.POST or None, auto_id="machine_%s")
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
         gone = services.remove_machine(acting=request.acting, machine=found, at=now, reason=reason)
         past = "has left" if gone else "leaves once its node is drained"
         return done(request, f"{found.name} {past}.", to=_back(pool))
-    node = selectors.nodes().filter(name=joined.nodes_of([found]).get(found.pk, "")).first()
+    node = selectors.nodes().filter(name=joined_machines.nodes_of([found]).get(found.pk, "")).first()
     context = {
         "title": f"Remove {found.name}?",
         "warning": "What runs on it may finish within the pool's drain timeout; then it goes for good.",

@@ -13,13 +13,13 @@ from berth.server.api.asgi import Rest
 from berth.server.wiring import Wiring
 from pools.models import Node
 from pools.runtimes.base import PodOrder
-from pools.runtimes.fake import FakeRuntime
 from projects.models import Pod, Workload
 from projects.services import workloads
 from projects.services.people import tokens
 from tests.api.conftest import Caller
 from tests.api.wire import Wire
 from tests.cast import Cast, make_cast, training
+from tests.fakes.runtime import FakeRuntime
 
 
 @pytest.fixture

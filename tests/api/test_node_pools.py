@@ -67,7 +67,7 @@ def test_a_pool_is_made_changed_and_removed_by_platform_admins(alice: Caller, bo
 def test_nobody_is_offered_a_fake_unless_the_installation_has_it(
     cast: Cast, alice: Caller, settings: Any
 ) -> None:
-    settings.BERTH_FAKE_POOLS = False
+    settings.BERTH_FAKE_POOLS = ""
     for field, allowed in (("provider", "'local', 'static' or 'aws'"), ("runtime", "'local' or 'ray'")):
         told = [
             alice.post("node-pools", {"name": "big", field: word}).json()["errors"]

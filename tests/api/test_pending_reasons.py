@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pools.models import Node
-from pools.providers.fake import FakeProvider
 from tests.api.conftest import Caller
 from tests.api.test_pool_sizes import Cluster, create
 from tests.cast import training
+from tests.fakes.provider import FakeProvider
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -17,7 +17,7 @@ def told() -> list[str]:
 
 def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> None:
     from pools.providers.base import ProviderErrorKind
-    from pools.providers.fake import Fail
+    from tests.fakes.provider import Fail
 
     stage = Stage(cast.pool)
     stage.provider.next("provision", Fail(ProviderErrorKind.QUOTA), Fail(ProviderErrorKind.QUOTA))

@@ -10,12 +10,12 @@ from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import USABLE
-from pools.providers.fake import FakeProvider
 from pools.reconciler import reconcile
-from pools.runtimes.fake import FakeRuntime
 from scheduler.loop import Loop
 from scheduler.post import Post
 from tests.api.conftest import Caller
+from tests.fakes.provider import FakeProvider
+from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.stage import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from pools.lost_work import work_to_lose
 from pools.models import Node, NodePool
 from pools.providers.base import Instance, InstanceState
-from pools.providers.fake import FakeProvider
 from pools.reconciler import reconcile
-from pools.work import work_to_lose
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
+from tests.fakes.provider import FakeProvider
 
 
 @pytest.fixture

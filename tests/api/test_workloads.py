@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from pools.models import NodePool
-from pools.runtimes import abilities
-from pools.runtimes.abilities import Abilities
+from pools.runtimes import capabilities
+from pools.runtimes.capabilities import Capabilities
 from projects.models import Phase, Workload
 from projects.services import workloads
 from tests import factories as make
@@ -170,7 +170,9 @@ def test_image_is_refused_for_every_kind_of_workload(cast: Cast, dave: Caller, k
 def test_image_goes_to_the_pools_that_run_images(
     cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(abilities, "ABILITIES", {**abilities.ABILITIES, "ray": Abilities(runs_images=True)})
+    monkeypatch.setattr(
+        capabilities, "CAPABILITIES", {**capabilities.CAPABILITIES, "ray": Capabilities(runs_images=True)}
+    )
     make.pool("pods", runtime="ray")
     document = training(project="vision", image="torch")
     assert dave.post("workloads", document).json()["pools"] == ["pods"]
@@ -204,10 +206,10 @@ def test_limits_of_an_older_manifest_are_a_warning_as_well(cast: Cast, dave: Cal
 def test_enforced_limits_are_no_reason_to_warn(
     cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(abilities, "ABILITIES", {"fake": Abilities(enforces_limits=True)})
+    monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})
     answer = dave.post("workloads", training(project="vision", roles=LIMITED)).json()
     assert not [each for each in answer["warnings"] if "limits" in each]
 
 
-def test_every_runtime_of_a_pool_has_declared_abilities() -> None:
-    assert set(abilities.ABILITIES) == set(NodePool.Runtime.values)
+def test_every_runtime_of_a_pool_has_declared_capabilities() -> None:
+    assert set(capabilities.CAPABILITIES) == set(NodePool.Runtime.values)

@@ -25,7 +25,6 @@ from berth.server.asgi import berth
 from berth.server.web.live.listener import LISTENER
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
-from pools.runtimes.fake import FakeRuntime
 from projects.connections.sockets import BROKEN, SIGNED_OUT, TOO_MANY
 from projects.connections.watch import WATCH
 from projects.models import ApiToken, Membership, Pod
@@ -34,6 +33,7 @@ from projects.services.people import passwords, tokens
 from scheduler.api.logs.live import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
+from tests.fakes.runtime import FakeRuntime
 from tests.sessions_of_people import cookie_of
 from tests.visits.pod import served
 

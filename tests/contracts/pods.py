@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pools.runtimes.base import PodOrder, PodReport, PodState, PodUse, Runtime
-from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from tests.contracts.ray_cluster import RayCluster
+from tests.fakes.runtime import FakeRuntime
 
 PATIENCE = 60.0
 T = TypeVar("T")

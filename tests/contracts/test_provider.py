@@ -15,11 +15,11 @@ from pools.providers.base import (
     ProvisionOrder,
     Shape,
 )
-from pools.providers.fake import FakeProvider
+from pools.providers.hardware import Machine, declared
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Machine, declared
 from pools.providers.static import StaticProvider
 from pools.services.joining import Measured
+from tests.fakes.provider import FakeProvider
 from tests.pools.ec2_place import ec2_place
 from tests.pools.stage import START, SYSTEM
 

@@ -15,8 +15,8 @@ import pytest
 
 from pools.plugins import (
     Cluster,
-    Entered,
     Hook,
+    HookContexts,
     HookFailed,
     Image,
     Index,
@@ -25,7 +25,7 @@ from pools.plugins import (
     Plugin,
     bootstrap_all,
     decorate_all,
-    entered,
+    hook_contexts,
     transform_all,
 )
 
@@ -148,7 +148,7 @@ def test_a_plugin_without_a_hook_is_passed_over() -> None:
     assert transform_all([bare], Image(), TRAIN) == Image()
     assert bootstrap_all([bare], TRAIN) == ()
     for hook in Hook:
-        with entered([bare], hook, InstanceInfo()) as record:
+        with hook_contexts([bare], hook, InstanceInfo()) as record:
             assert record.names == ()
 
 
@@ -156,7 +156,7 @@ def test_a_plugin_without_a_hook_is_passed_over() -> None:
 @pytest.mark.parametrize("hook", [Hook.AROUND_APP, Hook.AROUND_PROCESS])
 def test_a_context_is_entered_once_in_order_and_left_in_reverse(hook: Hook) -> None:
     told: list[str] = []
-    plugins, record = [telling(told, "b"), telling(told, "a")], Entered(hook)
+    plugins, record = [telling(told, "b"), telling(told, "a")], HookContexts(hook)
     for _ in range(3):
         record.enter(plugins, InstanceInfo())
     assert told == ["+b", "+a"]
@@ -169,14 +169,14 @@ def test_a_context_is_entered_once_in_order_and_left_in_reverse(hook: Hook) -> N
 @pytest.mark.shows("PLG-27", "PLG-28")
 def test_a_client_that_cannot_begin_leaves_what_was_begun() -> None:
     told: list[str] = []
-    with entered([telling(told, "a"), telling(told, "b")], Hook.AROUND_CLIENT, None, TRAIN):
+    with hook_contexts([telling(told, "a"), telling(told, "b")], Hook.AROUND_CLIENT, None, TRAIN):
         assert told == ["+a", "+b"]
     assert told == ["+a", "+b", "-b", "-a"]
     told.clear()
     third = telling(told, "c", enter=False)
     with (
         pytest.raises(HookFailed, match=r"^the plugin c failed in around_client: RuntimeError: c does not"),
-        entered([telling(told, "a"), telling(told, "b"), third], Hook.AROUND_CLIENT, None, TRAIN),
+        hook_contexts([telling(told, "a"), telling(told, "b"), third], Hook.AROUND_CLIENT, None, TRAIN),
     ):
         pytest.fail("nobody came in")
     assert told == ["+a", "+b", "-b", "-a"]
@@ -185,7 +185,7 @@ def test_a_client_that_cannot_begin_leaves_what_was_begun() -> None:
 @pytest.mark.shows("PLG-29")
 def test_an_end_that_fails_is_logged_and_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
-    record = Entered(Hook.AROUND_PROCESS)
+    record = HookContexts(Hook.AROUND_PROCESS)
     record.enter([telling(told, "a"), telling(told, "b", leave=False), telling(told, "c")], InstanceInfo())
     (failure,) = record.leave()
     assert told == ["+a", "+b", "+c", "-c", "-b", "-a"]
@@ -195,7 +195,7 @@ def test_an_end_that_fails_is_logged_and_keeps_no_other(caplog: pytest.LogCaptur
 
 def test_what_fails_to_begin_may_be_tried_again() -> None:
     told: list[str] = []
-    record = Entered(Hook.AROUND_APP)
+    record = HookContexts(Hook.AROUND_APP)
     record.enter([telling(told, "a")], InstanceInfo())
     with pytest.raises(HookFailed):
         record.enter([telling(told, "b"), telling(told, "c", enter=False)], InstanceInfo())
@@ -206,7 +206,10 @@ def test_what_fails_to_begin_may_be_tried_again() -> None:
 
 def test_an_error_inside_is_told_to_the_contexts_and_goes_on() -> None:
     told: list[str] = []
-    with pytest.raises(ZeroDivisionError), entered([telling(told, "a")], Hook.AROUND_CLIENT, None, TRAIN):
+    with (
+        pytest.raises(ZeroDivisionError),
+        hook_contexts([telling(told, "a")], Hook.AROUND_CLIENT, None, TRAIN),
+    ):
         _ = 1 // 0
     assert told == ["+a", "-a"]
 

@@ -10,13 +10,13 @@ import pytest
 
 from pools.plugins import (
     Cluster,
-    Entered,
     Hook,
+    HookContexts,
     Image,
     InstanceInfo,
     Plugin,
     bootstrap_all,
-    entered,
+    hook_contexts,
     transform_all,
 )
 from pools.plugins.builtin import (
@@ -119,20 +119,20 @@ def test_torch_adds_the_wheels_for_the_pools_gpus() -> None:
 @pytest.mark.shows("PLG-37")
 def test_torch_makes_one_process_group_and_ends_it(fake_torch: Iterator[Calls]) -> None:
     calls = next(fake_torch)
-    with entered([torch(backend="nccl")], Hook.AROUND_PROCESS, SECOND):
+    with hook_contexts([torch(backend="nccl")], Hook.AROUND_PROCESS, SECOND):
         assert os.environ["RANK"] == "1"
         assert calls == [("device", (0,)), ("init", ("nccl", 1, 4, "10.0.0.1"))]
     assert calls[-1] == ("destroy", ())
     assert "RANK" not in os.environ
     del calls[:]
-    with entered([torch()], Hook.AROUND_PROCESS, InstanceInfo(node_index=1, node_count=2)):
+    with hook_contexts([torch()], Hook.AROUND_PROCESS, InstanceInfo(node_index=1, node_count=2)):
         assert calls == [("init", ("gloo", 1, 2, "127.0.0.1"))]
 
 
 @pytest.mark.shows("PLG-38")
 def test_accelerate_finds_the_group_that_torch_made(fake_torch: Iterator[Calls]) -> None:
     calls = next(fake_torch)
-    with entered([torch(), accelerate(mixed_precision="bf16")], Hook.AROUND_PROCESS, SECOND):
+    with hook_contexts([torch(), accelerate(mixed_precision="bf16")], Hook.AROUND_PROCESS, SECOND):
         assert [name for name, _ in calls].count("init") == 1
         assert (os.environ["ACCELERATE_MIXED_PRECISION"], os.environ["RANK"]) == ("bf16", "1")
 
@@ -161,7 +161,7 @@ def test_accelerate_finds_the_group_that_torch_made(fake_torch: Iterator[Calls])
 )  # fmt: skip
 def test_accelerate_reads_both_keys_and_works_on_one_node(plugin: Plugin, expected: dict[str, str]) -> None:
     before = dict(os.environ)
-    with entered([plugin], Hook.AROUND_PROCESS, ALONE):
+    with hook_contexts([plugin], Hook.AROUND_PROCESS, ALONE):
         assert {name: os.environ.get(name) for name in expected} == expected
     assert dict(os.environ) == before
 
@@ -185,12 +185,12 @@ def test_jax_is_installed_with_an_extra_that_it_has_and_started_over_all_workers
         monkeypatch, "jax.distributed", initialize=calls.noting("begin"), shutdown=calls.noting("end")
     )
     calls.module(monkeypatch, "jax", distributed=both)
-    with entered([jax()], Hook.AROUND_PROCESS, SECOND):
+    with hook_contexts([jax()], Hook.AROUND_PROCESS, SECOND):
         told = {"coordinator_address": "10.0.0.1:29501", "num_processes": 4, "process_id": 1}
         assert calls == [("begin", told)]
     assert calls[-1] == ("end", ())
     del calls[:]
-    with entered([jax()], Hook.AROUND_PROCESS, ALONE):
+    with hook_contexts([jax()], Hook.AROUND_PROCESS, ALONE):
         assert calls == []
 
 
@@ -208,7 +208,7 @@ def test_keras_distributes_after_jax_has_begun(calls: Calls, monkeypatch: pytest
         set_distribution=calls.noting("keras"),
     )  # fmt: skip
     calls.module(monkeypatch, "keras", distribution=spread)
-    record = Entered(Hook.AROUND_PROCESS)
+    record = HookContexts(Hook.AROUND_PROCESS)
     record.enter([jax(), keras()], SECOND)
     assert [name for name, _ in calls] == ["jax", "keras"]
     assert calls[1] == ("keras", ("all devices",))
@@ -247,7 +247,7 @@ def test_joblib_and_sklearn_work_on_the_clients_session() -> None:
 
     for plugin in (joblib(), sklearn()):
         session = Session()
-        with entered([plugin], Hook.AROUND_CLIENT, session, CUDA):
+        with hook_contexts([plugin], Hook.AROUND_CLIENT, session, CUDA):
             assert session.opened == 1
         assert session.opened == 0
 
@@ -258,9 +258,9 @@ def test_cuml_accelerates_processes_that_have_a_gpu(calls: Calls, monkeypatch: p
     assert image_of(cuml(), cluster=PLAIN).pip == ("scikit-learn",)
     accel = calls.module(monkeypatch, "cuml.accel", install=calls.noting("install"))
     calls.module(monkeypatch, "cuml", accel=accel)
-    with entered([cuml()], Hook.AROUND_PROCESS, ALONE):
+    with hook_contexts([cuml()], Hook.AROUND_PROCESS, ALONE):
         assert calls == []
-    with entered([cuml()], Hook.AROUND_PROCESS, SECOND):
+    with hook_contexts([cuml()], Hook.AROUND_PROCESS, SECOND):
         assert calls == [("install", ())]
 
 

@@ -10,8 +10,8 @@ import yaml
 from pools.plugins import Cluster, Image, bootstrap_all, decorate_all, transform_all
 from pools.plugins.builtin import ALL
 from pools.plugins.declared import read_declared
-from pools.plugins.known import GIVEN, Known, known
 from pools.plugins.parameters import schema_of
+from pools.plugins.registry import SECRET_PLACEHOLDER, RegisteredPlugin, available
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "plugins"
 README = (PAGES / "README.md").read_text()
@@ -25,7 +25,9 @@ def blocks(text: str, kind: str) -> list[str]:
 def test_a_page_names_every_parameter_and_its_example_can_be_saved(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     assert f"[{name}]({name}.md)" in README
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(known()[name].schema["properties"])
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(
+        available()[name].schema["properties"]
+    )
     for example in blocks(page, "yaml"):
         found, problems = read_declared(yaml.safe_load(example)["plugins"])
         assert problems == ()
@@ -36,7 +38,7 @@ def test_a_page_names_every_parameter_and_its_example_can_be_saved(name: str) ->
 def test_what_a_page_shows_of_a_script_is_what_it_holds(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     cluster = Cluster("any", gpus_per_node=1, cuda=True)
-    plugin = known()[name].made({"token": GIVEN} if name == "huggingface" else {})
+    plugin = available()[name].build({"token": SECRET_PLACEHOLDER} if name == "huggingface" else {})
     (operation,) = bootstrap_all([plugin], cluster)
     (shown,) = blocks(page, "sh")
     assert shown.startswith(f"operation_0() {{ # {operation.title}\n{operation.script}\n}}\n")
@@ -49,7 +51,7 @@ def test_the_plugin_to_copy_is_short_and_works(capsys: pytest.CaptureFixture[str
     space: dict[str, Any] = {}
     exec(compile(code, "README.md", "exec"), space)
     stopwatch = space["stopwatch"]
-    plugin = Known("stopwatch", stopwatch, schema_of(stopwatch)).made({"digits": 1})
+    plugin = RegisteredPlugin("stopwatch", stopwatch, schema_of(stopwatch)).build({"digits": 1})
     image = transform_all([plugin], Image(), Cluster("train"))
     assert (image.pip, dict(image.env)) == (("rich",), {"STOPWATCH_POOL": "train"})
     timed = decorate_all([plugin], divmod)

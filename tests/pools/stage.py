@@ -12,9 +12,9 @@ from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.base import InstanceState
-from pools.providers.fake import FakeProvider
 from pools.reconciler import reconcile
 from projects.acting import Acting
+from tests.fakes.provider import FakeProvider
 
 SYSTEM = Acting.system("tests")
 START = datetime(2026, 1, 1, tzinfo=UTC)

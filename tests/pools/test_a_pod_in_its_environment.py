@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from pools import services
-from pools.environments.here import EnvironmentsHere
+from pools.environments.local import EnvironmentsHere
 from pools.environments.recipes import recipe, recipes
 from pools.models import Node
+from pools.providers.hardware import Machine
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Machine
 from pools.providers.prepared import PreparedHere
 from pools.runtimes.base import PodState
 from pools.runtimes.local import LocalRuntime

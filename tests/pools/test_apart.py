@@ -7,9 +7,9 @@ import pytest
 
 from pools.models import Node
 from pools.providers.base import ProvisionOrder, ProvisionResult
-from pools.providers.fake import FakeProvider
 from pools.reconciler import reconcile
-from pools.reconciler.apart import Apart
+from pools.reconciler.background import Apart
+from tests.fakes.provider import FakeProvider
 from tests.pools.stage import START, pool
 
 pytestmark = pytest.mark.django_db(transaction=True)

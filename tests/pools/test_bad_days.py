@@ -9,7 +9,7 @@ from pools import selectors, services
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.base import Instance, InstanceState, Notice, ProviderErrorKind
-from pools.providers.fake import Answer, Fail
+from tests.fakes.provider import Answer, Fail
 from tests.pools.stage import SYSTEM, Stage, pool
 
 pytestmark = pytest.mark.django_db

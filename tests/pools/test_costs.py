@@ -8,9 +8,8 @@ import pytest
 from django.utils import timezone
 
 from pools import services
-from pools.costs import costs_of
+from pools.costs import costs_of, store_past_price
 from pools.models import NodePool, PoolPrice
-from pools.prices import keep
 from tests import factories as make
 from tests.pools.stage import SYSTEM
 
@@ -63,8 +62,8 @@ def test_past_hours_cost_what_they_cost_then(busy: NodePool) -> None:
 
 
 def test_a_time_without_a_price_makes_the_sum_unknown_only_where_it_was_used(busy: NodePool) -> None:
-    keep(busy, None, until=ago(40))
+    store_past_price(busy, None, until=ago(40))
     assert costs_of(busy, NOW).month.cost == Decimal("25.00")
-    keep(busy, None, until=ago(24))
+    store_past_price(busy, None, until=ago(24))
     assert costs_of(busy, NOW).month.cost is None
     assert costs_of(busy, NOW).day.cost == Decimal("22.50")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import DeviceUse
-from pools.runtimes.device_use import DeviceProbe, read
+from pools.runtimes.device_usage import DeviceProbe, read
 from pools.runtimes.local import LocalRuntime
 
 TOLD = """1, GPU-bbbb, 97, 40537
@@ -47,7 +47,7 @@ def test_a_driver_that_fails_is_not_measured_and_not_asked_again_at_once(tmp_pat
 
 
 def test_a_driver_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pools.runtimes.device_use.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("pools.runtimes.device_usage.PATIENCE_SECONDS", 0.05)
     asked = probe(tmp_path / "smi", f"echo $$ > {tmp_path}/pid", "exec sleep 60")
     assert asked.look() == ()
 

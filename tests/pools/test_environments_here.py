@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.environments.here import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, EnvironmentsHere, Recipe
 from pools.environments.progress import progress_of
 from pools.plugins import Image, Index, Operation
 from pools.plugins.script import bootstrap_script, digest_of, phases_of

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pools import services
 from pools.models import Node
 from pools.providers.base import InstanceState, ProviderError, ProvisionOrder, Shape
+from pools.providers.hardware import Device, Machine, declared, this_machine
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Device, Machine, declared, this_machine
 from pools.reconciler import reconcile
 from tests.pools.stage import START, SYSTEM, pool
 
@@ -86,7 +86,7 @@ import sys
 from pathlib import Path
 from pools.providers.base import ProviderError, ProvisionOrder, Shape
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Device, Machine
+from pools.providers.hardware import Device, Machine
 machine = Machine(8000, 16384, tuple(Device(f"GPU-{n}") for n in range(8)))
 try:
     order = ProvisionOrder("local", 1, sys.argv[2], int(sys.argv[2]), Shape(1000, 1024, 2))

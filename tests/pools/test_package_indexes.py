@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pools.environments.here import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, EnvironmentsHere, Recipe
 from pools.plugins import Image, Index
 from tests.pools.test_environments_here import ended, python, recipe, wheel
 

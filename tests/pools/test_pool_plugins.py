@@ -9,9 +9,9 @@ from django.db import connection
 from berth.core.errors import Invalid
 from pools.joining.sealed import Unopened, unseal
 from pools.models import Environment, NodePool, PoolSecret
-from pools.plugins import Plugin, known
-from pools.plugins.known import Known
+from pools.plugins import Plugin, registry
 from pools.plugins.parameters import schema_of
+from pools.plugins.registry import RegisteredPlugin
 from pools.services import create_pool, edit_pool
 from pools.services.environments import secrets_for
 from projects.models import Audit
@@ -25,7 +25,7 @@ def cast(db: None) -> Cast:
     return make_cast()
 
 
-def made(cast: Cast, **values: Any) -> NodePool:
+def create(cast: Cast, **values: Any) -> NodePool:
     shape = {"provider": "fake", "runtime": "fake", "gpus_per_node": 8, "gpu_model": "H100"}
     pool = create_pool(acting=cast.alice, name="train", nodes=2, **{**shape, **values})
     return NodePool.objects.get(pk=pool.pk)
@@ -38,7 +38,7 @@ def changed(cast: Cast, pool: NodePool, **changes: Any) -> NodePool:
 
 def problems(cast: Cast, **values: Any) -> list[str]:
     with pytest.raises(Invalid) as refusal:
-        made(cast, **values)
+        create(cast, **values)
     assert not NodePool.objects.filter(name="train").exists()
     return [str(problem) for problem in refusal.value.problems]
 
@@ -55,7 +55,7 @@ def everything_stored() -> str:
 
 @pytest.mark.shows("PLG-01", "PLG-08", "PLG-47")
 def test_plugins_are_declared_in_order_and_come_to_one_environment(cast: Cast) -> None:
-    pool = made(
+    pool = create(
         cast, provider="aws", runtime="ray",
         provider_settings={"region": "us-east-1", "instance_types": ["g6.12xlarge"],
                            "subnets": ["subnet-0abc"], "image": "ami-0abc"},
@@ -74,7 +74,7 @@ def test_plugins_are_declared_in_order_and_come_to_one_environment(cast: Cast) -
 
 
 def test_the_same_environment_has_the_same_name_and_another_one_another(cast: Cast) -> None:
-    pool = made(cast, environment={"pip": ["numpy"]})
+    pool = create(cast, environment={"pip": ["numpy"]})
     first = pool.built_environment_id
     assert first is not None
     pool = changed(cast, pool, environment={"pip": ["numpy", "scipy"]})
@@ -88,7 +88,7 @@ def test_the_same_environment_has_the_same_name_and_another_one_another(cast: Ca
 
 
 def test_of_an_environment_what_is_not_named_stays(cast: Cast) -> None:
-    pool = made(cast, environment={"python": "3.12", "apt": ["git"]})
+    pool = create(cast, environment={"python": "3.12", "apt": ["git"]})
     pool = changed(cast, pool, environment={"pip": ["numpy"]})
     assert pool.environment == {"python": "3.12", "apt": ["git"], "pip": ["numpy"]}
 
@@ -143,16 +143,16 @@ def test_a_hook_that_raises_is_told_to_who_saves(
     def licensed() -> Plugin:
         return getattr(Plugin.create("licensed"), f"with_{hook}")(failing)
 
-    there = {**known.known(), "licensed": Known("licensed", licensed, schema_of(licensed))}
-    monkeypatch.setattr(known, "known", lambda: there)
-    monkeypatch.setattr("pools.plugins.declared.known", lambda: there)
+    there = {**registry.available(), "licensed": RegisteredPlugin("licensed", licensed, schema_of(licensed))}
+    monkeypatch.setattr(registry, "available", lambda: there)
+    monkeypatch.setattr("pools.plugins.declared.available", lambda: there)
     (told,) = problems(cast, plugins=["licensed"])
     assert told == f"plugins: the plugin licensed failed in {hook}: RuntimeError: no licence"
 
 
 @pytest.mark.shows("PLG-41")
 def test_a_token_is_stored_sealed_and_told_to_nobody(cast: Cast) -> None:
-    pool = made(cast, plugins=["torch", {"name": "huggingface", "parameters": {"token": TOKEN}}])
+    pool = create(cast, plugins=["torch", {"name": "huggingface", "parameters": {"token": TOKEN}}])
     row = PoolSecret.objects.get(pool=pool)
     assert (row.plugin, row.parameter, row.variable) == ("huggingface", "token", "HF_TOKEN")
     assert unseal(row.sealed) == TOKEN
@@ -172,7 +172,7 @@ def test_a_token_stays_until_it_is_replaced_or_forgotten(cast: Cast) -> None:
     def token_of(pool: NodePool) -> dict[str, str]:
         return secrets_for(pool, pool.built_environment)
 
-    pool = made(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
+    pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     version = pool.version
     pool = changed(cast, pool, plugins=pool.plugins)  # as it was answered
     assert (token_of(pool), pool.version) == ({"HF_TOKEN": TOKEN}, version)
@@ -190,7 +190,7 @@ def test_a_token_stays_until_it_is_replaced_or_forgotten(cast: Cast) -> None:
 
 
 def test_a_key_that_was_changed_still_opens_what_it_sealed(cast: Cast, settings: Any) -> None:
-    pool = made(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
+    pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     before = settings.SECRET_KEY
     settings.SECRET_KEY = "another key"
     with pytest.raises(Unopened):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from pools import services
-from pools.environments.here import Boot, EnvironmentsHere, Recipe
+from pools.environments.local import Boot, EnvironmentsHere, Recipe
 from pools.environments.progress import Phase, Progress
 from pools.environments.recipes import digests_in_use, recipe, recipes
 from pools.models import Environment, Node, NodePool, ScalingEvent
+from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Device, Machine
 from pools.providers.prepared import PreparedHere
 from pools.services.environments import forget_unused
 from scheduler.dispatch.orders import order_for

@@ -14,11 +14,11 @@ from pools import services
 from pools.joining import secrets
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
+from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Device, Machine
 from pools.reconciler import reconcile
 from pools.runtimes.base import PodCause, PodState
-from pools.runtimes.ray.here import RayNodesHere
+from pools.runtimes.ray.local_nodes import RayNodesHere
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from pools import selectors, services
 from pools.engine.victims import Work
 from pools.models import Node, NodePool, ScalingEvent
-from pools.providers.fake import FakeProvider
+from tests.fakes.provider import FakeProvider
 from tests.pools.stage import SYSTEM, Stage, pool
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from pools.providers.base import ProviderErrorKind
-from pools.providers.fake import Answer, Fail, FakeProvider
+from tests.fakes.provider import Answer, Fail, FakeProvider
 from tests.pools.stage import Killed, Stage, pool
 
 shows = pytest.mark.shows

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools import services
+from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Life, NodePhase, Point, thinned, timeline
 from pools.models import NodePool
-from pools.over_time import capacity_over_time
 from tests.pools.stage import SYSTEM, Stage, pool
 
 PENDING, CURRENT, DRAINING, GONE = NodePhase

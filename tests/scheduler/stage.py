@@ -10,7 +10,6 @@ import pytest
 from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.models import Node, NodePool
-from pools.runtimes.fake import FakeRuntime
 from projects.models import Pod, Project, Quota, Workload
 from projects.services import workloads
 from scheduler import deciding
@@ -19,6 +18,7 @@ from scheduler.engine.plan import Plan
 from scheduler.loop import Loop
 from scheduler.post import Post
 from tests.cast import Cast, training
+from tests.fakes.runtime import FakeRuntime
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -7,13 +7,13 @@ import pytest
 
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
-from pools.providers.fake import FakeProvider
 from pools.reconciler import reconcile
 from projects.models import Phase, Workload
 from scheduler import points
 from scheduler.models import Cycle, Eviction, Reservation
 from scheduler.releases import EVERY
 from tests.cast import make_cast
+from tests.fakes.provider import FakeProvider
 from tests.scheduler.stage import Stage
 
 HOUR = 3600

@@ -6,8 +6,8 @@ import pytest
 
 from berth.core.amounts import MILLI
 from pools.engine.victims import Work
+from pools.lost_work import work_to_lose
 from pools.models import Node
-from pools.work import work_to_lose
 from projects.models import Workload
 from scheduler.models import Allocation, Reservation
 from tests.scheduler.stage import NOON, Stage

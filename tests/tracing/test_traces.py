@@ -16,12 +16,12 @@ from django_q.tasks import async_task
 from berth.server.tracing import spans
 from berth.server.wiring import wired
 from pools.providers.base import ProviderError, ProviderErrorKind
-from pools.providers.fake import FakeProvider
 from projects.elastic.rounds import Rounds
 from projects.services.people import tokens
 from scheduler.models import Cycle
 from tests import factories as make
 from tests.cast import make_cast
+from tests.fakes.provider import FakeProvider
 from tests.scheduler.stage import Stage
 from tests.services.stage import make_stage
 from tests.tracing.collector import Collector

@@ -119,7 +119,7 @@ def test_fakes_are_offered_only_where_they_are_turned_on_and_to_pools_that_have_
 ) -> None:
     other = make.pool(name="real", provider="local", runtime="local")
     for turned_on in (True, False):
-        settings.BERTH_FAKE_POOLS = turned_on
+        settings.BERTH_FAKE_POOLS = "tests.fakes" if turned_on else ""
         for form in ("add", f"{other.pk}/change"):
             text = desk.get(f"/admin/pools/nodepool/{form}/").content.decode()
             assert 'value="static"' in text

@@ -17,12 +17,12 @@ from berth.server.asgi import websocket_urlpatterns
 from berth.server.web.plain_text import plain_text
 from berth.server.wiring import Wiring
 from pools.runtimes.base import PodOrder
-from pools.runtimes.fake import FakeRuntime
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
 from scheduler.api.logs.live import NOT_THERE
 from tests import factories as make
 from tests.cast import Cast, make_cast
+from tests.fakes.runtime import FakeRuntime
 from tests.sessions_of_people import cookie_of
 
 PATIENCE = 30.0

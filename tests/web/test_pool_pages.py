@@ -77,7 +77,7 @@ def test_the_form_offers_fakes_only_where_they_are_turned_on(
     cast: Cast, alice: Client, settings: Any
 ) -> None:
     for turned_on in (True, False):
-        settings.BERTH_FAKE_POOLS = turned_on
+        settings.BERTH_FAKE_POOLS = "tests.fakes" if turned_on else ""
         text = alice.get("/node-pools/new").content.decode()
         assert 'value="static"' in text
         assert ('value="fake"' in text) is turned_on

@@ -17,8 +17,8 @@ def test_the_packed_worker_starts_with_a_bare_python(tmp_path: Path) -> None:
     program.write_bytes(worker_program())
     code = (
         f"import sys, runpy; sys.path.insert(0, {str(program)!r})\n"
-        "import berth.worker.executor, berth.worker.own_ray, pools.plugins.known as known\n"
-        "assert 'torch' in known.known()\n"
+        "import berth.worker.executor, berth.worker.own_ray, pools.plugins.registry as registry\n"
+        "assert 'torch' in registry.available()\n"
         "assert all(not hasattr(m, '__file__') or not m.__file__ or 'site-packages' not in m.__file__\n"
         "           for m in list(sys.modules.values())), 'something came from elsewhere'\n"
         "runpy.run_module('berth.worker', run_name='__main__', alter_sys=True)"

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 
 from berth.core.clock import Clock, SystemClock
 from berth.server.tracing.providers import traced
-from pools.environments.here import EnvironmentsHere
+from pools.environments.local import EnvironmentsHere
 from pools.environments.recipes import recipe, recipes
 from pools.joining import secrets
 from pools.joining.user_data import user_data
@@ -20,16 +21,14 @@ from pools.providers.aws.clients import Clients
 from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
-from pools.providers.fake import FakeProvider
+from pools.providers.hardware import Machine, this_machine
 from pools.providers.local import LocalProvider
-from pools.providers.measured import Machine, this_machine
 from pools.providers.prepared import PreparedHere
 from pools.providers.reachable import ReachableNodes
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
-from pools.runtimes.fake import FakeRuntime
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.ray.here import RayNodesHere
+from pools.runtimes.ray.local_nodes import RayNodesHere
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.selectors import installation, pending_instances, ray_nodes
 
@@ -57,27 +56,39 @@ class Wiring:
         return _found(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
 
 
-@cache
 def wired() -> Wiring:
-    """That of this process. What lies under BERTH_HOME is shared by all of them."""
+    """Return the wiring of this process. Files under BERTH_HOME are shared by all processes."""
+    return _wired(str(settings.BERTH_FAKE_POOLS))
+
+
+@cache
+def _wired(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
-    here, fake = LocalProvider(home / "nodes", machine()), FakeProvider()
+    here = LocalProvider(home / "nodes", machine())
     static = StaticProvider(clock.now)
     raylets = prepared(RayNodesHere(here, home / "raylets", secrets.for_cluster))
     plain = prepared(here)
-    return Wiring(
+    wiring = Wiring(
         clock=clock,
         providers={
             NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else plain,
-            NodePool.Provider.FAKE.value: lambda pool: fake,
             NodePool.Provider.STATIC.value: lambda pool: static,
             NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
         },
         runtimes={
             NodePool.Runtime.LOCAL.value: LocalRuntime(home / "run"),
-            NodePool.Runtime.FAKE.value: FakeRuntime(clock),
             NodePool.Runtime.RAY.value: RayRuntime(home / "ray", ray_nodes),
         },
+    )
+    return _with_fakes(wiring, import_module(fakes)) if fakes else wiring
+
+
+def _with_fakes(wiring: Wiring, module: Any) -> Wiring:
+    provider, runtime = module.provider(), module.runtime(wiring.clock)
+    return replace(
+        wiring,
+        providers={**wiring.providers, NodePool.Provider.FAKE.value: lambda pool: provider},
+        runtimes={**wiring.runtimes, NodePool.Runtime.FAKE.value: runtime},
     )
 
 

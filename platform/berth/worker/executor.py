@@ -12,7 +12,7 @@ import cloudpickle
 
 from berth.core.frames import Frame, packed, unpacked
 from berth.worker import calls, session_ray
-from pools.plugins.entered import Entered, Hook
+from pools.plugins.contexts import Hook, HookContexts
 from pools.plugins.errors import HookFailed
 
 LENGTH = struct.Struct(">Q")
@@ -30,7 +30,7 @@ def main(number: int) -> None:
     session_ray.connect()
     signal.signal(signal.SIGTERM, _nothing)  # Ray sets its own
     plugins, instance = cloudpickle.loads(setup)
-    entered = Entered(Hook.AROUND_PROCESS)
+    entered = HookContexts(Hook.AROUND_PROCESS)
     try:
         while (message := receive(line)) is not None:
             [(_, payload)] = unpacked(message)
@@ -43,7 +43,7 @@ def main(number: int) -> None:
         session_ray.disconnect()
 
 
-def _run(payload: bytes, plugins: Any, instance: Any, entered: Entered, most: int) -> calls.Outcome:
+def _run(payload: bytes, plugins: Any, instance: Any, entered: HookContexts, most: int) -> calls.Outcome:
     """The contexts are entered at the first call, when the variables of its process are in place."""
     try:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pools.plugins.base import Plugin
 from pools.plugins.declared import Declared
-from pools.plugins.known import known
+from pools.plugins.registry import available
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ def of_pool(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ...]:
     found = []
     for entry in declared:
         name = entry["name"]
-        if name not in known():
+        if name not in available():
             log.warning("the pool's plugin %s is not installed here", name)
             continue
         secrets = tuple(entry.get("secrets_set") or ())

@@ -22,7 +22,7 @@ from berth.worker.plugins import of_pool, together
 from berth.worker.preparing import NotPrepared, given_plugins
 from berth.worker.slots import ProcessSlot, Slot, ThreadSlot
 from pools.plugins.base import Plugin
-from pools.plugins.entered import Entered, Hook
+from pools.plugins.contexts import Hook, HookContexts
 from pools.plugins.errors import HookFailed, PluginError
 
 log = logging.getLogger("berth.worker")
@@ -64,7 +64,7 @@ class Worker:
 
     def _within_ray(self, welcome: Welcome, ours: tuple[str, str]) -> int:
         """Ray is there before the plugins' contexts, and goes after them."""
-        app = Entered(Hook.AROUND_APP)
+        app = HookContexts(Hook.AROUND_APP)
         try:
             given = given_plugins(welcome.setup, self.facts, goes_on=lambda: not self._stop.is_set())
             self._ray.join(goes_on=lambda: not self._stop.is_set())

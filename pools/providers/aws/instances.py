@@ -1,11 +1,11 @@
 """List our EC2 instances, page by page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.tags import ORDER, ORDINAL, filters, tag_map
-from pools.providers.base import UNNUMBERED, Instance, InstanceState, Notice
+from pools.providers.aws.tags import NODE, ORDER, ORDINAL, filters, tag_list, tag_map
+from pools.providers.base import UNNUMBERED, Instance, InstanceState, Notice, ProvisionOrder
 
 STATES = {
     "pending": InstanceState.BOOTING,
@@ -62,3 +62,28 @@ def ordinal_of(told: Told) -> int:
 
 def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() else UNNUMBERED
+
+
+def ordinals(order: ProvisionOrder, ids: Sequence[str], told: Mapping[str, Told]) -> dict[str, int]:
+    """Machines that have one keep it; the others take the next free ones, by id."""
+    given = {instance_id: ordinal_of(told[instance_id]) for instance_id in ids if instance_id in told}
+    numbered = {instance_id: number for instance_id, number in given.items() if number != UNNUMBERED}
+    taken, number = set(numbered.values()), order.start_ordinal
+    for instance_id in sorted(set(ids) - numbered.keys()):
+        while number in taken:
+            number += 1
+        numbered[instance_id] = number
+        taken.add(number)
+    return numbered
+
+
+def write_down(clients: Clients, pool: str, numbered: Mapping[str, int], told: Mapping[str, Told]) -> None:
+    for instance_id, ordinal in sorted(numbered.items(), key=lambda pair: pair[1]):
+        if instance_id not in told or ordinal_of(told[instance_id]) == UNNUMBERED:
+            name = f"{pool}-{ordinal}"
+            tags = {ORDINAL: str(ordinal), NODE: name, "Name": name}
+            clients.ec2.create_tags(Resources=[instance_id], Tags=tag_list(tags))
+
+
+def in_order(numbered: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    return sorted(numbered.items(), key=lambda pair: (pair[1], pair[0]))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from pools.providers.aws import fleet, images, instances, network, notices, numbering, tags, template
+from pools.providers.aws import fleet, instances, interruptions, network, tags, template
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.errors import told_apart
 from pools.providers.aws.machine_types import MachineTypes
@@ -47,9 +47,9 @@ class AwsProvider:
                 if not ids:
                     raise fleet.none_came(launched)
                 made = self._described(self._tags(order), gone_too=True)
-            numbered = numbering.ordinals(order, ids, made)
+            numbered = instances.ordinals(order, ids, made)
         with suppress(ProviderError), told_apart():  # rows know the number, the tag is for people
-            numbering.write_down(self.clients, order.pool, numbered, made)
+            instances.write_down(self.clients, order.pool, numbered, made)
         return ProvisionResult(self._answer(order, numbered, made), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
@@ -57,7 +57,7 @@ class AwsProvider:
             ours = tags.of_pool(self.installation, pool)
             found = self._described(ours).values()
             spot = {told["InstanceId"] for told in found if instances.is_spot(told)}
-            leaving = notices.notices(self.clients, ours, spot)
+            leaving = interruptions.notices(self.clients, ours, spot)
             gpus = self._gpus(found)
         listed = [
             instances.instance(told, gpus[told["InstanceType"]], notice=leaving.get(told["InstanceId"]))
@@ -81,7 +81,7 @@ class AwsProvider:
         )
         templates = template.launch_templates(
             self.clients, settings, self.installation, order.pool,
-            image=images.image_id(self.clients, settings), groups=groups,
+            image=template.image_id(self.clients, settings), groups=groups,
         )  # fmt: skip
         asked = fleet.Launch(order.client_token, templates, user_data, self._tags(order))
         return fleet.launch(self.clients, settings, asked, order.count)
@@ -104,7 +104,7 @@ class AwsProvider:
         """A machine that no listing shows yet is on its way."""
         devices = tuple(str(index) for index in range(order.shape.gpus))
         answered = []
-        for instance_id, ordinal in numbering.in_order(numbered):
+        for instance_id, ordinal in instances.in_order(numbered):
             told = made.get(instance_id)
             answered.append(
                 Instance(instance_id, ordinal, InstanceState.BOOTING, order.client_token, "", devices)

@@ -13,6 +13,7 @@ from typing import Any
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.settings import AwsSettings, Purchase
 from pools.providers.aws.tags import filters, of_pool, tag_list
+from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
     "HttpTokens": "required",  # version 2 only: no forged request gets the role's keys
@@ -84,3 +85,13 @@ def _ours(clients: Clients, installation: str, pool: str) -> dict[str, str]:
         for page in pages
         for told in page["LaunchTemplates"]
     }
+
+
+def image_id(clients: Clients, settings: AwsSettings) -> str:
+    if settings.image is not None:
+        return settings.image
+    found = clients.ssm.get_parameter(Name=settings.image_parameter)["Parameter"]["Value"]
+    if not str(found).startswith("ami-"):
+        message = f"the parameter {settings.image_parameter} holds no image id"
+        raise ProviderError(ProviderErrorKind.SETTINGS, message)
+    return str(found)

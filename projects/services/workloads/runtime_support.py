@@ -6,7 +6,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown
 from berth.core.spec import WorkloadSpec
 from pools.models import NodePool
-from pools.runtimes.abilities import Abilities, abilities_of
+from pools.runtimes.capabilities import Capabilities, capabilities_of
 
 NO_IMAGE = "no image; what the command needs is installed by the pool's plugins and environment"
 POOLS_SHOWN = 5
@@ -19,8 +19,8 @@ def pools_that_run(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     """
     if spec.image is None:
         return list(pools)
-    abilities = _abilities(pools)
-    able = [name for name in pools if abilities[name].runs_images]
+    capabilities = _capabilities(pools)
+    able = [name for name in pools if capabilities[name].runs_images]
     if not able:
         message = f"cannot be used: container images do not run on {_names(pools)}"
         raise Invalid([Problem("image", message, shown(spec.image), _allowed_for_images())])
@@ -48,8 +48,8 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     roles = [role.name for role in spec.all_roles if role.limit.cpu or role.limit.memory_mib]
     if not roles:
         return []
-    abilities = _abilities(pools)
-    lax = [name for name in pools if not abilities[name].enforces_limits]
+    capabilities = _capabilities(pools)
+    lax = [name for name in pools if not capabilities[name].enforces_limits]
     if not lax:
         return []
     whose = f"role {roles[0]}" if len(roles) == 1 else f"roles {', '.join(roles)}"
@@ -57,15 +57,15 @@ def limit_warnings(spec: WorkloadSpec, pools: Sequence[str]) -> list[str]:
     return [f"The CPU and memory limits of {whose} are not enforced on {_names(lax)}: {effect}."]
 
 
-def _abilities(pools: Sequence[str]) -> Mapping[str, Abilities]:
-    """Return the abilities by pool; a pool that was deleted meanwhile has none."""
+def _capabilities(pools: Sequence[str]) -> Mapping[str, Capabilities]:
+    """Return the capabilities by pool; a pool that was deleted meanwhile has none."""
     rows = NodePool.objects.filter(name__in=pools).values_list("name", "runtime")
-    return dict.fromkeys(pools, Abilities()) | {name: abilities_of(runtime) for name, runtime in rows}
+    return dict.fromkeys(pools, Capabilities()) | {name: capabilities_of(runtime) for name, runtime in rows}
 
 
 def _allowed_for_images() -> str:
     rows = NodePool.objects.order_by("name").values_list("name", "runtime")
-    able = [name for name, runtime in rows if abilities_of(runtime).runs_images]
+    able = [name for name, runtime in rows if capabilities_of(runtime).runs_images]
     return f"one of the pools {', '.join(able)}, or {NO_IMAGE}" if able else NO_IMAGE
 
 

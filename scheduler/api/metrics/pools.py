@@ -7,11 +7,10 @@ from django.db.models import Count, F, Func, IntegerField, Sum
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pools.costs import hours_of_all
+from pools.costs import current_price, hours_of_all
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.prices import price_per_gpu_hour
 from scheduler.models import Allocation
 
 MILLI = 1000.0
@@ -96,7 +95,7 @@ def _of_costs(pools: Iterable[NodePool], nodes: Counted) -> Iterable[Metric]:
         of_nodes, of_gpus = spent.get(pool.pk, (0.0, 0.0))
         node_hours.add_metric([pool.name], of_nodes)
         gpu_hours.add_metric([pool.name], of_gpus)
-        price = price_per_gpu_hour(pool)
+        price = current_price(pool)
         if price is not None:
             gpus = sum(has for (name, _), (_, has) in nodes.items() if name == pool.name)
             cost.add_metric([pool.name], float(price * gpus))

@@ -54,7 +54,7 @@ def watch(scheduler: Scheduler) -> UseWatch:
 def made() -> Scheduler:
     from berth.server.wiring import wired
     from pools.reconciler import reconcile
-    from pools.reconciler.apart import Apart
+    from pools.reconciler.background import Apart
 
     wiring, apart = wired(), Apart()
 

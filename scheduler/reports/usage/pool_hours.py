@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
 from pools.models import NodePool
-from pools.over_time import capacity_over_time
 from projects.acting import Acting
 from scheduler.reports.usage.report import Asked, Dimension, Step, report
 

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 from django.db import connection
 
+from pools.costs import current_price
 from pools.models import NodePool, PoolPrice
-from pools.prices import price_per_gpu_hour
 from projects.access import is_platform_admin, visible_projects, whole_departments
 from projects.acting import Acting
 
@@ -173,7 +173,7 @@ def _price(pool_id: int, until: datetime | None, known: Prices) -> Decimal | Non
     if (pool_id, until) not in known:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None
         pool = NodePool.objects.filter(pk=pool_id).first() if past is None else None
-        now = price_per_gpu_hour(pool) if pool is not None else None
+        now = current_price(pool) if pool is not None else None
         known[pool_id, until] = now if past is None else past.price_per_gpu_hour
     return known[pool_id, until]
 

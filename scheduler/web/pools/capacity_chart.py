@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from berth.server.web.charts import StepChart, step_chart
+from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
 from pools.models import NodePool
-from pools.over_time import capacity_over_time
 
 SPANS: Mapping[str, tuple[str, timedelta]] = {
     "1h": ("Hour", timedelta(hours=1)),

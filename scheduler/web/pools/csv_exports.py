@@ -12,9 +12,9 @@ from berth.server.api.csv_files import csv_file
 from berth.server.web.pages import Request
 from berth.server.web.tables import Column, Listing, asked_of, list_query
 from pools import selectors
+from pools.capacity_history import capacity_over_time
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import ALIVE
-from pools.over_time import capacity_over_time
 from pools.selectors import SAID_BY_PROVIDERS
 from scheduler.models import Allocation
 from scheduler.web.pools.capacity_chart import SPANS, USUAL

@@ -2,7 +2,7 @@
 
 from django.db.models import Q
 
-from pools.runtimes.abilities import abilities_of
+from pools.runtimes.capabilities import capabilities_of
 from projects.access import Action, may, visible_nodes, visible_pools
 from projects.acting import Acting
 from projects.models import Membership
@@ -21,7 +21,7 @@ def offer_to(acting: Acting) -> Offer:
         pools=[pool.name for pool in pools],
         models=sorted(models),
         labels=list(labels),
-        runs_images=any(abilities_of(pool.runtime).runs_images for pool in pools),
+        runs_images=any(capabilities_of(pool.runtime).runs_images for pool in pools),
     )
 
 

@@ -16,7 +16,7 @@ from berth.client.sessions import paths
 from berth.client.sessions.ledger import Ledger
 from berth.client.sessions.options import Options, around
 from berth.client.sessions.payload import closed_call
-from pools.plugins.entered import Entered, Hook
+from pools.plugins.contexts import Hook, HookContexts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class AsyncSession:
         self._ledger = Ledger()
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._around = Entered(Hook.AROUND_CLIENT)
+        self._around = HookContexts(Hook.AROUND_CLIENT)
         self._state = paths.SessionState(id="")
         self._after = 0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from berth.client.errors import SessionError
 from pools.plugins.base import Plugin
 from pools.plugins.errors import PluginError
-from pools.plugins.known import known
+from pools.plugins.registry import available
 
 
 def plugins_of(given: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
@@ -25,9 +25,9 @@ def plugins_of(given: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
 
 
 def _made(name: str) -> Plugin:
-    if name not in known():
-        raise SessionError(f"There is no plugin named {name!r}; there are {', '.join(sorted(known()))}.")
+    if name not in available():
+        raise SessionError(f"There is no plugin named {name!r}; there are {', '.join(sorted(available()))}.")
     try:
-        return known()[name].made({})
+        return available()[name].build({})
     except PluginError as error:
         raise SessionError(str(error)) from error

@@ -16,7 +16,7 @@ from berth.client.sessions.options import Options, around
 from berth.client.sessions.payload import closed_call
 from berth.client.sessions.post import Post
 from berth.client.transport import Transport
-from pools.plugins.entered import Entered, Hook
+from pools.plugins.contexts import Hook, HookContexts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Session:
         self._start_timeout, self._sleep = start_timeout, sleep
         self._ledger = Ledger()
         self._post: Post | None = None
-        self._around = Entered(Hook.AROUND_CLIENT)
+        self._around = HookContexts(Hook.AROUND_CLIENT)
         self._state = paths.SessionState(id="")
 
     def __enter__(self) -> Self:

@@ -33,5 +33,5 @@ BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
 # GPUs in name only, for a machine that has no real ones: work is placed on them, nothing is accelerated.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)
 
-# Pools whose machines and pods are played, as tests want them. Those that are there work without it.
-BERTH_FAKE_POOLS = env.bool("BERTH_FAKE_POOLS", default=False)
+# A package with the provider and the runtime `fake`, for tests only; empty: neither is offered.
+BERTH_FAKE_POOLS = env.str("BERTH_FAKE_POOLS", default="")

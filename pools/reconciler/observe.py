@@ -8,7 +8,7 @@ from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Instance, InstanceState, ProviderError
-from pools.reconciler import ends, long_drains, orphans
+from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.rows import Pass, forget_trouble, living_of, locked, remember_trouble
 from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_wait
 from pools.services.nodes import warn_node
@@ -40,7 +40,7 @@ def look(pool_id: int, this: Pass) -> bool:
         _ticked(pool, this)
         wrote |= not ending and _over(pool, nodes, this)
     if ending:
-        ends.terminate(pool, ending, this)
+        terminations.terminate(pool, ending, this)
     return any(did) or wrote or bool(ending)
 
 

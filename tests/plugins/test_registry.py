@@ -10,8 +10,8 @@ import pytest
 from pools.plugins import Image, Plugin, PluginError, transform_all
 from pools.plugins.builtin import ALL
 from pools.plugins.facts import Cluster
-from pools.plugins.known import known, refused
 from pools.plugins.parameters import Says, Secret, problems_of, schema_of, secrets_of
+from pools.plugins.registry import available, unavailable
 
 PACKAGE = '''
 from pools.plugins import Plugin
@@ -40,25 +40,25 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: berth-meter\nVersion: 1.0\n")
     (told / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(str(tmp_path))
-    known.cache_clear()
+    available.cache_clear()
     yield
-    known.cache_clear()
+    available.cache_clear()
     sys.modules.pop("berth_meter", None)
 
 
 @pytest.mark.shows("PLG-46")
 def test_a_package_brings_a_plugin_that_is_used_like_ours(package: None) -> None:
-    metered = known()["metered"]
+    metered = available()["metered"]
     assert (metered.source, metered.summary) == ("berth-meter", "Measures what is called.")
     assert metered.schema["properties"] == {"unit": {"type": "string", "default": "s"}}
-    plugin = metered.made({"unit": "ms"})
+    plugin = metered.build({"unit": "ms"})
     assert transform_all([plugin], Image(), Cluster("any")).pip == ("meter[ms]",)
 
 
 def test_a_package_that_is_broken_or_takes_our_names_stops_nobody(package: None) -> None:
-    assert set(known()) == set(ALL) | {"metered"}
-    assert known()["torch"].source == ""
-    why = refused()
+    assert set(available()) == set(ALL) | {"metered"}
+    assert available()["torch"].source == ""
+    why = unavailable()
     assert "Berth has one" in why["torch"]
     assert "cannot be loaded: AttributeError" in why["broken"]
     assert "lower-case" in why["Bad Name"]
@@ -66,12 +66,12 @@ def test_a_package_that_is_broken_or_takes_our_names_stops_nobody(package: None)
 
 def test_every_built_in_says_what_it_is_and_what_each_parameter_takes() -> None:
     for name in ALL:
-        plugin = known()[name]
+        plugin = available()[name]
         assert plugin.summary.endswith(".")
         for told in plugin.schema["properties"].values():
             assert told.keys() & {"type", "anyOf"}
-    assert known()["huggingface"].secrets == {"token": "HF_TOKEN"}
-    assert known()["huggingface"].schema["properties"]["token"]["writeOnly"] is True
+    assert available()["huggingface"].secrets == {"token": "HF_TOKEN"}
+    assert available()["huggingface"].schema["properties"]["token"]["writeOnly"] is True
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_every_built_in_says_what_it_is_and_what_each_parameter_takes() -> None:
     ],
 )
 def test_what_does_not_fit_is_told_with_its_place(name: str, given: Any, expected: str) -> None:
-    (problem,) = problems_of(known()[name].schema, given)
+    (problem,) = problems_of(available()[name].schema, given)
     assert str(problem).startswith(expected)
 
 
@@ -110,8 +110,8 @@ def test_what_does_not_fit_is_told_with_its_place(name: str, given: Any, expecte
     ],
 )
 def test_what_fits_makes_a_plugin(name: str, given: dict[str, Any]) -> None:
-    assert list(problems_of(known()[name].schema, given)) == []
-    assert known()[name].made(given).name == name
+    assert list(problems_of(available()[name].schema, given)) == []
+    assert available()[name].build(given).name == name
 
 
 def test_a_schema_is_read_from_a_functions_keywords() -> None:
@@ -134,8 +134,8 @@ def test_a_schema_is_read_from_a_functions_keywords() -> None:
 
 
 def test_a_function_that_makes_something_else_is_told_so() -> None:
-    bad = known()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
+    bad = available()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
     with pytest.raises(PluginError, match="the plugin torch cannot be made: it gave Plugin"):
-        bad.made({})
+        bad.build({})
     with pytest.raises(PluginError, match="fsdp and deepspeed exclude each other"):
-        known()["accelerate"].made({"fsdp": True, "deepspeed": True})
+        available()["accelerate"].build({"fsdp": True, "deepspeed": True})

@@ -13,12 +13,13 @@ from pools.plugins.errors import PluginError, told
 from pools.plugins.parameters import Schema, schema_of, secrets_of
 
 GROUP = "berth.plugins"
-GIVEN = "(kept as a secret)"  # what a plugin's function is handed in the place of a secret
+# Passed to a plugin function in the place of a secret.
+SECRET_PLACEHOLDER = "(kept as a secret)"  # noqa: S105
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
-class Known:
+class RegisteredPlugin:
     """A plugin that pools can name. `source` is the package that brought it, empty for ours."""
 
     name: str
@@ -33,7 +34,7 @@ class Known:
         said = (self.make.__doc__ or "").strip()
         return said.partition("\n")[0]
 
-    def made(self, parameters: Mapping[str, Any]) -> Plugin:
+    def build(self, parameters: Mapping[str, Any]) -> Plugin:
         """Secrets are never among the parameters: the plugin is only told that they are there."""
         try:
             plugin = self.make(**parameters)
@@ -45,15 +46,17 @@ class Known:
 
 
 @cache
-def known() -> Mapping[str, Known]:
+def available() -> Mapping[str, RegisteredPlugin]:
     """By name. What a package brings under a name of ours, or cannot be loaded, is not there; `refused`
     says why."""
     found = {name: _known(name, make) for name, make in builtin.ALL.items()}
-    found |= {entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), Known)}
+    found |= {
+        entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), RegisteredPlugin)
+    }
     return found
 
 
-def refused() -> Mapping[str, str]:
+def unavailable() -> Mapping[str, str]:
     """Plugins of installed packages that are not there, each with the reason."""
     return {entry.name: why for entry in _entries() if isinstance(why := _load(entry), str)}
 
@@ -62,7 +65,7 @@ def _entries() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
 
 
-def _load(entry: EntryPoint) -> Known | str:
+def _load(entry: EntryPoint) -> RegisteredPlugin | str:
     source = entry.dist.name if entry.dist else entry.value
     if entry.name in builtin.ALL:
         return f"{source} may not bring a plugin of this name: Berth has one"
@@ -74,6 +77,6 @@ def _load(entry: EntryPoint) -> Known | str:
         return f"{source} cannot be loaded: {told(error)}"
 
 
-def _known(name: str, make: Callable[..., Plugin], source: str = "") -> Known:
+def _known(name: str, make: Callable[..., Plugin], source: str = "") -> RegisteredPlugin:
     schema = schema_of(make)
-    return Known(name, make, schema, source, secrets_of(schema))
+    return RegisteredPlugin(name, make, schema, source, secrets_of(schema))

@@ -20,7 +20,7 @@ class Hook(StrEnum):
     AROUND_CLIENT = "around_client"
 
 
-class Entered:
+class HookContexts:
     """Which plugins' contexts are open, by name. One is kept for each hook of each process.
 
     The hook is called as `hook(*facts)`: InstanceInfo for workers, session and Cluster for the client.
@@ -75,9 +75,9 @@ class Entered:
 
 
 @contextmanager
-def entered(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[Entered]:
+def hook_contexts(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[HookContexts]:
     """All contexts of one hook, open for the length of a block; an error in it is never swallowed."""
-    record = Entered(hook)
+    record = HookContexts(hook)
     record.enter(plugins, *facts)
     try:
         yield record

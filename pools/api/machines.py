@@ -19,7 +19,7 @@ from berth.server.api.idempotency import once
 from berth.server.api.pages import Order, page
 from berth.server.api.queries import ListQuery, no_query, query_of
 from berth.server.api.schema import described
-from pools import joined, services
+from pools import joined_machines, services
 from pools.api.pools import Because, PoolDoor
 from pools.models import JoinToken, Machine, NodePool
 
@@ -36,7 +36,7 @@ class JoinTokenAnswer(Answer):
     id: int
     prefix: str = Field(description="How the token begins; the rest is kept nowhere.")
     note: str
-    state: joined.TokenState
+    state: joined_machines.TokenState
     issued_by: str
     issued_at: datetime
     expires_at: datetime
@@ -51,7 +51,7 @@ class IssuedJoinTokenAnswer(JoinTokenAnswer):
 
 class MachineAnswer(Answer):
     name: str
-    state: joined.MachineState = Field(
+    state: joined_machines.MachineState = Field(
         description="`leaving`: removed, and its node is being drained; `silent`: it calls no more."
     )
     node: str | None = Field(description="The node that it is now.")
@@ -80,7 +80,7 @@ class JoinTokens(JoinedDoor):
     @described("Tokens by which machines join, newest first", query=ListQuery, page=JoinTokenAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = query_of(request, ListQuery)
-        rows = joined.join_tokens(self.run_by(name), timezone.now())
+        rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
         return Response(page(rows, query, NEWEST, lambda found: [_token(row) for row in found]))
 
     @described(
@@ -94,7 +94,7 @@ class JoinTokens(JoinedDoor):
         token, secret = services.issue_join_token(
             acting=self.acting, pool=pool, lasts=lasts, at=now, note=body.note
         )
-        told = _token(joined.join_tokens(pool, now).get(pk=token.pk))
+        told = _token(joined_machines.join_tokens(pool, now).get(pk=token.pk))
         answer = IssuedJoinTokenAnswer(**told.model_dump(), token=secret)
         return created(answer, f"/api/v1/node-pools/{pool.name}/join-tokens/{token.pk}")
 
@@ -113,7 +113,7 @@ class OneJoinToken(JoinedDoor):
         return done()
 
     def _found(self, name: str, token_id: int) -> JoinToken:
-        rows = joined.join_tokens(self.run_by(name), timezone.now())
+        rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
         found = rows.filter(pk=token_id).first()
         if found is None:
             raise NotFound(f"The pool {name} has no join token with that id.")
@@ -123,7 +123,7 @@ class OneJoinToken(JoinedDoor):
 class MachineOfPool(JoinedDoor):
     def machine(self, name: str, machine: str) -> Machine:
         """The one that is there; else the latest of that name that left."""
-        rows = joined.machines(self.run_by(name), timezone.now()).filter(name=machine)
+        rows = joined_machines.machines(self.run_by(name), timezone.now()).filter(name=machine)
         found = rows.order_by("-joined_at", "-pk").first()
         if found is None:
             raise NotFound(f"No machine named {shown(machine)} has joined the pool {name}.")
@@ -134,7 +134,7 @@ class Machines(JoinedDoor):
     @described("Machines that joined by a token", query=MachinesQuery, page=MachineAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = query_of(request, MachinesQuery)
-        rows = joined.machines(self.run_by(name), timezone.now())
+        rows = joined_machines.machines(self.run_by(name), timezone.now())
         return Response(page(rows if query.left else rows.filter(left_at=None), query, BY_NAME, _machines))
 
 
@@ -164,7 +164,7 @@ def _token(row: Any) -> JoinTokenAnswer:
 
 
 def _machines(rows: Sequence[Any]) -> list[Any]:
-    nodes = joined.nodes_of(list(rows))
+    nodes = joined_machines.nodes_of(list(rows))
     return [
         MachineAnswer(
             name=row.name, state=row.state, node=nodes.get(row.pk), address=row.address,

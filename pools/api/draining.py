@@ -6,8 +6,8 @@ from datetime import datetime
 from pydantic import Field
 
 from berth.server.api.answers import Answer
+from pools.api.capacity import room_of
 from pools.api.pool_shapes import PoolAnswer, answer
-from pools.api.room import room_of
 from pools.models import NodePool
 from pools.scale_down import Leaving, leaving
 

@@ -1,0 +1,43 @@
+"""Capabilities of each runtime, and the providers that it works with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from berth.core.errors import Invalid
+from berth.core.problems import Problem
+
+REMOTE_PROVIDERS = ("aws", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """`runs_images`: pods run in the container image of their workload. `enforces_limits`: a pod cannot use
+    more CPU or memory than its role's limit."""
+
+    runs_images: bool = False
+    enforces_limits: bool = False
+
+
+# By `NodePool.runtime`. Pods of `local` and `ray` are processes on the host, without a container.
+CAPABILITIES: Mapping[str, Capabilities] = {
+    "local": Capabilities(), "ray": Capabilities(), "fake": Capabilities(),
+}  # fmt: skip
+
+
+def capabilities_of(runtime: str) -> Capabilities:
+    return CAPABILITIES[runtime]
+
+
+def check_runtime(provider: str, runtime: str) -> None:
+    """Raise Invalid if the runtime does not work with the provider, or is not installed."""
+    if runtime == "local" and provider in REMOTE_PROVIDERS:
+        message = "runs pods on the scheduler's machine, but nodes of this provider are other machines"
+        raise Invalid([Problem("runtime", message, runtime, "ray")])
+    if runtime != "ray":
+        return
+    if provider == "fake":
+        raise Invalid([Problem("runtime", "does not work with the provider fake", runtime, "fake")])
+    if provider == "local" and not (find_spec("ray") and find_spec("aiohttp")):
+        message = "is not installed on this machine: pip install 'berth[ray]'"
+        raise Invalid([Problem("runtime", message, runtime, "local")])
