@@ -14,7 +14,7 @@ from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
-from pools.runtimes import choice
+from pools.runtimes import capabilities
 from pools.runtimes.base import PodCause, PodState, RuntimeFailure
 from pools.runtimes.ray.cluster import NodeAt
 from pools.runtimes.ray.runtime import RayRuntime
@@ -34,7 +34,7 @@ def test_without_ray_on_this_machine_it_is_refused_in_one_line(monkeypatch: pyte
     def nothing(name: str) -> ModuleSpec | None:
         return None
 
-    monkeypatch.setattr(choice, "find_spec", nothing)
+    monkeypatch.setattr(capabilities, "find_spec", nothing)
     with pytest.raises(Invalid) as refused:
         pool(provider="local", runtime="ray")
     (problem,) = refused.value.problems
@@ -52,7 +52,7 @@ def test_machines_that_are_played_run_no_ray() -> None:
 @pytest.mark.django_db
 def test_pods_do_not_start_beside_the_scheduler_when_their_nodes_are_elsewhere() -> None:
     for make in (
-        lambda: pool(provider="static", runtime="local"), lambda: choice.check_runtime("aws", "local"),
+        lambda: pool(provider="static", runtime="local"), lambda: capabilities.check_runtime("aws", "local"),
     ):  # fmt: skip
         with pytest.raises(Invalid) as refused:
             make()
