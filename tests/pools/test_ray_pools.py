@@ -58,7 +58,7 @@ def test_pods_do_not_start_beside_the_scheduler_when_their_nodes_are_elsewhere()
             make()
         (problem,) = refused.value.problems
         assert problem.path == "runtime"
-        assert "elsewhere" in problem.message
+        assert "are other machines" in problem.message
 
 
 AWAY = NodeAt("i-0", "metal", 0, "127.98.1.1", (), "5ec2e7" * 10)  # nothing listens there
