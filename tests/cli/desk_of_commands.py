@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from berth.cli import beginnings, commands, link
+from berth.cli import arguments as cli_arguments
+from berth.cli import commands, documents
 from berth.cli.main import app
 from berth.client import Client, Settings
 from tests.client.desk import HERE, Desk
@@ -30,7 +31,7 @@ class Terminal:
             with (desk or Desk(AssertionError("nothing was to be asked"))).client(settings) as client:
                 yield client
 
-        for module in (link, beginnings, *_commands()):
+        for module in (cli_arguments, documents, *_commands()):
             self._monkeypatch.setattr(module, "connected", connected, raising=False)
         return self._runner.invoke(app, list(arguments), **typed)
 

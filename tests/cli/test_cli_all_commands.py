@@ -27,7 +27,7 @@ WITHOUT_DATA = {  # they say or write what is no list and no object
 }  # fmt: skip
 WITH_DATA_ALL_THE_SAME = {("berth", "machine", "remove")}
 CHANGED_BY_PEOPLE = (  # not watched
-    "token", "context", "department", "project", "member", "user", "notify", "template",
+    "token", "context", "department", "project", "member", "user", "subscription", "template",
 )  # fmt: skip
 JOINTS = {"|", "||", "&&", ">", "<", "#"}
 
@@ -98,7 +98,7 @@ def test_usual_mistakes_are_one_line_and_a_code(
     arguments = [part for part in calls[0][1:] if part not in ("--watch", "-w")]
     done = terminal.run(*arguments, desk=Desk(reply), input="y\ny\n")
     assert isinstance(done.exception, SystemExit), done.exception
-    wanted = 255 if words[1:] == ("quota", "plan") else code
+    wanted = 255 if words[1:] == ("quota", "preview") else code
     assert done.exit_code == wanted, done.output
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("berth: ")
@@ -113,10 +113,10 @@ def test_the_reference_says_what_the_commands_say() -> None:
 def test_help_explains_commands_and_topics_and_names_what_it_knows(terminal: Terminal) -> None:
     assert "255 it cannot be told" in terminal.run("help", "exit-codes").stdout
     assert "NO_COLOR" in terminal.run("help", "environment").stdout
-    assert "berth quota plan -f quotas.yaml" in terminal.run("help", "quota", "plan").stdout
+    assert "berth quota preview -f quotas.yaml" in terminal.run("help", "quota", "preview").stdout
     unknown = terminal.run("help", "quota", "plane")
     assert (unknown.exit_code, unknown.stderr) == (
-        2, "berth: help: given 'quota plane'; allowed: show, set, plan, apply, history, undo\n",
+        2, "berth: help: given 'quota plane'; allowed: show, set, preview, apply, history, revert\n",
     )  # fmt: skip
 
 

@@ -34,11 +34,11 @@ def test_one_is_chosen_renamed_to_a_project_and_forgotten(terminal: Terminal, tm
         terminal.run("context", "use", "local", "--project", "ads").stdout == "local: http://127.0.0.1:8000\n"
     )
     assert read_contexts(file).chosen() == Settings(LOCAL.address, LOCAL.token, "ads")
-    assert terminal.run("context", "remove", "local").exit_code == 0
+    assert terminal.run("context", "delete", "local").exit_code == 0
     assert read_contexts(file) == Contexts("", {"prod": PROD})
     unknown = terminal.run("context", "use", "local")
     assert (unknown.exit_code, unknown.stderr) == (2, "berth: context: given 'local'; allowed: prod\n")
-    assert terminal.run("context", "remove", "local").exit_code == 2
+    assert terminal.run("context", "delete", "local").exit_code == 2
 
 
 def test_a_context_for_one_command_is_forgotten_after_it(terminal: Terminal, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from berth.cli import following, log_lines
-from berth.cli.log_lines import Matching, Screen, harmless
+from berth.cli import following
+from berth.cli.following import Matching, Screen, harmless
 from tests.cli.conftest import Terminal
 from tests.client.desk import Desk, page, workload
 
@@ -42,7 +42,7 @@ def test_colours_go_through_and_commands_do_not() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_it_does_not_matter_in_which_pieces_they_come(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tty = Tty()
-    monkeypatch.setattr(log_lines.sys, "stdout", tty)
+    monkeypatch.setattr(following.sys, "stdout", tty)
     screen = Screen()
     for place in range(0, len(EVIL), size):
         screen(EVIL[place : place + size])
@@ -57,7 +57,7 @@ def test_text_in_all_alphabets_is_text() -> None:
 
 def test_lines_that_match_come_whole_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     tty = Tty()
-    monkeypatch.setattr(log_lines.sys, "stdout", tty)
+    monkeypatch.setattr(following.sys, "stdout", tty)
     matching = Matching("LOSS", True, Screen())
     for piece in (b"lo", b"ss 1\nnothing\nLos", b"s 2\n", b"the last loss"):
         matching(piece)

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from berth.cli import following, watching
+from berth.cli import following
 from berth.client import Settings
 from tests.cli.desk_of_commands import Terminal
 from tests.client.desk import Desk, page, problem, workload
@@ -125,7 +125,7 @@ def test_a_dry_run_of_what_would_be_refused_is_bad_input(terminal: Terminal, out
 def test_watching_ends_as_the_workload_did(
     terminal: Terminal, phase: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "REFRESH_SECONDS", 0)
+    monkeypatch.setattr(following, "REFRESH_SECONDS", 0)
     desk = Desk(TAKEN, TAKEN, httpx.Response(200, json=workload(phase=phase)))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--watch", desk=desk)
     assert result.exit_code == code

@@ -9,12 +9,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from berth.cli import output, watching
+from berth.cli import following, output
 from berth.cli.columns import workload_columns
 from berth.cli.commands import nodes, pools, quota
-from berth.cli.fitting import Place, Wish, fitted
-from berth.cli.flat import csv_text
-from berth.cli.output import Output, table_of
+from berth.cli.output import Output, Place, Wish, csv_text, fitted, table_of
 from berth.cli.text import now, short
 from berth.client import Unreachable
 from berth.client.answers import Quota, Workload
@@ -40,7 +38,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
         [Workload.model_validate(workload(WIDE[:n], message=WIDE * 4, reason="Why")) for n in (3, 12)],
     ),
     "pools": (pools._columns(), [NodePool.model_validate(POOL)]),
-    "nodes": (nodes._columns(), [Node.model_validate({"name": "node-1", "pool": "p", "state": "ready"})]),
+    "nodes": (nodes._node_columns(), [Node.model_validate({"name": "n", "pool": "p", "state": "ready"})]),
     "quotas": (quota.quota_columns(), [Quota.model_validate(QUOTA)]),
 }
 
@@ -98,7 +96,7 @@ def test_a_list_that_is_watched_is_drawn_anew_and_stays_while_the_server_is_away
         if next(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watching, "sleep", sleep)
+    monkeypatch.setattr(following, "sleep", sleep)
     desk = Desk(page([workload("one")]), page([workload("two")]), page([workload("three")]))
     done = terminal.run("list", "--watch", desk=desk)
     assert done.exit_code == 130
@@ -120,7 +118,7 @@ def test_on_a_terminal_the_last_list_stays_below_which_the_trouble_stands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = Console(width=60, force_terminal=True, color_system=None, file=io.StringIO())
-    monkeypatch.setattr(watching, "console_of", lambda: screen)
+    monkeypatch.setattr(following, "console_of", lambda: screen)
     looks: list[Any] = [
         "first list",
         Unreachable("cannot reach http://x: refused"),
@@ -135,7 +133,7 @@ def test_on_a_terminal_the_last_list_stays_below_which_the_trouble_stands(
         return str(look)
 
     with pytest.raises(KeyboardInterrupt):
-        watching.watched(draw, every=0)
+        following.watched(draw, every=0)
     assert isinstance(screen.file, io.StringIO)
     drawn = screen.file.getvalue()
     assert (

@@ -40,7 +40,7 @@ def test_templates_are_listed_and_shown_as_they_were_written(terminal: Terminal)
 def test_a_first_one_is_created_and_a_second_save_changes_it(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(TEXT)
-    saved = ("template", "save", "vision/nightly", "-f", str(file), "--about", "every night")
+    saved = ("template", "set", "vision/nightly", "-f", str(file), "--about", "every night")
     told = terminal.run(*saved, desk=(desk := Desk(NOT_THERE, template())))
     assert (told.exit_code, told.output) == (0, "vision/nightly saved\n")
     assert desk.requests[1].headers["If-None-Match"] == "*"
@@ -56,7 +56,7 @@ def test_a_workload_s_document_is_kept_without_its_name(terminal: Terminal) -> N
     spec = {"name": "train", "project": "vision", "command": "a", "roles": [{"replicas": 1}]}
     found = httpx.Response(200, json=workload("train", spec=spec))
     desk = Desk(page([workload("train")]), found, NOT_THERE, template())
-    told = terminal.run("template", "save", "vision/t", "--workload", "train", desk=desk)
+    told = terminal.run("template", "set", "vision/t", "--workload", "train", desk=desk)
     assert told.exit_code == 0, told.output
     kept = json.loads(desk.requests[-1].content)["document"]
     assert kept == {"command": "a", "roles": [{"replicas": 1}]}
@@ -64,7 +64,7 @@ def test_a_workload_s_document_is_kept_without_its_name(terminal: Terminal) -> N
 
 def test_a_template_is_removed_as_it_was_seen(terminal: Terminal) -> None:
     desk = Desk(template(3), httpx.Response(204))
-    told = terminal.run("template", "remove", "vision/nightly", desk=desk)
+    told = terminal.run("template", "delete", "vision/nightly", desk=desk)
     assert told.output == "vision/nightly removed\n"
     assert desk.requests[1].headers["If-Match"] == '"3"'
 
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_one_line(terminal: Terminal, arguments: tuple[str,
 
 
 def test_a_template_needs_a_file_or_a_workload(terminal: Terminal) -> None:
-    assert terminal.run("template", "save", "vision/x").exit_code == 2
+    assert terminal.run("template", "set", "vision/x").exit_code == 2
     assert HERE.project == ""
 
 
@@ -120,7 +120,7 @@ async def _under_asyncio(desk: Desk) -> list[str]:
         one = await client.templates.get("vision", "nightly")
         made = await client.templates.create("vision", "b", one.document)
         changed = await client.templates.edit("vision", "b", TEXT, about="x")
-        await client.templates.remove("vision", "b")
+        await client.templates.delete("vision", "b")
     return [*found, made.name, changed.name]
 
 

@@ -114,7 +114,7 @@ LISTS = (
     "list", "list --all", "queue local", "share", "evictions", "evictions --matrix", "events", "cycles",
     "audit", "quota show", "quota history", "pool list", "pool plugins", "pool history local", "node list",
     "service list", "budget list", "member list", "user list", "department list", "project list",
-    "notify list", "token list", "context list", "usage report", "machine list local",
+    "subscription list", "token list", "context list", "usage report", "machine list local",
     "machine token list local", "top", "health", "whoami", "pool describe local", "describe vision/waits",
     "why vision/waits", "project describe vision", "node describe local-0",
 )  # fmt: skip
@@ -147,12 +147,12 @@ def test_every_list_and_every_thing_is_there_as_json_yaml_and_csv(
 def test_what_was_told_and_what_came_of_it_is_listed(
     berth: Berth, cast: Cast, as_alice: dict[str, str]
 ) -> None:
-    refused = berth("notify", "add", "http://10.1.2.3/hook", **as_alice)
+    refused = berth("subscription", "create", "http://10.1.2.3/hook", **as_alice)
     assert refused.returncode == 2
     assert "10.1.2.3 leads to 10.1.2.3, which is no public address" in refused.stderr
     assert "BERTH_NOTIFY_NETWORKS" in refused.stderr
-    made = json.loads(berth("notify", "add", "alice@example.org", "-o", "json", **as_alice).stdout)
-    words = ("notify", "deliveries", str(made["id"]))
+    made = json.loads(berth("subscription", "create", "alice@example.org", "-o", "json", **as_alice).stdout)
+    words = ("subscription", "deliveries", str(made["id"]))
     assert berth(*words, **as_alice).stderr == "Nothing was told there yet.\n"
     for number in range(3):
         Delivery.objects.create(
@@ -168,7 +168,7 @@ def test_what_was_told_and_what_came_of_it_is_listed(
 def test_the_shell_completes_what_the_server_has(
     berth: Berth, cast: Cast, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from berth.cli import names
+    from berth.cli import arguments as names
 
     for name, value in {**environment, "BERTH_TOKEN": token_of(cast.carol)}.items():
         monkeypatch.setenv(name, value)

@@ -131,7 +131,7 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
 ) -> None:
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
     words = ["--set", "research/vision:local.gpu=4", "--set", "research:local.limit.gpu=6"]
-    planned = berth("quota", "plan", *words, **alice)
+    planned = berth("quota", "preview", *words, **alice)
     assert (planned.returncode, planned.stderr) == (1, "")
     assert planned.stdout.startswith("vision on local: new: gpu 4")
     assert "Warning: The projects of research are promised 4 GPUs, research itself no GPU" in planned.stdout
@@ -142,16 +142,16 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
     applied = berth("quota", "apply", *words, "--yes", "--note", "vision begins", **alice)
     assert (applied.returncode, applied.stdout[:7]) == (0, "change ")
     change = applied.stdout.split()[1]
-    assert berth("quota", "plan", *words, **alice).returncode == 0, "everything is so already"
+    assert berth("quota", "preview", *words, **alice).returncode == 0, "everything is so already"
     file = tmp_path / "draft.yaml"
     file.write_text("changes:\n- {project: vision, pool: local, set: {gpu: 5}}\n")
-    told = berth("quota", "plan", "-f", str(file), **alice)
+    told = berth("quota", "preview", "-f", str(file), **alice)
     assert (told.returncode, told.stdout.splitlines()[0]) == (1, "vision on local: gpu 4 -> 5")
     listed = berth("quota", "history", **alice).stdout
     assert "vision on local: new: gpu 4" in listed
     assert "vision begins" in listed
-    assert berth("quota", "undo", change, **alice).stdout.startswith(f"change {change} is taken back by")
-    assert berth("quota", "undo", change, **alice).returncode == 5
+    assert berth("quota", "revert", change, **alice).stdout.startswith(f"change {change} is taken back by")
+    assert berth("quota", "revert", change, **alice).returncode == 5
     assert berth("quota", "show", **alice).stdout == ""
 
 
@@ -171,7 +171,7 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
 def test_a_plan_that_cannot_be_made_ends_with_255(
     words: list[str], told: str, berth: Berth, cast: Cast
 ) -> None:
-    done = berth("quota", "plan", *words, BERTH_TOKEN=token_of(cast.alice))
+    done = berth("quota", "preview", *words, BERTH_TOKEN=token_of(cast.alice))
     assert (done.returncode, done.stdout) == (255, "")
     assert told in done.stderr
     assert all(line.startswith("berth: ") for line in done.stderr.splitlines())
@@ -180,7 +180,7 @@ def test_a_plan_that_cannot_be_made_ends_with_255(
 def test_a_plan_without_a_token_or_a_right_ends_with_255(
     berth: Berth, as_dave: dict[str, str], cast: Cast
 ) -> None:
-    words = ["quota", "plan", "--set", "research/vision:local.gpu=1"]
+    words = ["quota", "preview", "--set", "research/vision:local.gpu=1"]
     assert berth(*words).returncode == 255
     refused = berth(*words, **as_dave)
     assert (refused.returncode, refused.stderr) == (

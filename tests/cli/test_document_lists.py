@@ -72,7 +72,7 @@ def test_a_draft_of_quotas_without_changes_is_told_what_it_says_instead(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     (file := tmp_path / "draft.yaml").write_text("change: []\nnote: n\n")
-    told = terminal.run("quota", "plan", "-f", str(file))
+    told = terminal.run("quota", "preview", "-f", str(file))
     assert told.exit_code == 255
     assert told.stderr == (
         f"berth: {file}: says no `changes`; given change, note;"

@@ -33,7 +33,7 @@ Exit codes:
   130  interrupted by Ctrl-C
 
 \b
-`berth quota plan` has its own: 0 nothing would change, 1 something would,
+`berth quota preview` has its own: 0 nothing would change, 1 something would,
 255 it cannot be told. `berth replay` and `berth health` end with 1 where
 something is not as it should be."""
 
@@ -44,7 +44,7 @@ def code_of_outcome(workload: "Workload") -> ExitCode:
     return outcomes.get(workload.phase, ExitCode.DONE)
 
 
-def explained(error: Exception) -> tuple[ExitCode, list[str]] | None:
+def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
     """The exit code and the lines that tell a person what went wrong; None for an error of our own making."""
     from berth.client import errors
     from berth.client.config import BadSettings

@@ -1,51 +1,118 @@
-"""The `berth` command, assembled without heavy imports."""
+"""The `berth` command: a table of commands whose modules are imported when they run."""
 
 import os
-from typing import Annotated
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command_from_info, get_group_from_info
+from typer.models import CommandInfo, TyperInfo
 
-from berth.cli.commands import (
-    admin,
-    auditing,
-    budget,
-    contexts,
-    cycles,
-    departments,
-    drafts,
-    helping,
-    here,
-    history,
-    line,
-    logs,
-    machines,
-    members,
-    nodes,
-    notify,
-    opening,
-    password,
-    pools,
-    projects,
-    quota,
-    service,
-    shares,
-    signing,
-    simulate,
-    steering,
-    submit,
-    templates,
-    token,
-    top,
-    trace,
-    usage,
-    why,
-    workloads,
+from berth.cli.arguments import context_names
+from berth.cli.exits import MEANINGS, explain_error
+from berth.cli.text import safe
+
+WORKLOAD_COMMANDS: Mapping[str, str] = {
+    "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
+    "why": "workloads:why", "logs": "logs:logs", "open": "workloads:open_port", "cancel": "workloads:cancel",
+    "suspend": "workloads:suspend", "resume": "workloads:resume", "delete": "workloads:delete",
+    "events": "history:events",
+}  # fmt: skip
+Target = str | typer.Typer  # MODULE:ATTRIBUTE below berth.cli.commands, or the group itself
+
+
+class LazyCommands(Mapping[str, Any]):
+    """Commands by name. A command's module is imported when the command is looked up."""
+
+    def __init__(self, targets: Mapping[str, Target]) -> None:
+        self._targets = targets
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = _load(name, self._targets[name])
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+
+def _load(name: str, target: Target) -> Any:
+    value: Any = target
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        value = getattr(import_module(f"berth.cli.commands.{module}"), attribute)
+    if not isinstance(value, typer.Typer):
+        info = CommandInfo(name=name, callback=value)
+        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+    return get_group_from_info(
+        TyperInfo(value, name=name),
+        pretty_exceptions_short=False,
+        suggest_commands=True,
+        rich_markup_mode=None,
+    )
+
+
+class WorkloadGroup(TyperGroup):
+    """`berth workload`: the commands for workloads under a name of their own."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast("Any", LazyCommands(WORKLOAD_COMMANDS))
+
+
+workload_app = typer.Typer(
+    cls=WorkloadGroup, no_args_is_help=True, help="Workloads: the same commands as without this word."
 )
-from berth.cli.exits import MEANINGS
-from berth.cli.guard import Guarded
+COMMANDS: Mapping[str, Target] = {
+    **WORKLOAD_COMMANDS,
+    "top": "top:top", "queue": "scheduling:queue", "share": "scheduling:share",
+    "evictions": "history:evictions", "cycles": "scheduling:cycles", "replay": "scheduling:replay",
+    "audit": "history:audit", "health": "history:health", "login": "signing:login",
+    "logout": "signing:logout", "whoami": "signing:whoami", "password": "signing:password",
+    "simulate": "simulate:simulate", "trace": "simulate:trace", "up": "server:up", "help": "help:help_",
+    "completion": "help:completion", "version": "server:version", "workload": workload_app,
+    "template": "templates:app", "quota": "quota:app", "usage": "usage:usage_app",
+    "budget": "usage:budget_app", "department": "tenants:department_app", "project": "tenants:project_app",
+    "member": "access:member_app", "user": "access:user_app", "service": "service:app", "pool": "pools:app",
+    "node": "nodes:node_app", "machine": "nodes:machine_app", "subscription": "subscriptions:app",
+    "token": "access:token_app", "context": "signing:context_app", "admin": "server:admin_app",
+}  # fmt: skip
+
+
+class RootGroup(TyperGroup):
+    """The whole command line. Errors are printed on stderr, without a traceback, and set the exit code."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast("Any", LazyCommands(COMMANDS))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except Exception as error:
+            explanation = explain_error(error)
+            if explanation is None:
+                raise
+            code, lines = explanation
+            for line in lines:
+                print(f"berth: {safe(line)}", file=sys.stderr)
+            raise typer.Exit(code) from None
+
 
 app = typer.Typer(
-    cls=Guarded,
+    cls=RootGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -54,15 +121,25 @@ app = typer.Typer(
 )
 
 
+def _print_version(requested: bool) -> None:
+    if requested:
+        from berth.cli.commands.server import version_line
+
+        print(version_line())
+        raise typer.Exit
+
+
 @app.callback()
 def berth(
     ctx: typer.Context,
     context: Annotated[
         str | None,
-        typer.Option(
-            "--context", metavar="NAME", help="Which stored server.", autocompletion=contexts.context_names
-        ),
+        typer.Option("--context", metavar="NAME", help="Stored server to use.", autocompletion=context_names),
     ] = None,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
 ) -> None:
     """Berth shares GPUs between departments and projects by quota and fair share.
 
@@ -72,79 +149,21 @@ def berth(
     berth list --watch
     berth why vision/train
 
-    What holds for all commands: berth help exit-codes, berth help environment, berth help output.
+    For all commands: berth help exit-codes, berth help environment, berth help output.
     """
     if context is None:
         return
-    before = os.environ.get("BERTH_CONTEXT")
+    previous = os.environ.get("BERTH_CONTEXT")
     os.environ["BERTH_CONTEXT"] = context
-    ctx.call_on_close(lambda: _put_back(before))
+    ctx.call_on_close(lambda: _restore_context(previous))
 
 
-def _put_back(before: str | None) -> None:
-    if before is None:
+def _restore_context(previous: str | None) -> None:
+    if previous is None:
         os.environ.pop("BERTH_CONTEXT", None)
     else:
-        os.environ["BERTH_CONTEXT"] = before
+        os.environ["BERTH_CONTEXT"] = previous
 
-
-workload = typer.Typer(no_args_is_help=True, help="Workloads: the same commands as without this word.")
-for of_workloads in (app, workload):
-    of_workloads.command()(submit.submit)
-    of_workloads.command("list")(workloads.list_workloads)
-    of_workloads.command()(workloads.describe)
-    of_workloads.command()(why.why)
-    of_workloads.command()(logs.logs)
-    of_workloads.command("open")(opening.open_port)
-    of_workloads.command()(steering.cancel)
-    of_workloads.command()(steering.suspend)
-    of_workloads.command()(steering.resume)
-    of_workloads.command()(steering.delete)
-    of_workloads.command()(history.events)
-
-quota.app.command("plan")(drafts.plan)
-quota.app.command("apply")(drafts.apply)
-quota.app.command("history")(drafts.history)
-quota.app.command("undo")(drafts.undo)
-
-app.command()(top.top)
-app.command()(line.queue)
-app.command()(shares.share)
-app.command()(history.evictions)
-app.command()(cycles.cycles)
-app.command()(cycles.replay)
-app.command()(auditing.audit)
-app.command()(auditing.health)
-for name, group in (
-    ("workload", workload),
-    ("template", templates.app),
-    ("quota", quota.app),
-    ("usage", usage.app),
-    ("budget", budget.app),
-    ("department", departments.app),
-    ("project", projects.app),
-    ("member", members.app),
-    ("user", members.users),
-    ("service", service.app),
-    ("pool", pools.app),
-    ("node", nodes.app),
-    ("machine", machines.app),
-    ("notify", notify.app),
-    ("token", token.app),
-    ("context", contexts.app),
-    ("admin", admin.app),
-):
-    app.add_typer(group, name=name)
-app.command()(signing.login)
-app.command()(signing.logout)
-app.command()(signing.whoami)
-app.command()(password.password)
-app.command()(simulate.simulate)
-app.command()(trace.trace)
-app.command()(here.up)
-app.command("help")(helping.help_)
-app.command()(helping.completion)
-app.command()(here.version)
 
 if __name__ == "__main__":
     app()

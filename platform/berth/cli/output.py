@@ -1,15 +1,17 @@
 """Print answers as tables, JSON, YAML or CSV."""
 
+import csv
+import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.fitting import GAP, Wish, fitted
+from berth.cli.exits import BadInput
 from berth.cli.text import safe
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def show_data(data: object, output: Output) -> None:
     if output is Output.JSON:
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif output is Output.CSV:
-        from berth.cli.flat import csv_text
+        from berth.cli.output import csv_text
 
         print(csv_text(data), end="")
     else:
@@ -177,3 +179,118 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 def print_section(title: str) -> None:
     print(f"\n{title}")
+
+
+GAP = 2
+CUT_TO = 16  # with so many letters a cell that is cut is still of use
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a column needs: its longest cell, and the longest of them written shorter, if they can be."""
+
+    width: int
+    brief: int | None = None
+    spare: bool = False
+    grows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column that is shown; `cut`: no more letters than these."""
+
+    column: int
+    brief: bool = False
+    cut: int | None = None
+
+
+def fitted(wishes: Sequence[Wish], room: int) -> list[Place]:
+    """Of the spare columns the last go first; of the others the widest is cut."""
+    kept, brief = list(range(len(wishes))), False
+
+    def needed(at: int) -> int:
+        wish = wishes[at]
+        width = wish.brief if brief and wish.brief is not None else wish.width
+        return min(width, CUT_TO) if wish.grows else width
+
+    def over() -> int:
+        return sum(needed(at) + GAP for at in kept) - GAP - room
+
+    if over() > 0:
+        brief = True
+    for at in reversed(range(len(wishes))):
+        if over() > 0 and wishes[at].spare:
+            kept.remove(at)
+    cuts: dict[int, int] = {}
+    fixed = [at for at in kept if not wishes[at].grows]
+    if over() > 0 and fixed:
+        widest = max(fixed, key=lambda at: (needed(at), -at))
+        cuts[widest] = max(min(CUT_TO, needed(widest)), needed(widest) - over())
+    return [Place(at, brief and wishes[at].brief is not None, cuts.get(at)) for at in kept]
+
+
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and keep it up to date.")]
+
+
+def listing(
+    find: Callable[[], Sequence[Any]],
+    columns: Callable[[], Sequence[Column]],
+    output: Output,
+    nothing: str,
+    *,
+    watch: bool = False,
+) -> None:
+    """`find` and `columns` are asked anew for each look: ages go on, too."""
+    if not watch:
+        show_list(find(), columns(), output, nothing)
+        return
+    from berth.cli.following import watched
+
+    if output.is_data:
+        raise BadInput(f"--watch: given together with --output {output}; allowed: table, wide")
+    watched(lambda: table_of(find(), columns(), output, room()))
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_text(data: object) -> str:
+    """A list has a row for each item, an object one row; what lies deeper is named `outer.inner`."""
+    rows = [dict(_flat(item)) for item in (data if isinstance(data, list) else [data])]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    if not columns:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _flat(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
+    if not isinstance(item, Mapping):
+        yield before.rstrip(".") or "value", _csv_cell(item)
+        return
+    for key, value in item.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", _csv_cell(value)
+
+
+def _csv_cell(value: Any) -> str:
+    """A list of plain values is one cell; a spreadsheet must not take a name for a formula."""
+    if value is None or value == {}:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "; ".join(_listed(entry) for entry in value)
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text
+
+
+def _listed(entry: Any) -> str:
+    if isinstance(entry, Mapping):
+        return " ".join(f"{key}={_csv_cell(value)}" for key, value in entry.items())
+    return _csv_cell(entry)

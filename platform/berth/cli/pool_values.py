@@ -1,15 +1,15 @@
-"""Options of `berth pool create` and `edit`, converted to REST fields."""
+"""Read the options of `berth pool create` and `berth pool edit`."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from berth.cli.budget_values import budgets_of
 from berth.cli.exits import BadInput
 from berth.cli.output import Output, OutputOption
-from berth.cli.plugin_values import index_of, plugins_of
 from berth.cli.quantities import amount, amount_or_text, mapping
 
 NOTATIONS = "4, 2:16, or min=4,desired=2,max=16 (min, and one of the others or both)"
@@ -175,3 +175,64 @@ def _from_file(file: str) -> dict[str, Any]:
     if len(found) != 1:
         raise BadInput(f"{file}: holds {len(found)} documents; allowed: one pool")
     return dict(found[0])
+
+
+PLUGIN_ALLOWED = "NAME, or NAME:KEY=VALUE,KEY=VALUE; VALUE as in YAML, or @FILE"
+
+
+def plugins_of(entries: Iterable[str]) -> list[dict[str, Any]]:
+    """In the order given; whether there is such a plugin is for the server to say."""
+    return [_plugin(entry) for entry in entries]
+
+
+def index_of(text: str) -> dict[str, Any]:
+    """URL=numpy,scipy; an address may itself hold a =, the names may not hold a slash."""
+    url, equals, names = text.rpartition("=")
+    if not equals or "/" in names or "?" in url:
+        return {"url": text, "packages": []}
+    return {"url": url, "packages": [name.strip() for name in names.split(",") if name.strip()]}
+
+
+def _plugin(entry: str) -> dict[str, Any]:
+    name, colon, said = entry.partition(":")
+    parameters: dict[str, Any] = {}
+    for part in said.split(",") if colon else ():
+        key, equals, text = part.partition("=")
+        if not equals or not key.strip() or key.strip() in parameters:
+            raise BadInput(f"--plugin: given {entry!r}; allowed: {PLUGIN_ALLOWED}")
+        parameters[key.strip()] = _value(entry, text.strip())
+    return {"name": name.strip(), "parameters": parameters} if parameters else {"name": name.strip()}
+
+
+def _value(entry: str, text: str) -> Any:
+    import yaml
+
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"--plugin: {text[1:]} cannot be read: {error}") from None
+    try:
+        read = yaml.safe_load(text)
+        return text if isinstance(read, float) else read  # 12.8 is a release, and so is 12.10
+    except yaml.YAMLError:
+        raise BadInput(f"--plugin: given {entry!r}; allowed: {PLUGIN_ALLOWED}") from None
+
+
+KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
+ENTRY = re.compile(rf",\s*(?=(?:{'|'.join(KEYS)})=)")  # a schedule has commas of its own
+ALLOWED = f"nodes=N or N%, and {', '.join(KEYS[1:])}, each KEY=VALUE, with commas between"
+
+
+def budgets_of(entries: Iterable[str]) -> list[dict[str, Any]]:
+    return [_budget(entry) for entry in entries if entry.strip()]
+
+
+def _budget(entry: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in ENTRY.split(entry.strip()):
+        key, equals, value = part.partition("=")
+        if not equals or key not in KEYS or key in found:
+            raise BadInput(f"--budget: given {entry!r}; allowed: {ALLOWED}")
+        found[key] = [each for each in re.split(r"[,+ ]+", value) if each] if key == "reasons" else value
+    return found

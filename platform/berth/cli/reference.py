@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from berth.cli.commands.helping import TOPICS
+from berth.cli.commands.help import TOPICS
 
 WIDTH = 100
 HEAD = """# The command `berth`

@@ -39,7 +39,7 @@ class Subscriptions:
         for item in self._transport.pages("subscriptions"):
             yield Subscription.model_validate(item)
 
-    def add(
+    def create(
         self,
         to: str,
         news: Sequence[str],
@@ -55,7 +55,7 @@ class Subscriptions:
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
         return Subscription.model_validate(self._transport.post("subscriptions", body))
 
-    def remove(self, subscription: int) -> None:
+    def delete(self, subscription: int) -> None:
         self._transport.ask("DELETE", f"subscriptions/{subscription}")
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:

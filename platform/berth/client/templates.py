@@ -55,7 +55,7 @@ class Templates:
         kept = content_of(found)["about"] if about is None else about
         return self._put(path, body_of(document, kept), {"If-Match": found.headers.get("ETag", "*")})
 
-    def remove(self, project: str, name: str) -> None:
+    def delete(self, project: str, name: str) -> None:
         """Refused with Conflict when somebody changed it meanwhile."""
         path = path_of(project, name)
         tag = self._transport.ask("GET", path).headers.get("ETag", "*")

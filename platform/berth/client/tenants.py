@@ -111,7 +111,7 @@ class Quotas:
         for item in self._transport.pages("quotas/changes", limit=limit):
             yield QuotaChange.model_validate(item)
 
-    def undo(self, change: int) -> QuotaChange:
+    def revert(self, change: int) -> QuotaChange:
         """Refused with Conflict when somebody has changed one of these quotas since."""
         return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/undo"))
 

@@ -92,7 +92,7 @@ class Budgets:
         values = {key: present[key] for key in SETTABLE}
         return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
 
-    def remove(self, kind: Owner, name: str) -> None:
+    def delete(self, kind: Owner, name: str) -> None:
         """Refused with Conflict when somebody changed it meanwhile."""
         path = _path(kind, name)
         tag = self._transport.ask("GET", path).headers.get("ETag", "*")

@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from berth.cli.arguments import WorkloadArgument, connected
 from berth.cli.exits import ExitCode, code_of_outcome
-from berth.cli.link import connected
-from berth.cli.names import WorkloadArgument
 
 if TYPE_CHECKING:
-    from berth.cli.log_lines import Matching, Screen
+    from berth.cli.following import Matching, Screen
     from berth.client import Client
 
 CHUNK = 1 << 20
@@ -40,8 +39,7 @@ def logs(
     With --follow the exit code tells how the workload ended: 0 completed, 10 failed, 11 cancelled. On a
     terminal only text and colours are shown; a pipe or a file gets every byte.
     """
-    from berth.cli.following import follow_output
-    from berth.cli.log_lines import Matching, Screen
+    from berth.cli.following import Matching, Screen, follow_output
 
     _check(follow, tail, grep, ignore_case, context)
     screen = Screen()
@@ -93,7 +91,7 @@ def _print_found(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
     """As grep writes it: `12:` before a line that matches, `11-` before others, `--` between."""
-    from berth.cli.log_lines import Screen, as_grep
+    from berth.cli.following import Screen, as_grep
 
     screen, last = Screen(), 0
     for found in client.workloads.search_log(

@@ -1,4 +1,4 @@
-"""`berth node`: list, cordon, drain and terminate nodes."""
+"""`berth node` and `berth machine`."""
 
 import sys
 from collections.abc import Callable
@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from berth.cli.arguments import PoolArgument, PoolOption, connected, node_names
 from berth.cli.columns import phase_style
-from berth.cli.exits import BadInput
-from berth.cli.link import connected
-from berth.cli.listing import WatchOption, listing
-from berth.cli.names import PoolOption, node_names
-from berth.cli.output import Column, Output, OutputOption, show_one
-from berth.cli.text import age, local, now, number, safe
+from berth.cli.exits import BadInput, ExitCode
+from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
+from berth.cli.quantities import seconds
+from berth.cli.text import age, local, now, number, safe, short
 
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.machine_answers import Node
 
-app = typer.Typer(no_args_is_help=True, help="Nodes.")
+node_app = typer.Typer(no_args_is_help=True, help="Nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
 Reason = Annotated[str, typer.Option(help="Kept in the history.")]
 
 
-@app.command("list")
+@node_app.command("list")
 def list_nodes(
     pool: PoolOption = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as ready.")] = None,
@@ -38,12 +37,12 @@ def list_nodes(
     """
     with connected() as client:
         listing(
-            lambda: list(client.nodes.list(pool=pool, state=state)), _columns, output, "No nodes.",
+            lambda: list(client.nodes.list(pool=pool, state=state)), _node_columns, output, "No nodes.",
             watch=watch,
         )  # fmt: skip
 
 
-@app.command("describe")
+@node_app.command("describe")
 def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     """Show one node: its resources, its environment and its progress while it boots.
 
@@ -54,10 +53,10 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     """
     with connected() as client:
         node = client.nodes.get(name)
-    show_one(node, output, _describe)
+    show_one(node, output, _describe_node)
 
 
-def _describe(node: Any) -> None:
+def _describe_node(node: Any) -> None:
     facts = [
         ("Name", node.name),
         ("Pool", node.pool),
@@ -80,7 +79,7 @@ def _describe(node: Any) -> None:
             print(f"          {safe(line)}")
 
 
-@app.command("cordon")
+@node_app.command("cordon")
 def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
     """What runs on it goes on; nothing new is placed there.
 
@@ -90,7 +89,7 @@ def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE)
     _do(output, lambda client: client.nodes.cordon(name, reason))
 
 
-@app.command("uncordon")
+@node_app.command("uncordon")
 def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
     """It takes work again, also from a drain that is not over.
 
@@ -100,7 +99,7 @@ def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
     _do(output, lambda client: client.nodes.uncordon(name))
 
 
-@app.command("drain")
+@node_app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
     """What runs on it may finish within the pool's drain timeout; then it ends and is replaced.
 
@@ -110,7 +109,7 @@ def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) 
     _do(output, lambda client: client.nodes.drain(name, reason))
 
 
-@app.command("terminate")
+@node_app.command("terminate")
 def terminate(
     name: Name,
     reason: Reason = "",
@@ -146,7 +145,7 @@ def _do(output: Output, act: "Callable[[Client], Node]") -> None:
     show_one(changed, output, lambda node: print(f"{safe(node.name)} is {safe(node.state)}"))
 
 
-def _columns() -> list[Column]:
+def _node_columns() -> list[Column]:
     return [
         Column("NAME", lambda n: n.name),
         Column("POOL", lambda n: n.pool),
@@ -162,3 +161,135 @@ def _columns() -> list[Column]:
 
 def free(place: Any) -> str:
     return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"
+
+
+machine_app = typer.Typer(no_args_is_help=True, help="Machines that joined a pool by a token.")
+join_token_app = typer.Typer(no_args_is_help=True, help="Tokens by which machines join a pool.")
+machine_app.add_typer(join_token_app, name="token")
+Pool = PoolArgument
+
+
+@machine_app.command("list")
+def list_machines(
+    pool: Pool,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that left.")] = False,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Machines of a pool: free, used, leaving, or silent.
+
+    \b
+    berth machine list metal
+    """
+    with connected() as client:
+        listing(
+            lambda: list(client.node_pools.machines(pool, left=every)),
+            lambda: _machine_columns(every=every), output,
+            "No machine has joined this pool.", watch=watch,
+        )  # fmt: skip
+
+
+def _machine_columns(*, every: bool) -> list[Column]:
+    moment = now()
+    return [
+        Column("NAME", lambda m: m.name),
+        Column("STATE", lambda m: m.state),
+        Column("NODE", lambda m: m.node or "-"),
+        Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
+        Column("CPUS", lambda m: number(m.cpu), right=True, spare=True),
+        Column("MIB", lambda m: str(m.memory_mib), right=True, spare=True),
+        Column("CALLED", lambda m: age(m.seen_at, moment), right=True),
+        Column("ADDRESS", lambda m: m.address, wide=True),
+        Column("JOINED", lambda m: local(m.joined_at), wide=True),
+        Column("LEFT", lambda m: local(m.left_at) if m.left_at else "-", wide=not every),
+    ]
+
+
+@machine_app.command("remove")
+def remove(
+    pool: Pool,
+    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Name of the machine.")],
+    reason: Annotated[str, typer.Option(help="Kept in the history.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take a machine out of its pool. What runs on it may finish within the pool's drain timeout.
+
+    \b
+    berth machine remove metal rack7-3 --reason "goes back to the vendor"
+    """
+    with connected() as client:
+        gone = client.node_pools.remove_machine(pool, machine, reason)
+    show_one(gone, output, _say_how_it_goes)
+
+
+@join_token_app.command("issue")
+def issue(
+    pool: Pool,
+    expires: Annotated[str, typer.Option(help="After so long, at most 7d.")] = "1h",
+    note: Annotated[str, typer.Option(help="What it is for, to recognise it by.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """A token that lets one machine join. It is printed this once, alone on stdout.
+
+    \b
+    berth machine token issue metal --note "rack 7" --expires 2h
+    """
+    lasts = seconds("--expires", expires)
+    with connected() as client:
+        token = client.node_pools.issue_join_token(pool, seconds=lasts, note=note)
+    if token.token is None:
+        lost = f"berth: token {token.id} was issued, but it was lost with the connection: revoke it"
+        print(lost, file=sys.stderr)
+        raise typer.Exit(ExitCode.REFUSED)
+    show_one(token, output, lambda _: print(token.token))
+
+
+@join_token_app.command("list")
+def list_tokens(
+    pool: Pool,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also used, revoked and expired ones.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """By which a machine may still join; the join_token_app themselves are not kept anywhere.
+
+    \b
+    berth machine token list metal
+    """
+    columns = [
+        Column("ID", lambda t: str(t.id), right=True),
+        Column("BEGINS", lambda t: t.prefix),
+        Column("STATE", lambda t: t.state),
+        Column("FOR", lambda t: t.note or "-", grows=True),
+        Column("EXPIRES", lambda t: local(t.expires_at), brief=lambda t: short(t.expires_at)),
+        Column("BY", lambda t: t.issued_by),
+        Column("MACHINE", lambda t: t.used_by or "-", wide=not every),
+    ]
+    with connected() as client:
+        found = [token for token in client.node_pools.join_tokens(pool) if every or token.state == "open"]
+    show_list(found, columns, output, "No join_token_app.")
+
+
+@join_token_app.command("revoke")
+def revoke(
+    pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id, or how it begins.")]
+) -> None:
+    """Nobody joins by it from now on.
+
+    \b
+    berth machine token revoke metal 12
+    """
+    with connected() as client:
+        live = [known for known in client.node_pools.join_tokens(pool) if known.state == "open"]
+        found = [known for known in live if token in (str(known.id), known.prefix)]
+        if len(found) != 1:
+            known_ids = ", ".join(str(known.id) for known in live) or "none"
+            raise BadInput(f"TOKEN: given {token!r}; allowed: {known_ids}")
+        client.node_pools.revoke_join_token(pool, found[0].id)
+    print(f"{found[0].prefix}... revoked")
+
+
+def _say_how_it_goes(machine: Any) -> None:
+    if machine.state == "left":
+        print(f"{safe(machine.name)} has left")
+    else:
+        print(f"{safe(machine.name)} leaves once {safe(machine.node or 'its node')} is drained")

@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from berth.cli.arguments import PoolArgument, connected, takes
 from berth.cli.commands.nodes import free, is_person
-from berth.cli.link import connected
-from berth.cli.listing import WatchOption, listing
-from berth.cli.names import PoolArgument
-from berth.cli.output import Column, Output, OutputOption, show_data, show_list, show_one
-from berth.cli.parameters import takes
+from berth.cli.output import (
+    Column,
+    Output,
+    OutputOption,
+    WatchOption,
+    listing,
+    show_data,
+    show_list,
+    show_one,
+)
 from berth.cli.pool_values import PoolChanges, PoolValues
 from berth.cli.text import age, local, now, number, pairs, safe, short
 from berth.core.words import counted

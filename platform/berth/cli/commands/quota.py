@@ -1,21 +1,21 @@
-"""`berth quota show` and `berth quota set`."""
+"""`berth quota`: show, set, preview, apply and revert quotas."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.exits import BadInput
-from berth.cli.link import connected
-from berth.cli.listing import WatchOption, listing
-from berth.cli.names import OwnerArgument, PoolOption, owner_names, pool_names
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.quantities import amount, amount_or_unlimited
-from berth.cli.share import tell_shares
-from berth.cli.text import number, plain, safe
+from berth.cli.arguments import OwnerArgument, PoolOption, connected, owner_names, pool_names
+from berth.cli.documents import REMOVE_FORM, SET_FORM, draft_of
+from berth.cli.exits import BadInput, ExitCode, explain_error
+from berth.cli.explain import print_impact, print_shares, quota_line
+from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
+from berth.cli.quantities import amount, amount_or_unlimited, to_come
+from berth.cli.text import local, now, number, plain, safe, short
 
 if TYPE_CHECKING:
     from berth.client import Client
+    from berth.client.answers import QuotaChange
 
 app = typer.Typer(
     no_args_is_help=True, help="Quotas: what a department or project may expect of a node pool."
@@ -68,7 +68,7 @@ def _why(owner: str | None, pool: str | None, output: Output) -> None:
             )
             for quota in found
         ]
-    show_one(stories if len(stories) > 1 else stories[0], output, lambda _: tell_shares(stories))
+    show_one(stories if len(stories) > 1 else stories[0], output, lambda _: print_shares(stories))
 
 
 @app.command("set")
@@ -176,3 +176,133 @@ def _place(quota: Any, projects: dict[str, str]) -> tuple[str, str, bool, str]:
     """Each department before its own projects, pool by pool."""
     name, inner = quota.owner["name"], quota.owner["kind"] == "project"
     return (quota.pool, projects.get(name, "") if inner else name, inner, name)
+
+
+CHANGES_NOTHING, CHANGES, FAILED = 0, 1, 255
+File = Annotated[
+    str | None, typer.Option("--file", "-f", help="A draft, YAML or JSON: `changes:`; - is stdin.")
+]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar=SET_FORM, help="Repeatable.")]
+Removes = Annotated[list[str] | None, typer.Option("--remove", metavar=REMOVE_FORM, help="Repeatable.")]
+Note = Annotated[str | None, typer.Option(help="What it is for; kept with the change.")]
+
+
+@app.command("preview")
+def preview(
+    *, file: File = None, sets: Sets = None, removes: Removes = None, output: OutputOption = Output.TABLE
+) -> None:
+    """What would these quotas change? Nothing is stored. Ends with 0 (nothing), 1 (something), 255 (error).
+
+    \b
+    berth quota preview --set research/vision:local.gpu=8 --set research:local.gpu=16
+    berth quota preview -f quotas.yaml
+    """
+    try:
+        with connected() as client:
+            found = client.quotas.preview(draft_of(client, file, sets or (), removes or (), None))
+    except Exception as error:
+        told = explain_error(error)
+        if told is None:
+            raise
+        for line in told[1]:
+            print(f"berth: {safe(line)}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    show_one(found, output, lambda _: print_impact(found))
+    raise typer.Exit(CHANGES_NOTHING if found.changes_nothing else CHANGES)
+
+
+@app.command("apply")
+def apply(
+    *,
+    file: File = None,
+    sets: Sets = None,
+    removes: Removes = None,
+    note: Note = None,
+    lapses: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="Only for so long, as 3d, or until a time; looked at each minute."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change these quotas, all or none, after showing what that does. Exit 5 if somebody was faster.
+
+    \b
+    berth quota apply --set research/vision:local.gpu=8 --note "vision grows"
+    berth quota apply -f quotas.yaml --yes
+    berth quota apply --set research/vision:local.gpu=16 --for 3d
+    """
+    with connected() as client:
+        draft = draft_of(client, file, sets or (), removes or (), note)
+        if lapses is not None:
+            draft["lapses_at"] = to_come("--for", lapses, now())
+        found = client.quotas.preview(draft)
+        if not yes:
+            if not output.is_data:
+                print_impact(found)
+            if not typer.confirm("Apply?", err=True):
+                raise typer.Exit(ExitCode.REFUSED)
+        made = client.quotas.apply(draft, found.tag)
+    if made is None:
+        print("berth: everything is so already", file=sys.stderr)
+        return
+    change = made
+    show_one(change, output, lambda _: print(f"change {change.id} is applied"))
+
+
+@app.command("history")
+def history(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Which quotas were changed, by whom, and what was taken back; the latest first.
+
+    \b
+    berth quota history --limit 5
+    """
+    with connected() as client:
+        found = list(client.quotas.changes(limit=limit))
+    show_list(found, _columns(), output, "No changes.")
+
+
+@app.command("revert")
+def revert(
+    *,
+    change: Annotated[int, typer.Argument(metavar="CHANGE", help="As `berth quota history` numbers them.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take a change back, as a change of its own. Exit 5 if somebody has changed these quotas since.
+
+    \b
+    berth quota revert 17
+    """
+    with connected() as client:
+        made = client.quotas.revert(change)
+    show_one(made, output, lambda _: print(f"change {change} is taken back by change {made.id}"))
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("CHANGE", lambda c: str(c.id), right=True),
+        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
+        Column("BY", lambda c: c.actor),
+        Column("QUOTAS", _quotas),
+        Column("NOTE", _note, grows=True),
+    ]
+
+
+def _quotas(change: "QuotaChange") -> str:
+    told = [quota_line(quota) for quota in change.quotas]
+    if change.hidden:
+        told.append(f"{change.hidden} more")
+    return "; ".join(told)
+
+
+def _note(change: "QuotaChange") -> str:
+    undone = f"taken back by {change.undone_by}" if change.undone_by else ""
+    lapses = change.lapses_at is not None and not (change.lapsed or undone)
+    until = f"until {local(change.lapses_at)}" if lapses else ""
+    return ", ".join(part for part in (change.note, until, undone) if part)

@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from berth.cli.arguments import ProjectOption, connected, service_names
 from berth.cli.commands import service_tables as tables
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.link import connected
-from berth.cli.listing import WatchOption, listing
-from berth.cli.names import ProjectOption, service_names
-from berth.cli.output import Output, OutputOption, print_items, print_section, show_list, show_one
+from berth.cli.output import (
+    Output,
+    OutputOption,
+    WatchOption,
+    listing,
+    print_items,
+    print_section,
+    show_list,
+    show_one,
+)
 from berth.cli.text import safe
 
 if TYPE_CHECKING:

@@ -1,16 +1,16 @@
-"""`berth login`, `berth logout` and `berth whoami`."""
+"""`berth login`, `logout`, `whoami`, `password` and `context`."""
 
 import os
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
+from berth.cli.arguments import connected, context_names
 from berth.cli.exits import BadInput, ExitCode
-from berth.cli.link import connected
-from berth.cli.output import Output, OutputOption, print_fields, show_one
+from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 
 if TYPE_CHECKING:
     from berth.client import Client, Settings
@@ -158,3 +158,141 @@ def _role(role: object) -> str:
 def _warn_of_plain_text(address: str, is_local: bool) -> None:
     if address.startswith("http://") and not is_local:
         print(f"berth: {address} is not encrypted: others on the way can read the token", file=sys.stderr)
+
+
+def password(
+    revoke_tokens: Annotated[
+        bool, typer.Option("--revoke-tokens", help="Revoke all your other tokens as well.")
+    ] = False,
+    password_stdin: Annotated[
+        bool,
+        typer.Option("--password-stdin", help="Read two lines from stdin: the current and the new password."),
+    ] = False,
+) -> None:
+    """Change your password.
+
+    Your browser sessions and the tokens of `berth login` on other machines end. This one stays signed in.
+
+    \b
+    berth password
+    berth password --revoke-tokens
+    printf '%s\\n' "$OLD" "$NEW" | berth password --password-stdin
+    """
+    current, new = _from_stdin() if password_stdin else _from_terminal()
+    with connected() as client:
+        used = client.settings.token
+        changed = client.change_password(current, new, revoke_tokens=revoke_tokens)
+    if changed.token is not None:
+        _store(used, changed.token)
+    tokens = "1 token" if changed.revoked_tokens == 1 else f"{changed.revoked_tokens} tokens"
+    print(f"Password changed, {tokens} revoked.", file=sys.stderr)
+
+
+def _from_stdin() -> tuple[str, str]:
+    lines = [sys.stdin.readline().rstrip("\n") for _ in range(2)]
+    if not all(lines):
+        raise BadInput("--password-stdin: needs two lines, the current and the new password")
+    return lines[0], lines[1]
+
+
+def _from_terminal() -> tuple[str, str]:
+    current = typer.prompt("Current password", hide_input=True)
+    new = typer.prompt("New password", hide_input=True, confirmation_prompt="Repeat the new password")
+    return current, new
+
+
+def _store(used: str, token: str) -> None:
+    """Put the new token in the place of the one that ended: the file, or on stdout for an environment."""
+    from berth.client.config import read_contexts, settings_path, write_contexts
+
+    path = settings_path()
+    contexts = read_contexts(path)
+    name = os.environ.get("BERTH_CONTEXT") or contexts.current
+    stored = contexts.chosen(name)
+    if stored.token == used:
+        write_contexts(path, replace(contexts, known={**contexts.known, name: replace(stored, token=token)}))
+        return
+    print("berth: the token in BERTH_TOKEN has ended; this one replaces it:", file=sys.stderr)
+    print(token)
+
+
+context_app = typer.Typer(no_args_is_help=True, help="Contexts: servers that you are signed in at, by name.")
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    address: str
+    project: str
+    signed_in: bool
+    current: bool
+
+    def plain(self) -> dict[str, Any]:
+        """Without the token: this is for others to see."""
+        return dict(vars(self))
+
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="As `berth context list` shows.", autocompletion=context_names)
+]
+
+
+@context_app.command("list")
+def list_contexts(output: OutputOption = Output.TABLE) -> None:
+    """The servers that `berth login` has remembered; the present one has a star.
+
+    \b
+    berth context list
+    """
+    from berth.client.config import read_contexts, settings_path
+
+    contexts = read_contexts(settings_path())
+    rows = [
+        Row(name, settings.address, settings.project, bool(settings.token), name == contexts.current)
+        for name, settings in contexts.known.items()
+    ]
+    columns = [
+        Column("", lambda row: "*" if row.current else ""),
+        Column("NAME", lambda row: row.name),
+        Column("SERVER", lambda row: row.address, grows=True),
+        Column("PROJECT", lambda row: row.project or "-"),
+        Column("SIGNED IN", lambda row: "yes" if row.signed_in else "no"),
+    ]
+    show_list(rows, columns, output, "No contexts; berth login makes one.")
+
+
+@context_app.command("use")
+def use(
+    name: Name,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Project to use by default.")] = None,
+) -> None:
+    """Talk to this server from now on. For one command: berth --context NAME ...
+
+    \b
+    berth context use prod
+    berth context use prod --project vision
+    """
+    from berth.client.config import Contexts, read_contexts, settings_path, write_contexts
+
+    contexts = read_contexts(settings_path())
+    chosen = contexts.chosen(name)
+    if project is not None:
+        chosen = replace(chosen, project=project)
+    write_contexts(settings_path(), Contexts(name, {**contexts.known, name: chosen}))
+    print(f"{name}: {chosen.address}")
+
+
+@context_app.command("delete")
+def delete(name: Name) -> None:
+    """Forget a server, with its token. To have the token revoked, too, sign out first.
+
+    \b
+    berth --context old logout && berth context delete old
+    """
+    from berth.client.config import read_contexts, settings_path, write_contexts
+
+    contexts = read_contexts(settings_path())
+    if name not in contexts.known:
+        raise BadInput(f"context: given {name!r}; allowed: {', '.join(contexts.known) or 'there is none'}")
+    write_contexts(settings_path(), contexts.without(name))
+    print(f"{name} is forgotten")

@@ -1,14 +1,25 @@
-"""`berth simulate`: run a scenario without a server."""
+"""`berth simulate` and `berth trace`."""
 
 import json
 import sys
-from typing import Annotated
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.output import Output, OutputOption, show_data
+from berth.cli.exits import BadInput
+from berth.cli.output import Column, Output, OutputOption, print_fields, print_items, print_section, show_data
 from berth.cli.text import safe
 from berth.core.garbage import collect_rarely
+
+if TYPE_CHECKING:
+    from scheduler.engine.replay.play import Progress
+    from scheduler.engine.replay.records import Records
+    from scheduler.engine.replay.trace import Trace
 
 
 def simulate(
@@ -46,3 +57,168 @@ def simulate(
         show_data(json.loads(text), output)
         return
     print(text)
+
+
+Way = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # the engine's policies, named for help
+LOOK_EVERY = 100  # events between two looks at the bar
+
+
+def trace(
+    *,
+    which: Annotated[
+        str, typer.Argument(metavar="openb|philly|FILE", help="A public trace, a CSV file or a scenario.")
+    ],
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", envvar="BERTH_TRACES", help="Where public traces lie.")
+    ] = Path("data"),
+    policy: Annotated[Way, typer.Option(help="fair is Berth; the others are to compare with.")] = "fair",
+    nodes: Annotated[int | None, typer.Option(min=1, help="Only so many nodes, drawn by the seed.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Only the first so many jobs.")] = None,
+    seed: Annotated[int, typer.Option(help="What the nodes are drawn by.")] = 42,
+    checkpoint: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SECONDS",
+            help="Running work is saved so often, and who gives way goes on from there. Else from nothing.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
+    output: OutputOption = Output.TABLE,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw SVG files into it.")] = None,
+) -> None:
+    """Play a trace of many jobs in simulated time: how long who waits, who holds what, what it costs.
+
+    \b
+    berth trace philly --data ~/traces
+    berth trace philly --policy skip --jobs 5000
+    berth trace philly --checkpoint 1800
+    berth trace jobs.csv -o json
+    berth trace cluster.yaml --plots .
+
+    A CSV file is told by its head: timestamp,duration,num_gpus,cluster with *vc_nodes*.csv (vc,node_num)
+    beside it, or name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time with
+    *node_list*.csv (sn,cpu_milli,memory_mib,gpu,model). A scenario's workloads come when submitted and run
+    for their runtime_seconds.
+    """
+    from berth.core.garbage import collect_rarely
+    from scheduler.engine.replay.figures import figures
+    from scheduler.engine.replay.files import find, smaller
+    from scheduler.engine.replay.records import Records
+    from scheduler.engine.scenario import ScenarioError
+
+    try:
+        chosen = smaller(find(which, data), nodes, jobs, seed)
+    except ScenarioError as error:
+        raise BadInput(str(error)) from None
+    collect_rarely()
+    records = Records(chosen)
+    begin, wall = time.process_time(), time.perf_counter()
+    last = _play(chosen, policy, records, checkpoint)
+    told = figures(records, last.now) | {
+        "policy": policy,
+        "checkpoint_seconds": checkpoint,
+        "cycles": last.cycles,
+        "cpu_seconds": round(time.process_time() - begin, 2),
+        "wall_seconds": round(time.perf_counter() - wall, 2),
+    }
+    if plots is not None:
+        _draw(records, last.now, plots)
+    if as_json or output.is_data:
+        show_data(told, Output.JSON if as_json else output)
+    else:
+        _show(told)
+
+
+def _play(chosen: "Trace", policy: Way, records: "Records", checkpoint: int | None) -> "Progress":
+    from scheduler.engine.replay.play import Progress
+    from scheduler.engine.replay.policies import play
+    from scheduler.engine.replay.policy import Policy
+
+    last = Progress(chosen.cluster.now, 0, 0, 0)
+    with _bar(len(chosen.arrivals)) as told:
+        for number, last in enumerate(play(chosen, Policy(policy), records, checkpoint=checkpoint)):
+            if number % LOOK_EVERY == 0:
+                told(last)
+    return last
+
+
+@contextmanager
+def _bar(whole: int) -> Iterator[Any]:
+    """On stderr, and only where somebody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} ended"),
+        TimeRemainingColumn(), console=console, transient=True, disable=not sys.stderr.isatty(),
+    ) as bar:  # fmt: skip
+        task = bar.add_task("playing", total=whole)
+        yield lambda at: bar.update(task, completed=at.ended)
+
+
+def _draw(records: "Records", until: int, into: Path) -> None:
+    from scheduler.engine.replay.plots import plots
+
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for name, text in plots(records, until).items():
+            (into / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--plots: {into} cannot be written: {error.strerror}") from None
+
+
+def _show(told: Mapping[str, Any]) -> None:
+    jobs, evictions = told["jobs"], told["evictions"]
+    stopped = ", ".join(f"{count} by {kind}" for kind, count in evictions.items())
+    ended = f"{jobs['completed']} completed, {jobs['never_started']} never started"
+    effort = f"{told['wall_seconds']:g} s ({told['cpu_seconds']:g} s of CPU, {told['cycles']} cycles)"
+    print_fields(
+        [
+            ("trace", f"{told['trace']}, {told['cluster']['nodes']} nodes, {told['cluster']['gpus']} GPUs"),
+            ("policy", told["policy"]),
+            ("jobs", f"{jobs['arrived']} came, {ended}"),
+            ("queueing", _waits(told["queueing"])),
+            ("first start", _waits(told["until_first_start"])),
+            ("utilisation", f"{told['utilisation']:.1%} until the last arrival"),
+            ("gave way", stopped),
+            ("lost", f"{told['lost_gpu_hours']:g} GPU-hours of work{_saved(told['checkpoint_seconds'])}"),
+            ("played", f"{timedelta(seconds=told['seconds'])} in {effort}"),
+        ]
+    )
+    print_section("By project")
+    print_items(_rows(told["projects"]), COLUMNS)
+
+
+def _saved(every: int | None) -> str:
+    return "" if every is None else f", saved every {every} s"
+
+
+def _waits(told: Mapping[str, float]) -> str:
+    return (
+        f"{told['average']:,.0f} s on average, p50 {told['p50']:,.0f}, "
+        f"p99 {told['p99']:,.0f}, longest {told['longest']:,.0f}"
+    )
+
+
+def _rows(projects: Mapping[str, Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    return [{"name": name, **told} for name, told in projects.items() if told["jobs"]]
+
+
+def _seconds(kind: str, which: str) -> Any:
+    return lambda row: f"{row[kind][which]:,.0f}"
+
+
+COLUMNS = (
+    Column("PROJECT", lambda row: row["name"], grows=True),
+    Column("JOBS", lambda row: f"{row['jobs']}", right=True),
+    Column("QUOTA", lambda row: "unlimited" if row["quota"] is None else f"{row['quota']:g}", right=True),
+    Column("HELD", lambda row: f"{row['gpus_held']:g}", right=True),
+    Column("WAIT AVG", _seconds("queueing", "average"), right=True),
+    Column("P99", _seconds("queueing", "p99"), right=True),
+    Column("IN QUOTA P99", _seconds("in_quota", "p99"), right=True),
+    Column("LONGEST", _seconds("in_quota", "longest"), right=True),
+    Column("EVICTIONS", lambda row: f"{row['evictions']}", right=True),
+    Column("LOST GPU-H", lambda row: f"{row['lost_gpu_hours']:g}", right=True),
+)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from berth.cli.beginnings import from_files, from_template, with_settings
+from berth.cli.arguments import connected, takes
+from berth.cli.documents import from_files, from_template, with_settings
 from berth.cli.exits import BadInput, ExitCode, code_of_outcome
+from berth.cli.explain import blocker_numbers, expected_line
 from berth.cli.flags import SubmitFlags, flag_of
-from berth.cli.link import connected
 from berth.cli.output import Output, show_data
-from berth.cli.parameters import takes
-from berth.cli.standing import blocker_numbers, expected_line
 from berth.cli.text import safe
 from berth.core.problems import Problem
 from berth.core.words import counted
@@ -143,8 +142,7 @@ def _report(output: Output, submitted: list["Workload"]) -> None:
 
 
 def _stay(client: "Client", workload: "Workload", *, follow: bool) -> None:
-    from berth.cli.following import follow_output
-    from berth.cli.watching import stay_with
+    from berth.cli.following import follow_output, stay_with
 
     try:
         ended = follow_output(client, workload) if follow else stay_with(client, workload)

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.beginnings import place_of
+from berth.cli.arguments import connected
+from berth.cli.documents import place_of
 from berth.cli.exits import BadInput
-from berth.cli.link import connected
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list
 from berth.cli.text import safe
 
@@ -45,8 +45,8 @@ def show(template: Reference, project: OfProject = None, output: OutputOption = 
         print("\n".join(safe(line) for line in found.text.removesuffix("\n").split("\n")))
 
 
-@app.command("save")
-def save(
+@app.command("set")
+def set_template(
     *,
     template: Reference,
     project: OfProject = None,
@@ -63,8 +63,8 @@ def save(
     """Make a template, or change one. Refused (exit 5) if somebody changes it meanwhile.
 
     \b
-    berth template save vision/nightly -f nightly.yaml --about 'The run of every night'
-    berth template save nightly -p vision --workload train
+    berth template set vision/nightly -f nightly.yaml --about 'The run of every night'
+    berth template set nightly -p vision --workload train
     """
     from berth.client import NotFound
 
@@ -86,16 +86,16 @@ def save(
         print(f"{stored.handle} saved")
 
 
-@app.command("remove")
-def remove(template: Reference, project: OfProject = None) -> None:
+@app.command("delete")
+def delete(template: Reference, project: OfProject = None) -> None:
     """Remove a template. What was begun with it stays as it is.
 
     \b
-    berth template remove vision/nightly
+    berth template delete vision/nightly
     """
     with connected() as client:
         where, name = place_of(client, template, project)
-        client.templates.remove(where, name)
+        client.templates.delete(where, name)
     print(f"{where}/{name} removed")
 
 

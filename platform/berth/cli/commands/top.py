@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from berth.cli.arguments import PoolOption, ProjectOption, connected, service_names
 from berth.cli.exits import BadInput
-from berth.cli.link import connected
-from berth.cli.names import PoolOption, ProjectOption, service_names
 from berth.cli.output import Output, OutputOption, print_items, print_section, show_data
 from berth.cli.text import safe
 

@@ -1,29 +1,31 @@
-"""`berth list` and `berth describe`."""
+"""List, describe, explain, open, cancel, suspend, resume and delete workloads."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from berth.cli.arguments import WorkloadArgument, connected, takes, workload_names
 from berth.cli.columns import event_columns, pod_columns, workload_columns
-from berth.cli.link import connected
-from berth.cli.listing import listing
-from berth.cli.names import WorkloadArgument
+from berth.cli.exits import ExitCode, explain_error
+from berth.cli.explain import blocker_numbers, expected_line, queue_lines
+from berth.cli.flags import Selection
 from berth.cli.output import (
     Output,
     OutputOption,
+    listing,
     print_fields,
     print_items,
     print_section,
+    show_data,
     show_one,
 )
-from berth.cli.parameters import takes
-from berth.cli.selection import Selection
-from berth.cli.text import local, now, number, pairs
+from berth.cli.text import local, now, number, pairs, plain, safe, span
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import Workload
+    from berth.client.answers import Eviction, Explanation, Workload
 
 EVENTS_SHOWN = 10
 
@@ -112,3 +114,177 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
         ("Run", f"{workload.run} ({workload.preemptions} evictions, {workload.restarts} restarts)"),
         ("Labels", pairs(workload.labels)),
     ]
+
+
+Workloads = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORKLOAD...", help="NAME, PROJECT/NAME or id; several.", autocompletion=workload_names
+    ),
+]
+
+
+def cancel(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """End workloads for good. Their pods get SIGTERM first, and the grace period to end by themselves.
+
+    \b
+    berth cancel vision/train
+    berth cancel sweep-1 sweep-2 sweep-3
+    """
+    _each(workloads, output, lambda client, found: client.workloads.cancel(found.id))
+
+
+def suspend(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """Stop workloads until they are resumed. They keep nothing but their place in the list.
+
+    \b
+    berth suspend vision/train
+    """
+    _each(workloads, output, lambda client, found: client.workloads.suspend(found.id))
+
+
+def resume(workloads: Workloads, output: OutputOption = Output.TABLE) -> None:
+    """Let suspended workloads wait for their turn again.
+
+    \b
+    berth resume vision/train
+    """
+    _each(workloads, output, lambda client, found: client.workloads.resume(found.id))
+
+
+def delete(workloads: Workloads) -> None:
+    """Remove workloads that have ended, with their pods and logs. What happened stays in the events.
+
+    \b
+    berth delete vision/train
+    """
+    with connected() as client:
+        for workload in [client.workloads.find(reference) for reference in workloads]:
+            client.workloads.delete(workload.id)
+            print(f"{workload.handle} deleted")
+
+
+def _each(references: list[str], output: Output, act: Callable[["Client", "Workload"], "Workload"]) -> None:
+    """All names are looked up before the first is acted on. Who is refused is named, and holds up nobody."""
+    refused: list[ExitCode] = []
+    with connected() as client:
+        found = [client.workloads.find(reference) for reference in references]
+        changed = []
+        for workload in found:
+            try:
+                changed.append(act(client, workload))
+            except Exception as error:
+                if len(found) == 1 or not (code := _told(workload, error)):
+                    raise
+                refused.append(code)
+                continue
+            if not output.is_data:
+                print(f"{changed[-1].handle} is {changed[-1].phase}")
+    if output.is_data:
+        answers = [workload.plain() for workload in changed]
+        show_data(answers[0] if len(found) == 1 else answers, output)
+    if refused:
+        raise typer.Exit(refused[0])
+
+
+def _told(workload: "Workload", error: Exception) -> ExitCode | None:
+    """Of one among several; nothing where it is not about this one."""
+    from berth.client.errors import Conflict, Forbidden, NotFound
+
+    told = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
+    if told is None:
+        return None
+    for line in told[1]:
+        print(f"berth: {workload.handle}: {safe(line)}", file=sys.stderr)
+    return told[0]
+
+
+def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None:
+    """Why does it wait? Why was it evicted, and for whom?
+
+    \b
+    berth why vision/train
+    berth why train -o json
+    """
+    with connected() as client:
+        found = client.workloads.find(workload)
+        explanation = client.workloads.explain(found.id)
+    show_one(explanation, output, lambda _: _tell(found, explanation))
+
+
+def _tell(workload: "Workload", why: "Explanation") -> None:
+    reason = f": {why.reason}" if why.reason else ""
+    print(safe(f"{workload.handle} is {why.phase}{reason}"))
+    if why.message and why.message not in {blocker.message for blocker in why.blockers}:
+        print(f"  {safe(why.message)}")
+    for blocker in why.blockers:
+        print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
+        if blocker.numbers:
+            print(f"  {blocker_numbers(blocker.numbers)}")
+    if why.position is not None:
+        print_section(f"Position {why.position}{_where(workload)}")
+        for line in why.key:
+            print(f"  {safe(line)}")
+    if line := expected_line(why.expected_start, why.expected_because):
+        print(f"\n{safe(line)}")
+    if lines := list(queue_lines(why.queue)):
+        print_section("Queues")
+        for line in lines:
+            print(f"  {safe(line)}")
+    _tell_past(why)
+    if why.explained_at is not None:
+        cycle = f" by cycle {plain(why.cycle)}" if isinstance(why.cycle, int | str) else ""
+        print(f"\nAs seen at {local(why.explained_at)}{cycle}")
+
+
+def _tell_past(why: "Explanation") -> None:
+    """For what it waited so far, where that changed; and who gave way."""
+    if len(why.waited) > 1:
+        print_section("Waited")
+        for each in why.waited:
+            told = span(((each.until or now()) - each.since).total_seconds())
+            print(f"  {local(each.since)}  {safe(each.reason)} {told}{'' if each.until else ' so far'}")
+    if why.evictions:
+        print_section("Evictions")
+        for eviction in why.evictions:
+            _tell_eviction(eviction)
+
+
+def _where(workload: "Workload") -> str:
+    return f" in {workload.pools[0]}" if workload.pools else ""
+
+
+def _tell_eviction(eviction: "Eviction") -> None:
+    print(f"  {local(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
+    for line in eviction.lines:
+        print(f"    {safe(line)}")
+
+
+def open_port(
+    workload: WorkloadArgument,
+    port: Annotated[str | None, typer.Option("--port", "-p", help="Which one; default: the first.")] = None,
+    just_print: Annotated[bool, typer.Option("--print", help="Print the link instead.")] = False,
+) -> None:
+    """Open a port of a running interactive workload in a browser.
+
+    \b
+    berth open desk
+    berth open vision/desk --port tensorboard
+    berth open desk --print               for a browser on another machine
+
+    The link works once, within a minute.
+    """
+    import webbrowser
+
+    with connected() as client:
+        found = client.workloads.find(workload)
+        link = client.workloads.link_to_port(found.id, port or _first(found.spec, found.handle))
+    if just_print or not webbrowser.open(link.url):
+        print(link.url)
+
+
+def _first(spec: dict[str, object], handle: str) -> str:
+    ports = spec.get("ports")
+    if not isinstance(ports, list) or not ports:
+        raise typer.BadParameter(f"{handle} names no ports in its document.", param_hint="workload")
+    return str(ports[0]["name"])

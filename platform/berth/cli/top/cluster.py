@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.columns import phase_style
+from berth.cli.flags import LIVE
 from berth.cli.output import Column
-from berth.cli.selection import LIVE
 from berth.cli.text import age, now, number
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.widgets import Static
 
-from berth.cli.exits import explained
+from berth.cli.exits import explain_error
 from berth.cli.text import safe
 
 
@@ -41,7 +41,7 @@ class Refreshing(App[None]):
         try:
             seen = self.look()
         except Exception as error:
-            if (told := explained(error)) is None:
+            if (told := explain_error(error)) is None:
                 raise
             self.call_from_thread(self._say, "; ".join(told[1]))
             return

@@ -34,7 +34,7 @@ class AsyncTemplates:
         kept = content_of(found)["about"] if about is None else about
         return await self._put(path, body_of(document, kept), {"If-Match": found.headers.get("ETag", "*")})
 
-    async def remove(self, project: str, name: str) -> None:
+    async def delete(self, project: str, name: str) -> None:
         path = path_of(project, name)
         tag = (await self._transport.ask("GET", path)).headers.get("ETag", "*")
         await self._transport.ask("DELETE", path, headers={"If-Match": tag})

@@ -1,12 +1,11 @@
-"""`berth notify`: subscriptions to notifications, and their deliveries."""
+"""`berth subscription`: subscriptions to notifications, and their deliveries."""
 
 from typing import Annotated
 
 import typer
 
-from berth.cli.link import connected
-from berth.cli.listing import WatchOption, listing
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.arguments import connected
+from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
 from berth.cli.text import local, safe, short
 
 app = typer.Typer(no_args_is_help=True, help="Notifications: who is told what, and where.")
@@ -17,15 +16,15 @@ def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
     """Who is told what, as far as it is yours.
 
     \b
-    berth notify list
+    berth subscription list
     """
     with connected() as client:
         found = list(client.subscriptions.list())
     show_list(found, _columns(), output, "Nobody is told anything.")
 
 
-@app.command("add")
-def add(
+@app.command("create")
+def create(
     *,
     to: Annotated[
         str, typer.Argument(metavar="ADDRESS", help="A mail address, https://... or slack:https://...")
@@ -47,35 +46,35 @@ def add(
     """Be told of your own work, or of a project, department or platform that you administer.
 
     \b
-    berth notify add me@example.org --on preempted,failed,waiting --minutes 30
-    berth notify add slack:https://chat.example.org/hook --project vision --on failed,budget
+    berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
+    berth subscription create slack:https://chat.example.org/hook --project vision --on failed,budget
     """
     news = [word.strip() for word in on.split(",") if word.strip()]
     with connected() as client:
-        made = client.subscriptions.add(
+        made = client.subscriptions.create(
             to, news, project=project, department=department, platform=platform, waiting_minutes=minutes
         )
     show_one(made, output, lambda _: show_list([made], _columns(), output, ""))
 
 
-@app.command("remove")
-def remove(
-    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth notify list` shows.")],
+@app.command("delete")
+def delete(
+    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth subscription list` shows.")],
 ) -> None:
     """Be told no more.
 
     \b
-    berth notify remove 3
+    berth subscription delete 3
     """
     with connected() as client:
-        client.subscriptions.remove(subscription)
+        client.subscriptions.delete(subscription)
     print("nothing goes there any more")
 
 
 @app.command("deliveries")
 def deliveries(
     *,
-    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth notify list` shows.")],
+    subscription: Annotated[int, typer.Argument(metavar="ID", help="As `berth subscription list` shows.")],
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
@@ -83,8 +82,8 @@ def deliveries(
     """What was told there, and what came of it; the latest first.
 
     \b
-    berth notify deliveries 3
-    berth notify deliveries 3 --limit 100 -o json
+    berth subscription deliveries 3
+    berth subscription deliveries 3 --limit 100 -o json
     """
     with connected() as client:
         listing(

@@ -1,4 +1,4 @@
-"""`berth admin`: back up and restore Berth on the server's own machine."""
+"""`berth admin`, `berth up` and `berth version`."""
 
 import sys
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from berth.cli.arguments import connected
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Output, OutputOption, print_fields, show_one
 from berth.cli.text import safe
@@ -15,12 +16,12 @@ from berth.cli.text import safe
 if TYPE_CHECKING:
     from berth.server.backup.manifest import Manifest
 
-app = typer.Typer(no_args_is_help=True, help="Backup and restore, on the machine where Berth runs.")
+admin_app = typer.Typer(no_args_is_help=True, help="Backup and restore, on the machine where Berth runs.")
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 MIB = 1 << 20
 
 
-@app.command("backup")
+@admin_app.command("backup")
 def backup(
     *,
     file: Target,
@@ -48,7 +49,7 @@ def backup(
         print("berth: the keys that sign and seal are not in it: keep them elsewhere, too", file=sys.stderr)
 
 
-@app.command("verify")
+@admin_app.command("verify")
 def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
     """Read a backup to its end: is it whole, of when, and what is in it?
 
@@ -62,7 +63,7 @@ def verify(*, file: Target, output: OutputOption = Output.TABLE) -> None:
     show_one(manifest, output, lambda _: _tell(file, manifest))
 
 
-@app.command("restore")
+@admin_app.command("restore")
 def restore(
     *,
     file: Target,
@@ -124,3 +125,50 @@ def _tell(file: Path, manifest: "Manifest") -> None:
             ("Size", f"{manifest.size / MIB:.1f} MiB, SHA-256 {manifest.sha256}"),
         ]
     )
+
+
+def up(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Default: 8000, or the next one that is free.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Make the demo organisation in an empty database.")
+    ] = False,
+) -> None:
+    """Run Berth on this machine: database, web, scheduler and task queue, until Ctrl-C.
+
+    \b
+    berth up --demo
+    DATABASE_URL=postgres://berth:secret@db.example.org/berth berth up --host 0.0.0.0 --port 80
+    """
+    from berth.server.up.start import up as run_until_stopped
+
+    raise typer.Exit(run_until_stopped(host=host, port=port, demo=demo))
+
+
+def version(
+    server: Annotated[
+        bool, typer.Option("--server", help="Also check the connection to the server.")
+    ] = False,
+) -> None:
+    """Print the version of this command.
+
+    \b
+    berth version --server
+    """
+    print(version_line())
+    if server:
+        with connected() as client:
+            print(f"{client.settings.address}: {client.whoami().username} is signed in")
+
+
+def version_line() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    try:
+        return f"berth {version_of('berth')}"
+    except PackageNotFoundError:
+        return "berth (not installed, running from a checkout)"

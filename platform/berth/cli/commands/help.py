@@ -45,7 +45,7 @@ def help_(
     """Explain a command, or what holds for all of them: exit-codes, environment, output.
 
     \b
-    berth help quota plan
+    berth help quota preview
     berth help exit-codes
     """
     root = ctx.find_root()

@@ -1,19 +1,20 @@
-"""`berth member` and `berth user`: roles and accounts."""
+"""`berth member`, `berth user` and `berth token`."""
 
 import sys
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from berth.cli.exits import BadInput
-from berth.cli.link import connected
-from berth.cli.names import DepartmentOption, ProjectOption
+from berth.cli.arguments import DepartmentOption, ProjectOption, connected
+from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.text import local, safe, short
+from berth.cli.quantities import seconds
+from berth.cli.text import age, local, now, safe, short
 
-app = typer.Typer(no_args_is_help=True, help="Members: who has which role where.")
-users = typer.Typer(no_args_is_help=True, help="People whom Berth knows.")
+member_app = typer.Typer(no_args_is_help=True, help="Members: who has which role where.")
+user_app = typer.Typer(no_args_is_help=True, help="People whom Berth knows.")
 Person = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
 
 
@@ -25,7 +26,7 @@ class RoleWord(StrEnum):
     VIEWER = "viewer"
 
 
-@app.command("list")
+@member_app.command("list")
 def list_members(
     project: ProjectOption = None,
     department: DepartmentOption = None,
@@ -40,10 +41,10 @@ def list_members(
     """
     with connected() as client:
         found = list(client.members.list(project=project, department=department, user=user))
-    show_list(found, _columns(), output, "No members.")
+    show_list(found, _member_columns(), output, "No members.")
 
 
-@app.command("add")
+@member_app.command("add")
 def add(
     *,
     user: Person,
@@ -63,7 +64,7 @@ def add(
     show_one(made, output, lambda one: print(safe(f"{one.user} is {one.role} of {one.scope}")))
 
 
-@app.command("remove")
+@member_app.command("remove")
 def remove(
     *,
     user: Person,
@@ -88,12 +89,12 @@ def remove(
     print(safe(f"{user} is no {found[0].role} of {found[0].scope} any more"))
 
 
-@users.command("list")
+@user_app.command("list")
 def list_users(
     search: Annotated[str | None, typer.Option(help="With this in the name or the address.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List users with a role in what you administer.
+    """List user_app with a role in what you administer.
 
     To grant a role to another user, give the exact user name to: berth member add.
 
@@ -110,7 +111,7 @@ def list_users(
     show_list(found, columns, output, "Nobody.")
 
 
-@users.command("create")
+@user_app.command("create")
 def create_user(
     *,
     user: Person,
@@ -133,7 +134,7 @@ def create_user(
     show_one(made, output, lambda one: print(safe(f"{one.username} made")))
 
 
-def _columns() -> list[Column]:
+def _member_columns() -> list[Column]:
     return [
         Column("USER", lambda m: m.user),
         Column("ROLE", lambda m: m.role),
@@ -141,3 +142,80 @@ def _columns() -> list[Column]:
         Column("SINCE", lambda m: local(m.created_at), brief=lambda m: short(m.created_at), spare=True),
         Column("ID", lambda m: str(m.id), right=True, wide=True),
     ]
+
+
+token_app = typer.Typer(no_args_is_help=True, help="Tokens: by them programs act for you.")
+
+
+@token_app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="To recognise it by.")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read, write or admin; repeat. Default: read, write.")
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(help="After so long, such as 30d; never = not at all. Default: with the token in use."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a token. Its secret is printed this once, alone on stdout.
+
+    \b
+    berth token create ci --scope read --scope write --expires 30d
+    """
+    given = None if expires in (None, "never") else expires
+    until = None if given is None else now() + timedelta(seconds=seconds("--expires", given))
+    with connected() as client:
+        token = client.tokens.create(name, scope or ["read", "write"], until)
+    if token.token is None:
+        print(
+            f"berth: {name} was made, but its secret was lost with the connection: revoke it", file=sys.stderr
+        )
+        raise typer.Exit(ExitCode.REFUSED)
+    if expires == "never" and token.expires_at:
+        print(f"berth: {name} ends with the token in use, {local(token.expires_at)}", file=sys.stderr)
+    show_one(token, output, lambda _: print(token.token))
+
+
+@token_app.command("list")
+def list_tokens(
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also revoked ones.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Your tokens; the secrets are not kept anywhere.
+
+    \b
+    berth token list --all
+    """
+    moment = now()
+    columns = [
+        Column("NAME", lambda t: t.name),
+        Column("BEGINS", lambda t: t.prefix),
+        Column("SCOPES", lambda t: ",".join(t.scopes)),
+        Column("EXPIRES", lambda t: local(t.expires_at) if t.expires_at else "never"),
+        Column("SIGN-IN", lambda t: "yes" if t.by_sign_in else "", wide=True),
+        Column("USED", lambda t: age(t.last_used_at, moment), right=True),
+        Column("REVOKED", lambda t: local(t.revoked_at), wide=not every),
+        Column("ID", lambda t: str(t.id), right=True, wide=True),
+    ]
+    with connected() as client:
+        found = [token for token in client.tokens.list() if every or token.revoked_at is None]
+    show_list(found, columns, output, "No tokens.")
+
+
+@token_app.command("revoke")
+def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the token.")]) -> None:
+    """Make a token worthless at once.
+
+    \b
+    berth token revoke ci
+    """
+    with connected() as client:
+        live = [token for token in client.tokens.list() if token.revoked_at is None]
+        found = [token for token in live if name in (token.name, str(token.id))]
+        if len(found) != 1:
+            known = ", ".join(token.name for token in live) or "none"
+            raise BadInput(f"NAME: given {name!r}; allowed: {known}")
+        client.tokens.revoke(found[0].id)
+    print(f"{found[0].name} revoked")

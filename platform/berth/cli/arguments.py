@@ -1,7 +1,10 @@
-"""Shell completion of names on the server; empty on any error."""
+"""Arguments and options that several commands share, with shell completion."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -51,6 +54,15 @@ def owner_names(incomplete: str) -> list[str]:
     return sorted({*project_names(incomplete), *department_names(incomplete)})
 
 
+def context_names(incomplete: str) -> list[str]:
+    from berth.client.config import BadSettings, read_contexts, settings_path
+
+    try:
+        return [name for name in read_contexts(settings_path()).known if name.startswith(incomplete)]
+    except BadSettings:
+        return []
+
+
 def _offered(ask: Callable[["Client"], Iterable[str]], incomplete: str) -> list[str]:
     from berth.client import Client, ClientError
     from berth.client.config import BadSettings
@@ -89,3 +101,46 @@ OwnerArgument = Annotated[
         metavar="NAME", help="A project, or with --department a department.", autocompletion=owner_names
     ),
 ]
+
+
+@contextmanager
+def connected() -> Iterator["Client"]:
+    """The client is imported here so that `berth --help` need not wait for it."""
+    from berth.client import Client
+
+    with Client() as client:
+        yield client
+
+
+T = TypeVar("T")
+
+
+def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """The decorated command's help and name stay; its options are the fields of `kind`, in their order."""
+    hints = get_type_hints(kind, include_extras=True)
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_default(field.default, field.default_factory),
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)  # type: ignore[arg-type]
+    ]
+
+    def wrap(command: Callable[[T], None]) -> Callable[..., None]:
+        def run(**values: Any) -> None:
+            command(kind(**values))
+
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__annotations__ = hints
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return wrap
+
+
+def _default(value: Any, factory: Any) -> Any:
+    if value is not MISSING:
+        return value
+    return factory() if factory is not MISSING else inspect.Parameter.empty

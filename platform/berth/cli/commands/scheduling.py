@@ -1,0 +1,215 @@
+"""`berth queue`, `berth share`, `berth cycles` and `berth replay`."""
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from berth.cli.arguments import SomePool, connected
+from berth.cli.exits import BadInput, ExitCode
+from berth.cli.output import Column, Output, OutputOption, WatchOption, listing, show_list, show_one
+from berth.cli.quantities import moment
+from berth.cli.text import age, local, now, number, safe, short
+
+if TYPE_CHECKING:
+    from berth.client import Client
+
+
+def queue(
+    *,
+    pool: SomePool = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, first in line first.")] = 100,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Who waits in a pool, in the order of the last cycle.
+
+    \b
+    berth queue
+    berth queue train -o wide     # with the keys that put each there
+    """
+    with connected() as client:
+        name = pool
+        if name is None:
+            names = [each.name for each in client.node_pools.list()]
+            if len(names) != 1:
+                raise BadInput(f"queue: which pool? allowed: {', '.join(names) or 'there is none'}")
+            name = names[0]
+        if watch:
+            listing(
+                lambda: client.lines.read(name, limit=limit).items, _queue_columns, output, "", watch=True
+            )
+            return
+        found = client.lines.read(name, limit=limit)
+
+    if output is Output.CSV:
+        show_list(found.items, _queue_columns(), output, "")
+        return
+
+    def describe(_: object) -> None:
+        show_list(found.items, _queue_columns(), output, f"Nobody waits in {name}.")
+        if hidden := found.workloads - len(found.items):
+            print(f"berth: {hidden} more wait, further back or not yours to see", file=sys.stderr)
+
+    show_one(found, output, describe)
+
+
+def _queue_columns() -> list[Column]:
+    moment = now()
+    return [
+        Column("NO", lambda w: "new" if w.position is None else str(w.position), right=True),
+        Column("NAME", lambda w: w.name),
+        Column("PROJECT", lambda w: w.project),
+        Column("GPUS", lambda w: number(w.gpus), right=True),
+        Column("PRIORITY", lambda w: str(w.priority), right=True, spare=True),
+        Column("AGE", lambda w: age(w.submitted_at, moment), right=True, spare=True),
+        Column("EXPECTED IN", lambda w: _until(w.expected_start, moment), right=True),
+        Column("KEY", lambda w: "; ".join(w.key), wide=True),
+        Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),
+    ]
+
+
+def _until(starts: datetime | None, moment: datetime) -> str:
+    return "-" if starts is None else age(moment, starts)
+
+
+def cycles(
+    *,
+    since: Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, as 2h.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """What the scheduler did, cycle by cycle; the latest first. For platform admins.
+
+    \b
+    berth cycles --since 2h
+    berth cycles --limit 5 --watch
+    """
+    filters = {} if since is None else {"since": moment("--since", since, now())}
+    with connected() as client:
+        listing(
+            lambda: list(client.cycles.list(limit=limit, **filters)), _cycle_columns, output, "No cycles.",
+            watch=watch,
+        )  # fmt: skip
+
+
+def replay(
+    *,
+    cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="As `berth cycles` numbers them.")],
+    save: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Also write what it saw, for `berth simulate`.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Decide a stored cycle once more, and say what comes out otherwise. Exit 1 if anything does.
+
+    \b
+    berth replay 1812
+    berth replay 1812 --save cycle.json && berth simulate cycle.json
+    """
+    with connected() as client:
+        found = client.cycles.replay(cycle)
+        scenario = None if save is None else client.cycles.scenario(cycle)
+    if save is not None:
+        _save(save, scenario)
+
+    def describe(_: object) -> None:
+        print(safe(found.summary))
+        for line in found.differences:
+            print(f"  {safe(line)}")
+        if found.differing > len(found.differences):
+            print(f"  ... and {found.differing - len(found.differences)} more")
+
+    show_one(found, output, describe)
+    if not found.same:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _save(file: str, scenario: object) -> None:
+    if scenario is None:
+        raise BadInput("what this cycle saw is not kept any more")
+    try:
+        Path(file).write_text(json.dumps(scenario, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--save {file}: {error.strerror or error}") from None
+    print(f"berth: {file} written", file=sys.stderr)
+
+
+def _cycle_columns() -> list[Column]:
+    return [
+        Column("CYCLE", lambda c: str(c.id), right=True),
+        Column("TIME", lambda c: local(c.at), brief=lambda c: short(c.at)),
+        Column("TRIGGER", lambda c: c.trigger, spare=True),
+        Column("NODES", lambda c: str(c.nodes), right=True, wide=True),
+        Column("WORKLOADS", lambda c: str(c.workloads), right=True, spare=True),
+        Column("PENDING", lambda c: str(c.pending), right=True),
+        Column("APPLIED", lambda c: str(c.applied), right=True),
+        Column("STALE", lambda c: str(c.stale), right=True, wide=True),
+        Column("EVICTIONS", lambda c: str(c.evictions), right=True),
+        Column("DECIDED IN MS", lambda c: f"{c.decide_ms:.1f}", right=True),
+        Column("ENGINE", lambda c: c.engine, wide=True),
+    ]
+
+
+def share(
+    *,
+    pool: SomePool = None,
+    watch: WatchOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """What is due to each department and project, what it holds, borrows, and used lately (GPUs).
+
+    \b
+    berth share
+    berth share train -o wide
+    berth quota show vision --why     # how one of them comes about
+    """
+    with connected() as client:
+        listing(lambda: _found(client, pool), _share_columns, output, "No quotas.", watch=watch)
+
+
+def _found(client: "Client", pool: str | None) -> list[Any]:
+    of = {project.name: project.department for project in client.projects.list()}
+    return sorted(client.quotas.list(pool=pool), key=lambda quota: _place(quota, of))
+
+
+def _share_columns() -> list[Column]:
+    return [
+        Column(
+            "QUEUE", lambda q: q.owner["name"] if q.owner["kind"] == "department" else f"  {q.owner['name']}"
+        ),
+        Column("POOL", lambda q: q.pool),
+        Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
+        Column("SHARE", lambda q: _told(q, "share"), right=True),
+        Column("HELD", lambda q: _told(q, "allocated"), right=True),
+        Column("BORROWED", lambda q: number(_borrowed(q)), right=True, spare=True),
+        Column("ASKED", lambda q: _told(q, "requested"), right=True, spare=True),
+        Column("USED LATELY", _used, right=True, spare=True),
+        Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
+    ]
+
+
+def _told(quota: Any, name: str) -> str:
+    values = (quota.standing or {}).get(name)
+    return number(values.get("gpu")) if isinstance(values, dict) else "-"
+
+
+def _borrowed(quota: Any) -> float | None:
+    held = ((quota.standing or {}).get("allocated") or {}).get("gpu")
+    if held is None or quota.gpu is None:
+        return None
+    return max(0.0, float(held) - float(quota.gpu))
+
+
+def _used(quota: Any) -> str:
+    usage = ((quota.standing or {}).get("usage") or {}).get("gpu")
+    return "-" if usage is None else f"{usage:.3f}"
+
+
+def _place(quota: Any, of: dict[str, str]) -> tuple[str, str, bool, str]:
+    name, inner = quota.owner["name"], quota.owner["kind"] == "project"
+    return (quota.pool, of.get(name, "") if inner else name, inner, name)

@@ -1,0 +1,263 @@
+"""`berth department` and `berth project`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from berth.cli.arguments import DepartmentOption, connected, department_names, project_names
+from berth.cli.exits import BadInput
+from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
+from berth.cli.quantities import seconds
+from berth.cli.text import span
+
+Title = Annotated[str | None, typer.Option(help="For people to read.", show_default=False)]
+Rank = Annotated[int | None, typer.Option(help="Higher ranks are served first; else 0.", show_default=False)]
+ReclaimAfter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|default",
+        help="What it borrows is not taken back from work that runs for less than this.",
+        show_default=False,
+    ),
+]
+PreemptAfter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|default",
+        help="Its own work gives way to its more important work only after this.",
+        show_default=False,
+    ),
+]
+
+department_app = typer.Typer(no_args_is_help=True, help="Departments, the upper level of tenants.")
+DepartmentArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the department.", autocompletion=department_names)
+]
+
+
+@department_app.command("list")
+def list_departments(output: OutputOption = Output.TABLE) -> None:
+    """Departments that you see.
+
+    \b
+    berth department list
+    """
+    with connected() as client:
+        found = list(client.departments.list())
+    show_list(found, tenant_columns(), output, "No departments.")
+
+
+@department_app.command("describe")
+def describe_department(name: DepartmentArgument, output: OutputOption = Output.TABLE) -> None:
+    """One department: its projects, and who has a role in it.
+
+    \b
+    berth department describe research
+    """
+    with connected() as client:
+        found = client.departments.get(name)
+        projects, members = [], []
+        if not output.is_data:
+            projects = [project.name for project in client.projects.list(name)]
+            members = list(client.members.list(department=name))
+    show_one(found, output, lambda one: describe_tenant(one, [("Projects", ", ".join(projects))], members))
+
+
+@department_app.command("create")
+def create_department(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case letters, digits, hyphens.")],
+    title: Title = None,
+    rank: Rank = None,
+    reclaim_after: ReclaimAfter = None,
+    preempt_after: PreemptAfter = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a department. It may expect nothing until it has a quota.
+
+    \b
+    berth department create research --title "Research" --rank 10
+    berth quota set research --department --pool train --gpu 16
+    """
+    values = tenant_values(title, rank, reclaim_after, preempt_after)
+    with connected() as client:
+        made = client.departments.create(name, **values)
+    show_one(made, output, lambda one: print(f"{one.name} made"))
+
+
+@department_app.command("edit")
+def edit_department(
+    *,
+    name: DepartmentArgument,
+    title: Title = None,
+    rank: Rank = None,
+    reclaim_after: ReclaimAfter = None,
+    preempt_after: PreemptAfter = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change what is named; the rest stays.
+
+    \b
+    berth department edit research --rank 20 --reclaim-after 10m
+    """
+    changes = something("department edit", tenant_values(title, rank, reclaim_after, preempt_after))
+    with connected() as client:
+        changed: Any = client.departments.edit(name, changes)
+    show_one(changed, output, lambda one: print(f"{one.name} changed"))
+
+
+@department_app.command("delete")
+def delete_department(name: DepartmentArgument) -> None:
+    """Remove a department that has no projects. Refused (exit 5) while it has.
+
+    \b
+    berth department delete research
+    """
+    with connected() as client:
+        client.departments.delete(name)
+    print(f"{name} deleted")
+
+
+project_app = typer.Typer(no_args_is_help=True, help="Projects: every workload belongs to one.")
+ProjectArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the project.", autocompletion=project_names)
+]
+
+
+@project_app.command("list")
+def list_projects(department: DepartmentOption = None, output: OutputOption = Output.TABLE) -> None:
+    """Projects that you see.
+
+    \b
+    berth project list --department research
+    """
+    with connected() as client:
+        found = list(client.projects.list(department))
+    show_list(found, tenant_columns(Column("DEPARTMENT", lambda p: p.department)), output, "No projects.")
+
+
+@project_app.command("describe")
+def describe_project(name: ProjectArgument, output: OutputOption = Output.TABLE) -> None:
+    """One project: its department, and who has a role in it.
+
+    \b
+    berth project describe vision
+    """
+    with connected() as client:
+        found = client.projects.get(name)
+        members = [] if output.is_data else list(client.members.list(project=name))
+    show_one(found, output, lambda one: describe_tenant(one, [("Department", one.department)], members))
+
+
+@project_app.command("create")
+def create_project(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case letters, digits, hyphens.")],
+    department: Annotated[
+        str, typer.Option("--department", help="In this department.", autocompletion=department_names)
+    ],
+    title: Title = None,
+    rank: Rank = None,
+    reclaim_after: ReclaimAfter = None,
+    preempt_after: PreemptAfter = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a project in a department. It may expect nothing until it has a quota.
+
+    \b
+    berth project create vision --department research
+    berth quota set vision --pool train --gpu 8
+    berth member add dave --role member --project vision
+    """
+    values = tenant_values(title, rank, reclaim_after, preempt_after)
+    with connected() as client:
+        made = client.projects.create(name, department, **values)
+    show_one(made, output, lambda one: print(f"{one.name} made in {one.department}"))
+
+
+@project_app.command("edit")
+def edit_project(
+    *,
+    name: ProjectArgument,
+    title: Title = None,
+    rank: Rank = None,
+    reclaim_after: ReclaimAfter = None,
+    preempt_after: PreemptAfter = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change what is named; the rest stays.
+
+    \b
+    berth project edit vision --rank 5 --preempt-after default
+    """
+    changes = something("project edit", tenant_values(title, rank, reclaim_after, preempt_after))
+    with connected() as client:
+        changed: Any = client.projects.edit(name, changes)
+    show_one(changed, output, lambda one: print(f"{one.name} changed"))
+
+
+@project_app.command("delete")
+def delete_project(name: ProjectArgument) -> None:
+    """Remove a project that has no workloads. Refused (exit 5) while it has.
+
+    \b
+    berth project delete vision
+    """
+    with connected() as client:
+        client.projects.delete(name)
+    print(f"{name} deleted")
+
+
+def tenant_values(
+    title: str | None, rank: int | None, reclaim_after: str | None, preempt_after: str | None
+) -> dict[str, Any]:
+    """What was named, as REST calls it."""
+    values: dict[str, Any] = {}
+    if title is not None:
+        values["title"] = title
+    if rank is not None:
+        values["rank"] = rank
+    for key, option, text in (
+        ("reclaim_min_runtime", "--reclaim-after", reclaim_after),
+        ("preempt_min_runtime", "--preempt-after", preempt_after),
+    ):
+        if text is not None:
+            values[key] = None if text == "default" else seconds(option, text)
+    return values
+
+
+def something(command: str, values: dict[str, Any]) -> dict[str, Any]:
+    if not values:
+        allowed = "--title, --rank, --reclaim-after, --preempt-after"
+        raise BadInput(f"{command}: nothing to change; allowed: {allowed}")
+    return values
+
+
+def tenant_columns(*between: Column) -> list[Column]:
+    return [
+        Column("NAME", lambda t: t.name),
+        *between,
+        Column("RANK", lambda t: str(t.rank), right=True),
+        Column("TITLE", lambda t: t.title, grows=True),
+        Column("RECLAIM AFTER", lambda t: _after(t.reclaim_min_runtime), right=True, wide=True),
+        Column("PREEMPT AFTER", lambda t: _after(t.preempt_min_runtime), right=True, wide=True),
+    ]
+
+
+def describe_tenant(tenant: Any, inside: list[tuple[str, str]], members: list[Any]) -> None:
+    """`inside`: what it has or belongs to."""
+    print_fields(
+        [
+            ("Name", tenant.name),
+            ("Title", tenant.title),
+            *inside,
+            ("Rank", str(tenant.rank)),
+            ("Reclaim after", _after(tenant.reclaim_min_runtime)),
+            ("Preempt after", _after(tenant.preempt_min_runtime)),
+            ("Members", ", ".join(f"{member.user} ({member.role})" for member in members)),
+        ]
+    )
+
+
+def _after(seconds: int | None) -> str:
+    return "default" if seconds is None else span(seconds)
