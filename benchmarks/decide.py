@@ -19,10 +19,10 @@ from typing import TypeVar
 from benchmarks.arguments import parser
 from benchmarks.shapes import CHANGES, SHAPES, settings, steady
 from berth.core.garbage import collect_rarely
-from scheduler.engine.cycle import decide, decide_again
+from scheduler.engine.decide import decide, decide_again
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan
-from scheduler.engine.scenario.world import World
+from scheduler.simulator.simulation import World
 
 RUNS = 5
 Answer = TypeVar("Answer")

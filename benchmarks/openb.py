@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
 from berth.core.amounts import MILLI, Bounds
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import (
     Entitlement,
     Group,

@@ -14,12 +14,12 @@ from pathlib import Path
 from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
 from berth.core.garbage import collect_rarely
-from scheduler.engine.replay.figures import figures
-from scheduler.engine.replay.files import NoSuchTrace, find, smaller
-from scheduler.engine.replay.policies import play
-from scheduler.engine.replay.policy import Policy
-from scheduler.engine.replay.records import Records
-from scheduler.engine.replay.trace import Trace
+from scheduler.simulator.replay.figures import figures
+from scheduler.simulator.replay.files import NoSuchTrace, find, smaller
+from scheduler.simulator.replay.policies import play
+from scheduler.simulator.replay.policy import Policy
+from scheduler.simulator.replay.records import Records
+from scheduler.simulator.replay.trace import Trace
 
 # Average, p99 (seconds) and use that others found for the same weeks, nodes and quotas.
 REFERENCE = {

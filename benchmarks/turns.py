@@ -12,10 +12,10 @@ from typing import Any
 
 from benchmarks.arguments import parser
 from benchmarks.decide import RESULTS, commit, machine
-from scheduler.engine.cycle import decide
-from scheduler.engine.scenario import load
-from scheduler.engine.scenario.usage import Meter, allocated
-from scheduler.engine.scenario.world import World
+from scheduler.engine.decide import decide
+from scheduler.simulator import load
+from scheduler.simulator.simulation import World
+from scheduler.simulator.usage import Meter, allocated
 
 GPUS, JOBS, CYCLES = 16, 100, 1024
 MODE = {"mode": "time_based", "half_life": 128, "window": 256, "k": 1.0}

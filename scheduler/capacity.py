@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pools.models import Node, NodePool
 from scheduler.engine import model
-from scheduler.engine.intake import seconds_of
+from scheduler.engine.from_spec import seconds_of
 from scheduler.reports.usage.decayed import HALF_LIFE
 
 NODE_STATES = {

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from scheduler.engine.cycle import decide, decide_again
-from scheduler.engine.layout import Layout
+from scheduler.engine.decide import decide, decide_again
+from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot, Workload
 from scheduler.engine.plan import Plan
 from scheduler.specs import NOTHING_TO_RUN

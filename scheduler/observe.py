@@ -8,7 +8,7 @@ from datetime import datetime
 from pools.models import NodePool
 from scheduler.capacity import NODE_STATES, KnownNodes, node_rows, pool_of
 from scheduler.engine import model
-from scheduler.engine.intake import seconds_of
+from scheduler.engine.from_spec import seconds_of
 from scheduler.models import Reservation
 from scheduler.queues import Queues, queues_at
 from scheduler.reports.explanations.pool_readiness import Opening, openings

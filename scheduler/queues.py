@@ -11,7 +11,7 @@ from datetime import datetime
 from berth.core.amounts import Bounds
 from pools.models import NodePool
 from projects.models import Department, Project, Quota
-from scheduler.engine.intake import seconds_of
+from scheduler.engine.from_spec import seconds_of
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.models import Usage

@@ -16,8 +16,8 @@ from pools.models import NodePool
 from pools.services import Offer, give_back, offer
 from scheduler.commit import commit
 from scheduler.cycles import Ran, finish
+from scheduler.engine.node_release import Release, empty_nodes, is_at_rest, node_to_empty
 from scheduler.engine.plan import Plan
-from scheduler.engine.release import Release, empty_nodes, is_at_rest, node_to_empty
 from scheduler.models import Cycle
 from scheduler.points import point
 from scheduler.post import Post

@@ -11,8 +11,8 @@ from django.db import connection
 
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan, Step
-from scheduler.engine.scenario.dump import snapshot_to_scenario
 from scheduler.models import Cycle
+from scheduler.simulator.scenario.export import snapshot_to_scenario
 from scheduler.snapshot_codec import Texts, Unreadable, decoded, written
 
 SNAPSHOTS_KEPT = timedelta(days=2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from berth.core.spec import SpecError, WorkloadSpec, parse_workload, tree_of
 from projects.models import Workload
-from scheduler.engine.intake import group_of
+from scheduler.engine.from_spec import group_of
 from scheduler.engine.model import Group, Role
 
 NOTHING_TO_RUN = Group("all", (), 0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.engine.intake import growth_orders_nodes, seconds_of
+from scheduler.engine.from_spec import growth_orders_nodes, seconds_of
 from scheduler.row_versions import Question, Versions
 from scheduler.specs import Meaning
 

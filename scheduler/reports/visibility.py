@@ -13,8 +13,8 @@ from berth.core.amounts import MILLI
 from berth.core.words import article, figure
 from projects.access import is_platform_admin, visible_projects, whole_departments
 from projects.acting import Acting
+from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Blocker
-from scheduler.engine.reasons import blocker
 
 ANOTHERS = "a workload of another project"
 

@@ -10,12 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("scheduler.engine", "projects.engine", "pools.engine")
+SIMULATOR = "scheduler.simulator"
 WITH_EFFECTS = {
     "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil",
     "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
-# A scenario or a trace is read from a file, and played with a stopwatch; the engine itself gets values.
-ALLOWED_TO_PLAYS = {"pathlib", "sys", "time"}
+# The simulator reads scenarios and traces from files and measures its own time; the engines get values.
+ALLOWED_TO_SIMULATOR = {"pathlib", "time"}
 # Libraries that only compute. A workload document is checked by its types before anything else sees it.
 ALLOWED_LIBRARIES = {"numpy", "pydantic", "yaml"}
 ALLOWED_WORDS = {"pydantic", "pydantic_core"}
@@ -38,30 +39,39 @@ def imports_of(file: Path) -> set[str]:
     return found
 
 
-def is_allowed(name: str, engine: str) -> bool:
+def is_allowed(name: str, *packages: str) -> bool:
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
         return top not in WITH_EFFECTS
     return top in ALLOWED_LIBRARIES or any(
-        name == floor or name.startswith(f"{floor}.") for floor in ("berth.core", engine)
+        name == package or name.startswith(f"{package}.") for package in ("berth.core", *packages)
     )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_engine_imports_only_the_words_and_what_has_no_effects(engine: str) -> None:
+def test_engine_imports_only_vocabulary_and_modules_without_effects(engine: str) -> None:
     broken = {
         f"{file.relative_to(ROOT)} imports {name}"
         for file in modules_of(engine)
         for name in imports_of(file)
         if not is_allowed(name, engine)
-        and not (name in ALLOWED_TO_PLAYS and file.parent.name in {"scenario", "replay"})
     }
     assert not broken
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_loading_an_engine_loads_no_django_and_opens_no_door(engine: str) -> None:
-    paths = [file.relative_to(ROOT).with_suffix("").parts for file in modules_of(engine)]
+def test_simulator_imports_only_the_engine_and_file_access() -> None:
+    broken = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in modules_of(SIMULATOR)
+        for name in imports_of(file)
+        if not is_allowed(name, SIMULATOR, "scheduler.engine") and name not in ALLOWED_TO_SIMULATOR
+    }
+    assert not broken
+
+
+@pytest.mark.parametrize("package", [*ENGINES, SIMULATOR])
+def test_package_loads_no_django_and_no_network_library(package: str) -> None:
+    paths = [file.relative_to(ROOT).with_suffix("").parts for file in modules_of(package)]
     names = [".".join(path).removesuffix(".__init__") for path in paths]
     assert names
     code = (

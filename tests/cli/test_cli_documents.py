@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from berth.cli.main import app
 from berth.core.spec import parse_workload
-from scheduler.engine.scenario import simulate
+from scheduler.simulator import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

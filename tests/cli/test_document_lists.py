@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from berth.core.spec import parse_workload
 from berth.core.spec.workload import WorkloadSpec
 from projects.services.quotas.documents import read_draft
-from scheduler.engine.scenario import simulate
-from scheduler.engine.scenario.schema import ScenarioDocument
+from scheduler.simulator import simulate
+from scheduler.simulator.scenario.schema import ScenarioDocument
 from tests.cast import make_cast
 from tests.cli.desk_of_commands import Terminal
 

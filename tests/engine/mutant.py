@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scheduler.engine.cycle import decide
-from scheduler.engine.scenario import load
+from scheduler.engine.decide import decide
+from scheduler.simulator import load
 from tests.engine import test_cases, test_scenarios
 from tests.engine.reference.laws import broken_laws
 from tests.engine.stories import hold_to

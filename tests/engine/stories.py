@@ -10,7 +10,7 @@
 
 from typing import Any
 
-from scheduler.engine.scenario import simulate
+from scheduler.simulator import simulate
 
 EXPECTED = {"decisions", "workloads", "shares", "shares_of", "wanted"}
 

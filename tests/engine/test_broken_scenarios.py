@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.scenario import ScenarioError, load, run, simulate
+from scheduler.simulator import ScenarioError, load, run, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD: dict[str, Any] = {

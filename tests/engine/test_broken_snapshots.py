@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Node, Pod, PodState, Reservation, Snapshot
 from scheduler.engine.plan import Place, Plan
 from tests.engine.world import World, placed, steps

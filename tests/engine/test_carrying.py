@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.cycle import decide, decide_again
-from scheduler.engine.difference import LOOK, different
-from scheduler.engine.layout import Layout
+from scheduler.engine.decide import decide, decide_again
+from scheduler.engine.layout.difference import LOOK, different
+from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import (
     NodeState,
     PodState,
@@ -19,8 +19,8 @@ from scheduler.engine.model import (
     Usage,
     Workload,
 )
-from scheduler.engine.scenario import load
-from scheduler.engine.scenario.world import World
+from scheduler.simulator import load
+from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_laws import lawfully
 from tests.engine.world import NOON

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.engine.model import FairShareMode, Usage
-from scheduler.engine.scenario import load, play
-from scheduler.engine.scenario.history import History, Rates
+from scheduler.simulator import load, play
+from scheduler.simulator.usage_history import History, Rates
 
 BUSY = Rates((1000.0, 0.0, 0.0), (2000.0, 0.0, 0.0))
 IDLE = Rates((0.0, 0.0, 0.0), (2000.0, 0.0, 0.0))

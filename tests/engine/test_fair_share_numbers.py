@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.scenario import load, play
+from scheduler.simulator import load, play
 from tests.engine.reference.fair_share import Claimant, fair_shares
 
 GPU = 1000

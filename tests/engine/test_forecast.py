@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.forecast import DUE, KNOWN, Forecast, forecasts
 from scheduler.engine.model import Snapshot
 from tests.engine.world import NOON, World

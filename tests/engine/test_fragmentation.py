@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.fragmentation import Fragmentation
-from scheduler.engine.layout import Layout
-from scheduler.engine.mix import Mix
+from scheduler.engine.board.request_mix import Mix
+from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pool, Strategy
-from scheduler.engine.scenario import load, simulate
-from scheduler.engine.spots import Horizon, pick
+from scheduler.engine.placement.fragmentation import Fragmentation
+from scheduler.engine.placement.spots import Horizon, pick
+from scheduler.simulator import load, simulate
 from tests.engine.world import World, placed, request, role, steps
 
 BY_FRAGMENTATION = Pool("default", Strategy.FRAGMENTATION, Strategy.FRAGMENTATION)

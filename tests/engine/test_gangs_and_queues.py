@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.amounts import MILLI
-from scheduler.engine.layout import Layout
+from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import PodState
 from scheduler.engine.plan import Place, Plan
 from tests.engine.world import World, request, role, steps

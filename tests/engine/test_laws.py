@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from berth.core.amounts import MILLI, RESOURCES
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Entitlement, Queue, Snapshot
 from scheduler.engine.plan import Plan
-from scheduler.engine.scenario import load, snapshot_to_scenario
-from scheduler.engine.scenario.world import World
+from scheduler.simulator import load, snapshot_to_scenario
+from scheduler.simulator.simulation import World
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.fair_share import Claimant, fair_shares
 from tests.engine.reference.laws import broken_laws

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import given
 
-from scheduler.engine.scenario import simulate
+from scheduler.simulator import simulate
 from tests.engine.reference.clusters import MEMORY, clusters
 from tests.engine.test_laws import lawfully
 

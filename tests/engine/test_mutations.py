@@ -18,7 +18,7 @@ from tests.engine.reference.clusters import clusters
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = "scheduler/engine"
-COPIED = (ENGINE, "platform/berth/core", "tests/engine")
+COPIED = (ENGINE, "scheduler/simulator", "platform/berth/core", "tests/engine")
 CLUSTERS = 300
 FILE = Path(__file__).with_name("mutations.yaml")
 TABLE = "| broken on purpose | noticed by |\n|---|---|\n"

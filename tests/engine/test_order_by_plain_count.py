@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.amounts import MILLI
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
-from scheduler.engine.scenario import load
+from scheduler.simulator import load
 from tests.engine.reference.order import Hall, Standing, Waits
 from tests.engine.test_laws import lawfully
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.amounts import MILLI
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Plan
-from scheduler.engine.scenario import load
+from scheduler.simulator import load
 from tests.engine.reference.reclaim import Cluster, Due, Newcomer, Stands, lawful_sets
 from tests.engine.test_laws import lawfully
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Consolidation, NodeState, Pod, PodState, Pool, Reservation, Snapshot
-from scheduler.engine.movable import PAYBACK
+from scheduler.engine.node_release import PAYBACK, Release, empty_nodes, is_at_rest, node_to_empty
 from scheduler.engine.plan import Evict, Kind, Place, Plan
-from scheduler.engine.release import Release, empty_nodes, is_at_rest, node_to_empty
-from scheduler.engine.scenario.load import load
+from scheduler.simulator.scenario.load import load
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_laws import lawfully
 from tests.engine.world import NOON, World, role

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.replay.figures import figures
-from scheduler.engine.replay.files import find, smaller
-from scheduler.engine.replay.plots import plots, sampled
-from scheduler.engine.replay.policies import play
-from scheduler.engine.replay.policy import Policy
-from scheduler.engine.replay.records import Records, area
-from scheduler.engine.replay.trace import Trace
-from scheduler.engine.scenario.refusal import ScenarioError
+from scheduler.simulator.replay.figures import figures
+from scheduler.simulator.replay.files import find, smaller
+from scheduler.simulator.replay.plots import plots, sampled
+from scheduler.simulator.replay.policies import play
+from scheduler.simulator.replay.policy import Policy
+from scheduler.simulator.replay.records import Records, area
+from scheduler.simulator.replay.trace import Trace
+from scheduler.simulator.scenario.errors import ScenarioError
 
 NODES = "vc,node_num\nred,4\nblue,4\n"  # a quarter each: one node of 8 GPUs
 HEAD = "timestamp,duration,num_gpus,gpu_time,cluster\n"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.scenario import load, play, run, simulate
+from scheduler.simulator import load, play, run, simulate
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_laws import lawfully
 
@@ -93,7 +93,7 @@ def test_playing_on_would_have_told_the_same(document: Document, seconds: int) -
     document["cycle_seconds"] = seconds
     rested = simulate(deepcopy(document), cycles=60)
     with pytest.MonkeyPatch.context() as patch:
-        playing = import_module("scheduler.engine.scenario.simulate")  # the package names its function so
+        playing = import_module("scheduler.simulator.cycles")  # the package names its function so
         patch.setattr(playing, "is_at_rest", lambda *_: False)
         played_on = simulate(deepcopy(document), cycles=60)
     assert _comparable(rested) == _comparable(played_on)

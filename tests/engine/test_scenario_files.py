@@ -9,7 +9,7 @@ import yaml
 
 from berth.core.amounts import Bounds
 from scheduler.engine.model import Entitlement, NodeState, PodState, Strategy
-from scheduler.engine.scenario import ScenarioError, load, run
+from scheduler.simulator import ScenarioError, load, run
 
 FORMAT = {"format": "berth.scenario/1"}
 CLUSTER: dict[str, Any] = {

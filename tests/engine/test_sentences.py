@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from berth.core.words import amount, counted, figure
+from scheduler.engine.explain.reasons import SENTENCES, blocker
 from scheduler.engine.plan import Reason
-from scheduler.engine.reasons import SENTENCES, blocker
 
 COUNTS = (0, 1, 2)
 # One of something is never said with a plural, and nothing is said of "1 times".

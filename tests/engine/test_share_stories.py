@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.cycle import decide
-from scheduler.engine.scenario import load
-from scheduler.engine.share_steps import Division
-from scheduler.engine.share_story import divisions, divisions_of
+from scheduler.engine.decide import decide
+from scheduler.engine.fair_share.explain import divisions, divisions_of
+from scheduler.engine.fair_share.trace import Division
 from scheduler.reports.fair_share.explain import sentences
+from scheduler.simulator import load
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_fair_share_numbers import CASES, GPU, document, queue
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.backoff import backoff_seconds
-from scheduler.engine.scenario import load, play, simulate
+from scheduler.simulator import load, play, simulate
 
 
 def cluster(*workloads: dict[str, Any], cycle_seconds: int = 10, **pool: Any) -> dict[str, Any]:

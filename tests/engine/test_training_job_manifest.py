@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from berth.core.spec import SpecError, parse_workload
-from scheduler.engine.cycle import decide
-from scheduler.engine.intake import workload_from_spec
-from scheduler.engine.scenario import load
-from scheduler.engine.scenario.world import World
+from scheduler.engine.decide import decide
+from scheduler.engine.from_spec import workload_from_spec
+from scheduler.simulator import load
+from scheduler.simulator.simulation import World
 
 MANIFEST = """
 apiVersion: paddlepaddle.org/v1

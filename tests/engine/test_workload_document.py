@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.amounts import Amounts
 from berth.core.spec import RoleShape, SpecError, parse_workload, tree_of
-from scheduler.engine.intake import workload_from_spec
+from scheduler.engine.from_spec import workload_from_spec
 from scheduler.engine.model import Group, Request, Role
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from berth.core.amounts import MILLI, Bounds
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import (
     Entitlement,
     Group,

@@ -18,8 +18,8 @@ from pools.models import Node, NodePool
 from projects.models import Phase, Pod, Project, Quota, Workload
 from projects.services import workloads
 from scheduler import cycles, deciding, observe
-from scheduler.engine.cycle import decide
-from scheduler.engine.layout import Layout
+from scheduler.engine.decide import decide
+from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.models import Allocation

@@ -13,7 +13,7 @@ from projects.services import workloads
 from scheduler.commit import commit
 from scheduler.commit import ground as judging
 from scheduler.commit.bind import Bound
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.models import Cycle, DeviceClaim
 from scheduler.observe import Seen, observe

@@ -6,7 +6,7 @@ import pytest
 
 from pools.models import NodePool
 from projects.models import Phase, Quota
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.models import Cycle

@@ -15,10 +15,10 @@ from django.utils import timezone
 from berth.server.settings.admin import SECTIONS
 from pools.models import NodePool
 from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
-from scheduler.engine.cycle import decide
-from scheduler.engine.scenario import load
+from scheduler.engine.decide import decide
 from scheduler.engine_mark import engine_mark
 from scheduler.models import Eviction
+from scheduler.simulator import load
 from scheduler.snapshots import packed
 from tests import factories as make
 from tests.cast import Cast

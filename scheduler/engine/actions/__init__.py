@@ -3,13 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from scheduler.engine.actions.allocate import start
-from scheduler.engine.actions.consolidate import consolidate
-from scheduler.engine.actions.preempt import preempt
-from scheduler.engine.actions.reclaim import reclaim
+from scheduler.engine.actions.grow import grow
+from scheduler.engine.actions.preempt import consolidate, preempt, reclaim
 from scheduler.engine.actions.shrink import grow_by_growth, make_room_by_growth
 from scheduler.engine.actions.stale_gangs import stale_gangs
-from scheduler.engine.board import Board
-from scheduler.engine.growing import grow
+from scheduler.engine.board.board import Board
 
 Step = Callable[[Board, int], None]  # for those for whom this pool is that choice
 Action = tuple[Step, ...]  # each step for everybody's first pool, then their second, before the next

@@ -2,17 +2,16 @@
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.engine.backfill import keep_nodes
-from scheduler.engine.board import Board
-from scheduler.engine.eligible import over_bounds, pending
-from scheduler.engine.gang import Gang, Peers, amounts_of, ways
-from scheduler.engine.larger_devices import starts_on_larger_devices
-from scheduler.engine.order import Line
-from scheduler.engine.placement import find_room, may_use_kept
+from scheduler.engine.actions.backfill import keep_nodes
+from scheduler.engine.actions.reservations import keep_promises
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import over_bounds, pending
+from scheduler.engine.board.gang import Gang, Peers, amounts_of, ways
+from scheduler.engine.board.order import Line
+from scheduler.engine.explain.shortage import why_no_room
+from scheduler.engine.placement.find_room import find_room, may_use_kept
+from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
-from scheduler.engine.promises import keep_promises
-from scheduler.engine.shortage import why_no_room
-from scheduler.engine.spots import Horizon
 
 MOST_KINDS = 64  # of requests that are looked at twice where somebody can start after all
 
@@ -66,7 +65,7 @@ def _all_refused(board: Board, waiting: Sequence[Peers]) -> bool:
 def _started_or(board: Board, peers: Peers, gang: Gang, refused: Refused) -> Refusal | None:
     """Why it cannot start; None: what it needs stands on the board."""
     bound = over_bounds(gang, gang.asked)
-    if bound is not None and starts_on_larger_devices(board, gang, _start):
+    if bound is not None and _starts_on_larger_devices(board, gang):
         return None
     if bound is not None and gang.simple:
         return bound
@@ -105,6 +104,25 @@ def _start(board: Board, gang: Gang) -> bool:
         for horizon in _horizons(board)
         for way in ways(gang)
     )
+
+
+def _starts_on_larger_devices(board: Board, gang: Gang) -> bool:
+    """Put it on the board where its queues' bounds hold for it; size by size, the smallest first."""
+    parts = [part for part in gang.parts if part.request.gpu_memory_mib]
+    matcher = board.matcher
+    as_told = [(part.milli, part.amounts, part.mask) for part in parts]
+    for least in matcher.sizes() if parts else ():
+        for part in parts:
+            part.milli, part.mask = matcher.milli(part.role, least), matcher.mask(part.role, least)
+            part.amounts = (part.milli * part.request.devices, *part.amounts[1:])
+        gang.forget_asked()
+        started = over_bounds(gang, gang.asked) is None and _start(board, gang)
+        for part, (milli, amounts, mask) in zip(parts, as_told, strict=True):
+            part.milli, part.amounts, part.mask = milli, amounts, mask
+        gang.forget_asked()
+        if started:
+            return True
+    return False
 
 
 def _horizons(board: Board) -> list[Horizon]:

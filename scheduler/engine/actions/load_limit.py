@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board import Board
-from scheduler.engine.gang import Gang
-from scheduler.engine.lumps import Lump, growth
+from scheduler.engine.actions.overcommit import may_overcommit
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang
 from scheduler.engine.model import NodeState
-from scheduler.engine.overcommit import may_overcommit
 from scheduler.engine.plan import Eviction, Kind, Reason
+from scheduler.engine.preemption.victims import Lump, growth
 
 Key = tuple[float | int | str, ...]
 

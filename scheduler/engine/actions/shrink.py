@@ -1,15 +1,15 @@
 """Take growth back before anybody is stopped: for a gang's minimum, or for growth that is due elsewhere."""
 
+from scheduler.engine.actions.grow import elastic, steps
 from scheduler.engine.actions.load_limit import hold_to_load_limit
-from scheduler.engine.board import Board
-from scheduler.engine.eligible import over_share
-from scheduler.engine.gang import Gang, Part, amounts_of, most_now
-from scheduler.engine.growing import elastic, steps
-from scheduler.engine.laws import Shrink, ShrinkForGrowth
-from scheduler.engine.lumps import single
-from scheduler.engine.make_room import serve, serve_one
-from scheduler.engine.overcommit import overcommit
+from scheduler.engine.actions.overcommit import overcommit
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import over_share
+from scheduler.engine.board.gang import Gang, Part, amounts_of, most_now
 from scheduler.engine.plan import Eviction, Kind, Reason
+from scheduler.engine.preemption.policies import Shrink, ShrinkForGrowth
+from scheduler.engine.preemption.preempt import serve, serve_one
+from scheduler.engine.preemption.victims import single
 
 
 def make_room_by_growth(board: Board, choice: int) -> None:

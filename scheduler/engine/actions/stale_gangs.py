@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from scheduler.engine.board import Board
-from scheduler.engine.gang import Gang, Part, Section, leaves, lost_seconds
-from scheduler.engine.ledger import amounts
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Section, leaves, lost_seconds
+from scheduler.engine.board.ledger import amounts
 from scheduler.engine.model import Pod, PodState
 from scheduler.engine.plan import Eviction, Kind, Reason, Standing
 

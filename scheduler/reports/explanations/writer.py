@@ -12,9 +12,9 @@ from django.db import connection
 from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
+from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal
-from scheduler.engine.reasons import is_schedulable
 from scheduler.observe import Seen
 from scheduler.reports.visibility import discreet
 

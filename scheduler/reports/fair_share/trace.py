@@ -17,8 +17,8 @@ from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
 from scheduler.capacity import KnownNodes, node_rows, pool_of
-from scheduler.engine.share_steps import Division, Offer, Round
-from scheduler.engine.share_story import divisions, divisions_of
+from scheduler.engine.fair_share.explain import divisions, divisions_of
+from scheduler.engine.fair_share.trace import Division, Offer, Round
 from scheduler.models import QueueStanding
 from scheduler.observe import observe
 from scheduler.queues import Queues, queues_at

@@ -13,11 +13,11 @@ from projects.acting import Acting
 from projects.models import Workload
 from projects.services.workloads import name_taken, prepared, warnings_of
 from scheduler.deciding import decide_what_can_be
+from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast, forecasts
-from scheduler.engine.intake import seconds_of, workload_from_spec
+from scheduler.engine.from_spec import seconds_of, workload_from_spec
 from scheduler.engine.model import Workload as Asked
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
-from scheduler.engine.reasons import is_schedulable
 from scheduler.observe import Seen, observe
 from scheduler.reports.evictions.records import foreseen
 from scheduler.reports.evictions.rendering import Told, told

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from berth.core.amounts import MILLI
-from scheduler.engine.matching import matches
+from scheduler.engine.board.matching import matches
 from scheduler.engine.model import Group, Node, Role
 
 LEVELS = ("zone", "rack")

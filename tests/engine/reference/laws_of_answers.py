@@ -6,12 +6,12 @@ Each law yields what breaks it, in a sentence. Nothing of the engine's own judge
 from collections import defaultdict
 from collections.abc import Iterator
 
+from scheduler.engine.explain.reasons import NEVER
 from scheduler.engine.model import (
     PodState,
     Snapshot,
 )
 from scheduler.engine.plan import Plan
-from scheduler.engine.reasons import NEVER
 from tests.engine.reference.replay import (
     after_all,
     placed,

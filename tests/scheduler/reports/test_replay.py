@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from berth.core.errors import Conflict
 from projects.models import Pod, Project, Workload
-from scheduler.engine.cycle import decide
+from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
-from scheduler.engine.scenario import load
 from scheduler.engine_mark import engine_mark
 from scheduler.models import Cycle
 from scheduler.reports import replay as replaying
 from scheduler.reports.replay import replay
+from scheduler.simulator import load
 from scheduler.snapshot_codec import Texts, Unreadable, decoded
 from scheduler.snapshots import kept, packed
 from tests.engine.reference.clusters import clusters

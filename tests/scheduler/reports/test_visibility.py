@@ -3,8 +3,8 @@
 import pytest
 
 from pools.models import NodePool
+from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Reason, Refusal
-from scheduler.engine.reasons import blocker
 from scheduler.models import Eviction
 from scheduler.observe import observe
 from scheduler.reports.explanations.writer import Explanations

@@ -17,9 +17,9 @@ from berth.cli.text import safe
 from berth.core.garbage import collect_rarely
 
 if TYPE_CHECKING:
-    from scheduler.engine.replay.play import Progress
-    from scheduler.engine.replay.records import Records
-    from scheduler.engine.replay.trace import Trace
+    from scheduler.simulator.replay.player import Progress
+    from scheduler.simulator.replay.records import Records
+    from scheduler.simulator.replay.trace import Trace
 
 
 def simulate(
@@ -44,7 +44,7 @@ def simulate(
     berth simulate cluster.yaml --until-stable -o json
     berth simulate cluster.yaml --actions allocate
     """
-    from scheduler.engine.scenario import run
+    from scheduler.simulator import run
 
     collect_rarely()
     named = None if actions is None else [word.strip() for word in actions.split(",")]
@@ -102,10 +102,10 @@ def trace(
     for their runtime_seconds.
     """
     from berth.core.garbage import collect_rarely
-    from scheduler.engine.replay.figures import figures
-    from scheduler.engine.replay.files import find, smaller
-    from scheduler.engine.replay.records import Records
-    from scheduler.engine.scenario import ScenarioError
+    from scheduler.simulator import ScenarioError
+    from scheduler.simulator.replay.figures import figures
+    from scheduler.simulator.replay.files import find, smaller
+    from scheduler.simulator.replay.records import Records
 
     try:
         chosen = smaller(find(which, data), nodes, jobs, seed)
@@ -131,9 +131,9 @@ def trace(
 
 
 def _play(chosen: "Trace", policy: Way, records: "Records", checkpoint: int | None) -> "Progress":
-    from scheduler.engine.replay.play import Progress
-    from scheduler.engine.replay.policies import play
-    from scheduler.engine.replay.policy import Policy
+    from scheduler.simulator.replay.player import Progress
+    from scheduler.simulator.replay.policies import play
+    from scheduler.simulator.replay.policy import Policy
 
     last = Progress(chosen.cluster.now, 0, 0, 0)
     with _bar(len(chosen.arrivals)) as told:
@@ -159,7 +159,7 @@ def _bar(whole: int) -> Iterator[Any]:
 
 
 def _draw(records: "Records", until: int, into: Path) -> None:
-    from scheduler.engine.replay.plots import plots
+    from scheduler.simulator.replay.plots import plots
 
     try:
         into.mkdir(parents=True, exist_ok=True)

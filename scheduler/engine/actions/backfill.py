@@ -1,0 +1,56 @@
+"""Keep nodes for the workload that has waited longest, and decide who may use them meanwhile."""
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import over_bounds, over_share
+from scheduler.engine.board.gang import Gang, ways
+from scheduler.engine.board.nodes import Kept
+from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.spots import Horizon
+
+MOST_MOMENTS = 64  # ends of running work that are looked at
+
+
+def keep_nodes(board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+    """For the first blocked workload that is within its share and has waited long enough."""
+    after = board.pool.reservation_after
+    if after is None or board.kept is not None or board.now - gang.workload.submitted < after:
+        return
+    board.kept = _earliest(board, gang, asked)
+
+
+def _earliest(board: Board, gang: Gang, asked: tuple[int, int, int]) -> Kept | None:
+    """The nodes it fits on first, and within its share, as declared runtimes end one after the other.
+
+    What of its own project will have ended by then does not count against it: else whoever used its nodes
+    meanwhile would cost it the nodes.
+    """
+    ending: dict[int, list[Gang]] = {}
+    for other in board.gangs.values():
+        end = ends_at(other, board.now)
+        if end is not None and other.stands:
+            ending.setdefault(max(end, board.now), []).append(other)
+    start = board.mark()
+    try:
+        for moment in sorted(ending)[:MOST_MOMENTS]:
+            for other in sorted(ending[moment], key=lambda other: other.name):
+                for part in other.parts:
+                    for pod in tuple(part.live.values()):
+                        board.drop(other, part, pod)
+            if over_bounds(gang, asked) or over_share(gang, asked):
+                continue
+            for way in ways(gang):
+                before = board.mark()
+                if find_room(board, gang, way, Horizon.LEAVING):
+                    nodes = frozenset(move.node for move in board.moves(before))
+                    return Kept(gang.name, nodes, moment)
+    finally:
+        board.rewind(start)
+    return None
+
+
+def ends_at(gang: Gang, now: int) -> int | None:
+    """When it will have ended at the latest, had it started by now; None: not declared."""
+    workload = gang.workload
+    if workload.max_runtime is None:
+        return None
+    return (workload.started if workload.started is not None and gang.stands else now) + workload.max_runtime

@@ -1,0 +1,53 @@
+"""Start CPU-only workloads by their requests when their limits fit nowhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import over_bounds, pending
+from scheduler.engine.board.gang import Gang, ways
+from scheduler.engine.board.order import Line
+from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.plan import Kind, Reason
+
+MESSAGE = "overcommitted: its requests fit, its limits do not"
+
+
+def overcommit(board: Board, choice: int) -> None:
+    line = Line(board, [peers for peers in pending(board, choice) if may_overcommit(peers.gangs[peers.at])])
+    for peers, gang in line:
+        with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+            trial.pass_over()
+            if over_bounds(gang, gang.asked) is None and _start(board, gang):
+                trial.keep(Kind.START, MESSAGE)
+                board.upheavals += 1  # nodes may have been kept for it, and it may grow: all look again
+            else:
+                line.leave(peers)
+
+
+def may_overcommit(gang: Gang) -> bool:
+    """Whether no role requests a GPU and some role's limit is above its request."""
+    requests = [part.request for part in gang.parts]
+    return not any(request.devices for request in requests) and any(
+        request.limit_cpu > request.cpu or request.limit_memory_mib > request.memory_mib
+        for request in requests
+    )
+
+
+def _start(board: Board, gang: Gang) -> bool:
+    with by_requests(gang):
+        return any(find_room(board, gang, way, Horizon.NOW) for way in ways(gang))
+
+
+@contextmanager
+def by_requests(*gangs: Gang) -> Iterator[None]:
+    """Find room for these gangs by their requests instead of their limits."""
+    parts = [part for gang in gangs for part in gang.parts]
+    for part in parts:
+        part.loose = True
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.loose = False

@@ -1,0 +1,387 @@
+"""The board of one pool, on which trials place, evict and move; trials that are not kept are undone."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from scheduler.engine.board.effort import Efforts
+from scheduler.engine.board.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
+from scheduler.engine.board.ledger import Account, Ledger
+from scheduler.engine.board.matching import Matcher
+from scheduler.engine.board.nodes import Kept, Nodes, Spot
+from scheduler.engine.board.request_mix import Mix
+from scheduler.engine.board.steps import Move, key_of, rewritten, step_of
+from scheduler.engine.board.topology import Topology
+from scheduler.engine.explain.reasons import nearest
+from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
+from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason
+
+if TYPE_CHECKING:
+    from scheduler.engine.placement.fragmentation import Fragmentation
+
+
+class Trial:
+    """Moves tried for one workload. Unless kept, they leave only a reason behind."""
+
+    __slots__ = (
+        "board", "evictions", "gang", "kind", "message", "numbers", "otherwise", "silent", "start", "waits",
+    )  # fmt: skip
+
+    def __init__(self, board: "Board", gang: Gang, otherwise: Reason) -> None:
+        self.board, self.gang, self.otherwise = board, gang, otherwise
+        self.kind: Kind | None = None
+        self.message = ""
+        self.evictions: tuple[Eviction, ...] = ()
+        self.numbers: Numbers = {}
+        self.silent = False
+        self.waits = False  # for somebody to stop, even where its places are free
+
+    def keep(self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = ()) -> None:
+        self.kind, self.message, self.evictions = kind, message, evictions
+
+    def refuse(self, reason: Reason, numbers: Numbers) -> None:
+        """Say better than `otherwise` why nothing came of it."""
+        self.otherwise, self.numbers = reason, numbers
+
+    def pass_over(self) -> None:
+        """Nothing came of it, and nobody waits for it."""
+        self.silent = True
+
+    def __enter__(self) -> Self:
+        self.start = self.board.mark()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        board = self.board
+        if self.kind is None or kind is not None:
+            board.rewind(self.start)
+            if not self.silent:
+                board.refuse(self.gang, self.otherwise, self.numbers)
+        else:
+            board.settle(self)
+
+
+class Board:
+    """One pool: its nodes, its queues, its gangs, and a log of what was moved since it was laid out."""
+
+    def __init__(
+        self, pool: Pool, now: int, nodes: Sequence[Node], queues: Sequence[Queue], served: set[str]
+    ) -> None:
+        self.pool = self.pool_as_given = pool
+        self.now = now
+        self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
+        self.ledger = Ledger(pool, queues)
+        self.gangs: dict[str, Gang] = {}
+        self.by_project: dict[Account, dict[str, Gang]] = {}  # of those gangs something stands
+        self.waiting: dict[Hashable, Peers] = {}  # below their minimum when laid out, and free to start
+        self.lines: dict[Account, list[Peers]] = {}  # the same, project by project
+        self.elastic: list[Gang] = []  # those that may ever grow
+        self.promised: list[Gang] = []  # those with a place from an earlier cycle
+        self.ailing: list[Gang] = []  # those of which something stands, but not as it should
+        self.kept: Kept | None = None
+        self.served = served  # workloads given something in this cycle, in any pool
+        self.elsewhere: set[str] = set()  # of those that waited here, who was placed in another pool
+        self.evicted: set[str] = set()  # gangs stopped in this cycle
+        self.shrunk: set[str] = set()  # gangs that lost growth in this cycle
+        self.on_paper: set[str] = set()  # gangs that have promises and nothing else
+        self.settled: set[str] = set()  # gangs that others give way to, and those on the move
+        self.bundles: list[Bundle] = []
+        self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
+        # By kind of gang: what it asks for, and why the pool can never hold it, if so.
+        self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
+        self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
+        self.trials = 0
+        self.efforts = Efforts()
+        self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
+        self.changes = 0  # kept trials of this cycle
+        self.upheavals = 0  # kept trials after which all are looked at again: somebody was taken off, say
+        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
+        self.mix = Mix(self.gangs)
+        self.givable: dict[Account, dict[Hashable, object]] = {}  # what bounds remember, until somebody comes
+        self._log: list[Move] = []
+        self.topology = Topology(pool.topology, self.nodes)
+        self._emptied: list[tuple[Part, int]] = []  # asked to go in this cycle: nobody has their index
+        self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
+        self.matcher = Matcher(self.nodes.nodes)
+
+    # -- laying out
+
+    def add(self, workload: Workload, choice: int, pods: Iterable[Pod]) -> Gang:
+        parts = tuple(map(self._part, roles_of(workload.tree)))
+        gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
+        self.gangs[gang.name] = gang
+        if pods:
+            gang.pods = tuple(pods)
+            by_role = {part.role.name: part for part in parts}
+            for pod in pods:
+                self._stand(gang, by_role[pod.role], pod)
+        self.mix.count(gang, 1)
+        return gang
+
+    def remove(self, gang: Gang) -> None:
+        """The reverse of `add`, on a board on which nothing is being tried."""
+        del self.gangs[gang.name]
+        self.mix.count(gang, -1)
+        parts = {part.role.name: part for part in gang.parts}
+        for pod in gang.pods:
+            part, i = parts[pod.role], self.nodes.index.get(pod.node, -1)
+            if pod.state is PodState.COMPLETED or i < 0:
+                continue
+            if pod.state in ALIVE:
+                self._depart(Move(gang, part, pod, i, True, True))
+            elif pod.state is PodState.STOPPING:
+                self._leaves(gang, part, pod, i, -1)
+            else:
+                self.nodes.give(i, pod.devices, pod.milli, part.request)
+                self._charge(gang, part, pod, -1)
+
+    def _part(self, role: Role) -> Part:
+        request, matcher = role.request, self.matcher
+        milli = matcher.milli(role) if request.gpu_memory_mib else request.gpu
+        return Part(role, milli, matcher.mask(role), matcher.soft(role))
+
+    def _stand(self, gang: Gang, part: Part, pod: Pod) -> None:
+        """A pod as it was found, before anything is tried."""
+        i = self.nodes.index.get(pod.node, -1)
+        if pod.state is PodState.COMPLETED:
+            part.done += 1
+            part.used.add(pod.index)
+        elif pod.state is PodState.STOPPING:
+            part.used.add(pod.index)
+            if i >= 0:
+                self._leaves(gang, part, pod, i, 1)
+        elif i >= 0:
+            if pod.devices and max(pod.devices) >= len(self.nodes.devices[i]):
+                self.nodes.widen(i, pod.devices)
+            self.nodes.take(i, pod.devices, pod.milli, part.request)
+            self._charge(gang, part, pod, 1)
+            if pod.state in ALIVE:
+                self._line_up(Move(gang, part, pod, i, True, True))
+            else:
+                part.used.add(pod.index)
+
+    def _leaves(self, gang: Gang, part: Part, pod: Pod, i: int, sign: int) -> None:
+        self.nodes.leave(i, pod.devices, pod.milli, part.request, sign)
+        for account in gang.account.path:
+            for kind, amount in enumerate((gpus_of(pod), *part.amounts[1:])):
+                account.leaving[kind] += sign * amount
+
+    def _charge(self, gang: Gang, part: Part, pod: Pod, sign: int) -> None:
+        _, cpu, memory = part.amounts
+        gpu = sign * pod.milli * len(pod.devices)
+        self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.firm)
+
+    # -- trying
+
+    @cached_property
+    def fragmentation(self) -> "Fragmentation":
+        """Counted from when it is first asked for; NumPy takes its time to load, so not before."""
+        from scheduler.engine.placement.fragmentation import Fragmentation
+
+        return Fragmentation(self.nodes, self.mix)
+
+    def forget_fragmentation(self) -> None:
+        self.__dict__.pop("fragmentation", None)
+        self.nodes.touched = None
+
+    def trial(self, gang: Gang, otherwise: Reason) -> Trial:
+        self.trials += 1
+        return Trial(self, gang, otherwise)
+
+    def put(self, gang: Gang, part: Part, index: int, spot: Spot) -> None:
+        self.givable.pop(gang.account, None)
+        i, devices, milli = spot
+        pod = Pod(
+            part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
+        )
+        move = Move(gang, part, pod, i, True, self.nodes.starts_now(i, devices, milli, part.request))
+        self._arrive(move)
+        self._log.append(move)
+
+    def drop(self, gang: Gang, part: Part, pod: Pod) -> None:
+        """Ask a standing pod to go. What it holds is free for good, but not yet."""
+        move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
+        self._depart(move)
+        if pod.state is not PodState.RESERVED:  # a promise holds nothing that would have to be freed
+            self.nodes.leave(move.node, pod.devices, pod.milli, part.request)
+        self._log.append(move)
+
+    def mark(self) -> int:
+        return len(self._log)
+
+    def rewind(self, mark: int) -> None:
+        log = self._log
+        while len(log) > mark:
+            move = log.pop()
+            if move.placed:
+                self._depart(move)
+            else:
+                if move.pod.state is not PodState.RESERVED:
+                    self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
+                self._arrive(move)
+
+    def undo(self) -> set[str]:
+        """Take everything back, kept or not; whose pods were touched."""
+        touched = {move.gang.name for move in self._log}
+        for part, index in self._emptied:
+            part.used.discard(index)
+            part.vacate(index)
+        self._emptied.clear()
+        self.rewind(0)
+        self._fresh.clear()
+        return touched
+
+    def moves(self, since: int) -> list[Move]:
+        return self._log[since:]
+
+    def _arrive(self, move: Move) -> None:
+        gang, part, pod, i = move[:4]
+        self.nodes.take(i, pod.devices, pod.milli, part.request)
+        self._charge(gang, part, pod, 1)
+        self._line_up(move)
+
+    def _line_up(self, move: Move) -> None:
+        gang, part, pod, i = move[:4]
+        part.live[pod.index] = pod
+        self.on_node[i][id(pod)] = move
+        if not gang.standing:
+            self.by_project.setdefault(gang.account, {})[gang.name] = gang
+        gang.standing += 1
+        gang.all_of_it = None
+        if part.on is not None:
+            part.on[i] = part.on.get(i, 0) + 1
+
+    def _depart(self, move: Move) -> None:
+        gang, part, pod, i = move[:4]
+        self.nodes.give(i, pod.devices, pod.milli, part.request)
+        self._charge(gang, part, pod, -1)
+        del part.live[pod.index]
+        part.vacate(pod.index)
+        del self.on_node[i][id(pod)]
+        gang.standing -= 1
+        gang.all_of_it = None
+        if not gang.standing:
+            del self.by_project[gang.account][gang.name]
+        if part.on is not None:
+            part.on[i] -= 1
+
+    # -- keeping and refusing
+
+    def settle(self, trial: Trial) -> None:
+        """Write the kept moves down as a bundle. A gang starts when all of it can."""
+        assert trial.kind is not None
+        moves, gang = self._log[trial.start :], trial.gang
+        self.changes += 1
+        self.upheavals += any(not move.placed for move in moves)
+        taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
+        moves = self._start_otherwise(taken_back, moves) if taken_back else moves
+        waits = {move.gang.name for move in moves if not move.starts_now}
+        if trial.waits:
+            waits.add(gang.name)
+        steps = tuple(step_of(move, waits) for move in moves)
+        kind = Kind.RESERVE if trial.kind is Kind.START and waits else trial.kind
+        bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
+        self._write_down(bundle)
+        if gang.name in waits and gang.standing == sum(move.placed and move.gang is gang for move in moves):
+            self.on_paper.add(gang.name)
+        self._fresh.update((id(move.pod), move) for move in moves if move.placed)
+        self.refusals.pop(gang.name, None)
+        self.served.add(gang.name)
+        self._empty(moves)
+        if any(not move.placed for move in moves):
+            if any(move.gang is not gang for move in moves):
+                self.settled.add(gang.name)
+            self.settled.update(move.gang.name for move in moves if move.placed)
+        for eviction in trial.evictions:
+            if eviction.whole:
+                self.evicted.add(eviction.workload)
+            elif eviction.kind is Kind.SHRINK:
+                self.shrunk.add(eviction.workload)
+
+    def _empty(self, moves: Sequence[Move]) -> None:
+        for _, part, pod, _, placed, _ in moves:
+            going = not placed and pod.state is not PodState.RESERVED
+            if going and pod.index not in part.live and pod.index not in part.used:
+                part.used.add(pod.index)
+                self._emptied.append((part, pod.index))
+
+    def _write_down(self, bundle: Bundle) -> None:
+        """Replicas that one gang grows by go into one bundle."""
+        if bundle.kind is Kind.GROW:
+            for at, earlier in enumerate(self.bundles):
+                if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
+                    evictions = earlier.evictions + bundle.evictions
+                    self.bundles[at] = replace(
+                        earlier, steps=earlier.steps + bundle.steps, evictions=evictions
+                    )
+                    return
+        self.bundles.append(bundle)
+
+    def start_promised(self, gang: Gang) -> None:
+        """What stood in the way of its reserved pods is gone."""
+        places = tuple(
+            Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
+            for part in gang.parts
+            for pod in part.live.values()
+            if pod.state is PodState.RESERVED
+        )
+        self.refusals.pop(gang.name, None)
+        self.on_paper.discard(gang.name)
+        self._write_down(
+            Bundle(Kind.START, gang.name, self.pool.name, places, message="its place is free now")
+        )
+
+    def is_fresh(self, pod: Pod) -> bool:
+        """Whether it was put here in this very cycle."""
+        return id(pod) in self._fresh
+
+    def _start_otherwise(self, taken_back: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
+        """Rewrite what this cycle was going to start: elsewhere, or not at all. The moves that are left."""
+        gone = [self._fresh.pop(pod) for pod in sorted(taken_back)]
+        keys = {key_of(move) for move in gone}
+        instead = {key_of(move): move for move in moves if move.placed and key_of(move) in keys}
+        self.served.difference_update(move.gang.name for move in gone if not move.gang.stands)
+        for move in gone:
+            if move.gang.peers is not None:
+                move.gang.peers.at = 0
+        self._fresh.update((id(move.pod), move) for move in instead.values())
+        waits = self._wait_now(instead.values())
+        self.bundles = rewritten(self.bundles, keys, instead, waits)
+        return [move for move in moves if id(move.pod) not in taken_back and key_of(move) not in instead]
+
+    def _wait_now(self, moves: Iterable[Move]) -> set[str]:
+        """Gangs that were to start whole in this cycle, and now have to wait for a place of theirs."""
+        waits = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
+        self.on_paper |= waits
+        return waits
+
+    def fresh_gangs(self) -> Iterable[Gang]:
+        """Who was put somewhere in this very cycle, all of it or some."""
+        return {move.gang: None for move in self._fresh.values()}
+
+    def starts(self, gang: Gang) -> bool:
+        """Whether it runs from this cycle on: nothing of it stood before, and it waits for nobody."""
+        return gang.name not in self.on_paper and all(
+            self.is_fresh(pod) for part in gang.parts for pod in part.live.values()
+        )
+
+    def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
+        """Why it waits."""
+        own = self.refusals.get(gang.name, {})
+        return own if gang.peers is None else {**gang.peers.found, **own}
+
+    def refuse(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
+        """It speaks for all of its peers."""
+        if gang.peers is None:
+            self.refuse_alone(gang, reason, numbers)
+            return
+        found = gang.peers.found
+        if reason is Reason.NOTHING_TO_TAKE and reason in found:
+            numbers = max(found[reason], numbers, key=nearest)
+        found[reason] = numbers
+
+    def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
+        self.refusals.setdefault(gang.name, {})[reason] = numbers

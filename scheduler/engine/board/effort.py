@@ -1,0 +1,49 @@
+"""How much of a cycle one workload or project may use: attempts to place its replicas are counted.
+
+Counted and not timed, so that every machine gives up at the same point.
+"""
+
+from dataclasses import dataclass
+
+from scheduler.engine.board.gang import Gang
+from scheduler.engine.board.ledger import Account
+
+MOST_OF_WORKLOAD = 50_000  # replicas that one cycle tries to place for one workload, all attempts together
+MOST_OF_PROJECT = 200_000
+ALWAYS_TRIED = 3  # attempts of a workload, however large
+
+
+@dataclass(slots=True)
+class Effort:
+    trials: int = 0
+    replicas: int = 0
+    exhausted: bool = False
+
+
+class Efforts:
+    """What the cycle has spent, by workload and by project."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str | Account, Effort] = {}
+
+    def may_try(self, gang: Gang, replicas: int) -> bool:
+        """Count one more attempt to place so many replicas; False: the gang has had its part."""
+        own = self._spent.setdefault(gang.name, Effort())
+        projects = self._spent.setdefault(gang.account, Effort())
+        if own.trials >= ALWAYS_TRIED and (
+            own.replicas + replicas > MOST_OF_WORKLOAD or projects.replicas + replicas > MOST_OF_PROJECT
+        ):
+            own.exhausted = True
+            return False
+        for effort in (own, projects):
+            effort.trials += 1
+            effort.replicas += replicas
+        return True
+
+    def exhausted(self, gang: Gang) -> int:
+        """The number of attempts after which the gang was given up, or 0."""
+        own = self._spent.get(gang.name)
+        return own.trials if own is not None and own.exhausted else 0
+
+    def clear(self) -> None:
+        self._spent.clear()

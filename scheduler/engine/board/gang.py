@@ -1,0 +1,316 @@
+"""A workload as a gang: running parts, missing replicas, room to grow."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, islice, product
+from math import ceil
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.ledger import Account
+from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
+from scheduler.engine.plan import Numbers, Reason
+
+MOST_WAYS = 64  # how many choices of "need so many of these" are tried before a gang is refused
+
+ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
+
+
+class Part:
+    """A role on the board: its replicas that stand, by index."""
+
+    __slots__ = (
+        "_first", "amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft",
+        "used",
+    )  # fmt: skip
+
+    def __init__(self, role: Role, milli: int, mask: bytes | None, soft: bytes | None) -> None:
+        self.role, self.request, self.mask, self.soft = role, role.request, mask, soft
+        self.loose = False  # placed by what it asks for, not by its limits
+        self.milli = milli  # of each device, on the smallest device that can hold it
+        request = role.request
+        self.amounts = (milli * request.devices, request.cpu, request.memory_mib)
+        self.live: dict[int, Pod] = {}
+        self.done = 0  # completed replicas: they hold nothing and are not missed
+        self.used: set[int] = set()  # indices not to be given out: completed, stopping or stuck
+        self._first = 0  # no index below it is free
+        self.on: dict[int, int] | None = None if role.spread_per_node is None else {}  # replicas by node
+
+    @property
+    def count(self) -> int:
+        return len(self.live) + self.done
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.live) + self.done >= self.role.min
+
+    def free_indices(self) -> Iterator[int]:
+        """Indices that no replica has, the lowest first. Valid while indices are only taken."""
+        while self._first in self.live or self._first in self.used:
+            self._first += 1
+        return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
+
+    def vacate(self, index: int) -> None:
+        """Note that an index may be free again."""
+        self._first = min(self._first, index)
+
+    def fulfilment(self) -> float:
+        room = self.role.max - self.role.min
+        return (self.count - self.role.min) / room if room > 0 else 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Section:
+    """An inner group on the board."""
+
+    need: int
+    children: "tuple[Section | Part, ...]"
+    topology: TopologyConstraint | None
+
+    @property
+    def is_whole(self) -> bool:
+        return sum(child.is_whole for child in self.children) >= self.need
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A topology constraint and the pods it binds together, outermost first in a `Want`."""
+
+    constraint: TopologyConstraint
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """So many more replicas of a role, inside these scopes."""
+
+    part: Part
+    count: int
+    scopes: tuple[Scope, ...] = ()
+
+
+Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
+
+
+class Peers:
+    """Gangs of one project that ask for the very same, in order. The first who still waits speaks for all."""
+
+    __slots__ = ("account", "asks", "at", "choice", "found", "gangs", "kind", "shared")
+
+    def __init__(self, kind: Hashable, account: Account, choice: int) -> None:
+        self.kind, self.account, self.choice = kind, account, choice
+        self.asks: Hashable = None  # the same for those of other projects who are refused in the same words
+        self.gangs: list[Gang] = []
+        self.at = 0  # those before it do not wait any more
+        self.found: dict[Reason, Numbers] = {}  # why they wait, in this cycle
+        self.shared = False  # whether a plan holds the list, too: then a change is made in a copy
+
+
+class Gang:
+    """A workload on the board of one pool."""
+
+    __slots__ = (
+        "_asked", "_root", "account", "all_of_it", "asks_more", "choice", "firm", "may_grow", "name", "parts",
+        "peers", "pods", "simple", "standing", "workload",
+    )  # fmt: skip
+
+    def __init__(self, workload: Workload, account: Account, choice: int, parts: tuple[Part, ...]) -> None:
+        self.workload, self.name, self.account = workload, workload.name, account
+        self.choice = choice  # which of the workload's pools this is
+        self.firm = not workload.preemptible
+        self.parts = parts
+        self.standing = 0  # how many of its pods stand
+        self.simple = _is_simple(workload.tree)
+        self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
+        self.peers: Peers | None = None  # those it waits with
+        self.pods: tuple[Pod, ...] = ()  # as they were found
+        self.asks_more = (0, 0, 0)  # of its queues, beyond what it holds
+        self.all_of_it: object = None  # all that stands, as one lump, until that changes
+        self._root: Section | None = None
+        self._asked: tuple[int, int, int] | None = None
+
+    @property
+    def root(self) -> Section:
+        """The tree of its groups; most gangs never need to have it drawn."""
+        if self._root is None:
+            self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
+        return self._root
+
+    @property
+    def is_whole(self) -> bool:
+        if not self.simple:
+            return self.root.is_whole
+        return all(len(part.live) + part.done >= part.role.min for part in self.parts)
+
+    @property
+    def stands(self) -> bool:
+        return self.standing > 0
+
+    @property
+    def asked(self) -> tuple[int, int, int]:
+        """What it lacks of its minimum, by its most natural way."""
+        if self.standing:
+            return amounts_of(next(ways(self)))
+        if self._asked is None:
+            self._asked = self._asked_alone() or amounts_of(next(ways(self)))
+        return self._asked
+
+    def forget_asked(self) -> None:
+        self._asked = None
+
+    def _asked_alone(self) -> tuple[int, int, int] | None:
+        """By far the most gangs have one role, of which something is missing."""
+        part = self.parts[0]
+        missing = part.role.min - part.count
+        if len(self.parts) > 1 or not self.simple or missing <= 0:
+            return None
+        gpu, cpu, memory = part.amounts
+        return gpu * missing, cpu * missing, memory * missing
+
+    @property
+    def is_leaving(self) -> bool:
+        """Nothing of it runs, and some of it has not stopped yet."""
+        return not self.standing and any(
+            pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether any of it is more than a promise."""
+        return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
+
+    def part(self, role: str) -> Part:
+        return next(part for part in self.parts if part.role.name == role)
+
+
+def roles_of(group: Group) -> Sequence[Role]:
+    found: list[Role] = []
+    for child in group.children:
+        if isinstance(child, Role):
+            found.append(child)
+        else:
+            found += roles_of(child)
+    return found
+
+
+def _section(group: Group, parts: dict[int, Part]) -> Section:
+    children = tuple(
+        parts[id(child)] if isinstance(child, Role) else _section(child, parts) for child in group.children
+    )
+    return Section(group.need, children, group.topology)
+
+
+def _is_simple(group: Group) -> bool:
+    """Every child must run and no constraint binds them: one way, no scopes."""
+    if group.topology is not None or group.need < len(group.children):
+        return False
+    for child in group.children:
+        if child.topology is not None or (isinstance(child, Group) and not _is_simple(child)):
+            return False
+    return True
+
+
+def ways(gang: Gang) -> Iterator[Way]:
+    """What could be added to make the gang whole, the most natural choice first."""
+    if gang.simple:
+        found = [Want(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
+        yield tuple(found) or _first_replica(gang)
+        return
+    for way in islice(_ways(gang.root, ()), MOST_WAYS):
+        yield way or _first_replica(gang)
+
+
+def ways_of(gang: Gang, node: "Section | Part") -> Iterator[Way]:
+    """What could be added to make one group or role of the gang whole."""
+    first = next(leaves(node))
+    outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaves(node)))
+    return _ways(node, outer)
+
+
+def scopes_above(gang: Gang, part: Part) -> tuple[Scope, ...]:
+    """The constraints that bind a role, outermost first."""
+    return () if gang.simple else tuple(_scopes(gang.root, part))
+
+
+def _scopes(node: "Section | Part", part: Part) -> Iterator[Scope]:
+    inside = tuple(leaves(node))
+    if part not in inside:
+        return
+    constraint = node.role.topology if isinstance(node, Part) else node.topology
+    if constraint:
+        yield Scope(constraint, inside)
+    if isinstance(node, Section):
+        for child in node.children:
+            yield from _scopes(child, part)
+
+
+def _first_replica(gang: Gang) -> Way:
+    """A gang that needs nobody starts with one replica."""
+    return next(((Want(part, 1),) for part in gang.parts if part.role.max > part.count), ())
+
+
+def _ways(node: "Section | Part", scopes: tuple[Scope, ...]) -> Iterator[Way]:
+    if node.is_whole:
+        yield ()
+        return
+    inner = _inside(node, scopes)
+    if isinstance(node, Part):
+        yield (Want(node, node.role.min - node.count, inner),)
+        return
+    broken = sorted(
+        (child for child in node.children if not child.is_whole), key=lambda child: not alive(child)
+    )
+    lacking = node.need - (len(node.children) - len(broken))
+    for chosen in combinations(broken, lacking):
+        for picks in product(*(tuple(islice(_ways(child, inner), MOST_WAYS)) for child in chosen)):
+            yield tuple(want for pick in picks for want in pick)
+
+
+def _inside(node: "Section | Part", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    constraint = node.role.topology if isinstance(node, Part) else node.topology
+    return (*scopes, Scope(constraint, tuple(leaves(node)))) if constraint else scopes
+
+
+def most_now(gang: Gang, part: Part, more: int = 0) -> int:
+    """The most replicas a role may have: its maximum, or what the role it follows (with more) allows."""
+    tie = part.role.scale_with
+    if tie is None:
+        return part.role.max
+    leader = next((p for p in gang.parts if p.role.name == tie.role), None)
+    if leader is None:
+        return part.role.min
+    ratio = Fraction(str(tie.ratio))  # as it was written: 1.1 for each of ten is eleven, not twelve
+    return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
+
+
+def leaves(node: "Section | Part") -> Iterator[Part]:
+    if isinstance(node, Part):
+        yield node
+    else:
+        for child in node.children:
+            yield from leaves(child)
+
+
+def alive(node: "Section | Part") -> bool:
+    return any(part.live for part in leaves(node))
+
+
+def amounts_of(way: Sequence[Want]) -> tuple[int, int, int]:
+    gpu = cpu = memory = 0
+    for want in way:
+        part, count = want.part.amounts, want.count
+        gpu += part[0] * count
+        cpu += part[1] * count
+        memory += part[2] * count
+    return gpu, cpu, memory
+
+
+def gpus_of(pod: Pod) -> int:
+    return pod.milli * len(pod.devices)
+
+
+def lost_seconds(gang: Gang, pod: Pod, now: int) -> int:
+    """GPU-seconds of work that stopping this pod throws away."""
+    workload = gang.workload
+    since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
+    return max(0, now - since) * gpus_of(pod) // MILLI

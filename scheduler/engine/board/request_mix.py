@@ -1,0 +1,50 @@
+"""Count the requests of all workloads in a pool."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.engine.board.gang import ALIVE, Gang, Part
+from scheduler.engine.model import Request
+
+Asked = tuple[Request, bytes | None, int]  # the request, its nodes, and what it takes of a usual device
+
+
+@dataclass(slots=True)
+class Count:
+    roles: int = 0
+    replicas: int = 0
+
+
+class Mix:
+    """Requests with GPUs, and how many ask for them; counted when first asked for, kept from then on."""
+
+    def __init__(self, gangs: Mapping[str, Gang]) -> None:
+        self._gangs = gangs
+        self._counts: dict[Asked, Count] | None = None
+
+    @property
+    def counts(self) -> Mapping[Asked, Count]:
+        if self._counts is None:
+            self._counts = {}
+            for gang in self._gangs.values():
+                self.count(gang, 1)
+        return self._counts
+
+    def count(self, gang: Gang, sign: int) -> None:
+        """As it was found, and never with less than its minimum; with sign -1 it is not there any more."""
+        if self._counts is None:
+            return
+        for part in gang.parts:
+            if part.request.devices:
+                asked = part.request, part.mask, part.milli
+                count = self._counts.get(asked) or self._counts.setdefault(asked, Count())
+                count.roles += sign
+                count.replicas += sign * max(part.role.min, _found(gang, part))
+                if not count.roles:
+                    del self._counts[asked]
+
+
+def _found(gang: Gang, part: Part) -> int:
+    if not gang.pods:
+        return 0
+    return sum([pod.role == part.role.name and pod.state in ALIVE for pod in gang.pods])

@@ -1,0 +1,61 @@
+"""Convert kept moves into the steps of a bundle."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from scheduler.engine.board.gang import Gang, Part
+from scheduler.engine.model import Pod
+from scheduler.engine.plan import Bundle, Evict, Kind, Place, Step
+
+Key = tuple[str, str, int]  # workload, role, index
+
+
+class Move(NamedTuple):
+    """One pod put on the board (`placed`) or taken off it."""
+
+    gang: Gang
+    part: Part
+    pod: Pod
+    node: int
+    placed: bool
+    starts_now: bool
+
+
+def key_of(move: Move) -> Key:
+    return move.gang.name, move.pod.role, move.pod.index
+
+
+def step_of(move: Move, waits: Collection[str]) -> Step:
+    pod, name = move.pod, move.gang.name
+    if move.placed:
+        return Place(name, pod.role, pod.index, pod.node, pod.devices, pod.milli, name in waits)
+    return Evict(name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
+
+
+def rewritten(
+    bundles: Iterable[Bundle], gone: Collection[Key], instead: Mapping[Key, Move], waits: Collection[str]
+) -> list[Bundle]:
+    """Without the places that are gone, or with others instead; `waits`: who cannot start at once now."""
+    found = []
+    for bundle in bundles:
+        keyed = (((step.workload, step.role, step.index), step) for step in bundle.steps)
+        steps = tuple(
+            _moved_to(step, instead.get(key), waits)
+            for key, step in keyed
+            if key in instead or key not in gone
+        )
+        if steps:
+            kind = Kind.RESERVE if bundle.kind is Kind.START and bundle.workload in waits else bundle.kind
+            found.append(replace(bundle, kind=kind, steps=steps))
+    return found
+
+
+def _moved_to(step: Step, move: Move | None, waits: Collection[str]) -> Step:
+    if not isinstance(step, Place):
+        return step
+    reserved = step.reserved or step.workload in waits
+    if move is None:
+        return replace(step, reserved=reserved)
+    reserved, pod = reserved or not move.starts_now, move.pod
+    return replace(step, node=pod.node, devices=pod.devices, milli=pod.milli, reserved=reserved)

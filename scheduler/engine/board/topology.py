@@ -1,0 +1,69 @@
+"""Topology constraints: keep gangs inside one rack or zone."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from scheduler.engine.board.gang import Gang, Part, Scope, Want, scopes_above
+from scheduler.engine.board.nodes import Nodes
+
+
+class Topology:
+    """The domains of a pool's nodes, level by level. A node without the label is in no domain.
+
+    Racks of one name in two zones are two; those of nodes that name no zone are one more.
+    """
+
+    def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
+        self._levels, self._nodes = tuple(levels), nodes
+        self._domains: dict[str, dict[tuple[str, ...], frozenset[int]]] = {}
+
+    def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
+        """Sets of nodes by the labels of the level and of those around it."""
+        if level not in self._domains:
+            path, found = self._path(level), dict[tuple[str, ...], set[int]]()
+            for i, node in enumerate(self._nodes.nodes):
+                if level in node.labels:
+                    found.setdefault(tuple(node.labels.get(key, "") for key in path), set()).add(i)
+            self._domains[level] = {key: frozenset(found[key]) for key in sorted(found)}
+        return self._domains[level]
+
+    def _path(self, level: str) -> tuple[str, ...]:
+        if level in self._levels:
+            return self._levels[: self._levels.index(level) + 1]
+        return (level,)
+
+    def homes(self, level: str) -> dict[int, frozenset[int]]:
+        """The domain of every node that is in one."""
+        return {i: nodes for nodes in self.domains(level).values() for i in nodes}
+
+    def around(self, level: str, i: int) -> frozenset[int]:
+        """The domain a node is in."""
+        return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
+
+    @cached_property
+    def everywhere(self) -> frozenset[int]:
+        return frozenset(range(len(self._nodes.nodes)))
+
+    def choices(
+        self, level: str, scope: Scope, within: frozenset[int], wants: Sequence[Want]
+    ) -> list[frozenset[int]]:
+        """Domains in which the scope's pods may all stand: where some stand already, only there."""
+        standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
+        gpus = sum(want.part.amounts[0] * want.count for want in wants)
+        fitting = []
+        for key, domain in self.domains(level).items():
+            inside = domain & within
+            free = sum(max(0, self._nodes.gpu[i]) for i in inside)
+            if inside and standing <= domain and free >= gpus:
+                fitting.append((free, key, inside))
+        return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
+
+    def home(self, gang: Gang, part: Part) -> frozenset[int] | None:
+        """Where a pod of this role may be put beside those it must stand with; None: anywhere."""
+        home: frozenset[int] | None = None
+        for scope in scopes_above(gang, part):
+            beside = next((pod for other in scope.parts for pod in other.live.values()), None)
+            if scope.constraint.required is not None and beside is not None:
+                domain = self.around(scope.constraint.required, self._nodes.index[beside.node])
+                home = domain if home is None else home & domain
+        return home

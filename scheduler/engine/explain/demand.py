@@ -1,0 +1,217 @@
+"""Count the work that waits for nodes and that limits allow: what an autoscaler needs to know."""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import sub
+
+from berth.core.amounts import MILLI, Amounts
+from scheduler.engine.actions.overcommit import by_requests, may_overcommit
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import pending
+from scheduler.engine.board.gang import Gang, Part, Peers, Want, ways
+from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, Account
+from scheduler.engine.board.order import Line, in_project
+from scheduler.engine.explain.growth_demand import Unplaced, could_grow, grow_on_paper, most_growth
+from scheduler.engine.explain.new_nodes import could_add, fresh_nodes
+from scheduler.engine.placement.find_room import place, place_most
+from scheduler.engine.placement.spots import Horizon
+from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
+
+ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
+
+Sums = dict[Account, list[int]]
+Full = set[tuple[Hashable, str]]  # what is asked for and by which role, where nothing is free any more
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The first so many of peers who wait for capacity, but for those who are counted elsewhere."""
+
+    peers: Peers
+    gone: Collection[str]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Gang]:
+        waiting = islice(self.peers.gangs, self.peers.at, None)
+        return islice((gang for gang in waiting if gang.name not in self.gone), self.count)
+
+    @property
+    def first(self) -> Gang:
+        return next(iter(self))
+
+
+def unmet(board: Board, waiting: Sequence[Alike]) -> tuple[Demand, list[Gang]]:
+    """Return the pool's unmet demand, and the pending gangs that so many more nodes would serve."""
+    shapes = [
+        _shape(first, Unplaced(first, want.part, want.count), len(same), gang=True)
+        for same in waiting for first in (same.first,) for want in next(ways(first))
+    ]  # fmt: skip
+    queued = Load()
+    for same in waiting:
+        for want in next(ways(same.first)):
+            queued = queued.plus(_load(same.first, want.part, want.count * len(same)))
+    nodes = _NewNodes(board, waiting, sum(shape.replicas * shape.workloads for shape in shapes))
+    growth = Counter((grown.gang, grown.part) for grown in nodes.growth for _ in range(grown.replicas))
+    for (gang, part), count in growth.items():
+        shapes.append(_shape(gang, Unplaced(gang, part, count), 1, gang=False))
+        queued = queued.plus(_load(gang, part, count))
+    return Demand(board.pool.name, queued, _standing(board), nodes.used, tuple(shapes)), nodes.served
+
+
+def _shape(first: Gang, unplaced: Unplaced, workloads: int, *, gang: bool) -> UnmetShape:
+    part = unplaced.part
+    amounts, devices = Amounts(*part.amounts), part.request.devices
+    return UnmetShape(first.name, part.role.name, workloads, unplaced.replicas, amounts, devices, gang)
+
+
+def _load(gang: Gang, part: Part, count: int) -> Load:
+    """Return what replicas take of nodes; work that may start by its requests counts by them."""
+    request, gpu = part.request, part.amounts[GPU]
+    if may_overcommit(gang):
+        return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
+    return Load(gpu * count, request.limit_cpu * count, request.limit_memory_mib * count, count)
+
+
+def _standing(board: Board) -> Load:
+    nodes = board.nodes
+    if "whole" not in nodes.lasting:
+        nodes.lasting["whole"] = Load(
+            sum(node.gpus * MILLI for node in nodes.nodes),
+            sum(node.cpu * nodes.cpu_load_limit // MILLI for node in nodes.nodes),
+            sum(node.memory_mib for node in nodes.nodes),
+            sum(node.max_pods for node in nodes.nodes),
+        )
+    whole: Load = nodes.lasting["whole"]
+    free = (sum(nodes.gpu), sum(nodes.cpu), sum(nodes.memory), sum(nodes.pods))
+    return Load(*map(sub, whole, free))
+
+
+def allowed(board: Board, passed_on: Collection[str]) -> list[Alike]:
+    """Those who wait for capacity and that bounds allow all at once; those alike together, in order.
+
+    `passed_on` names workloads that another pool, which they prefer, counts already.
+    """
+    held: Sums = {}
+    firm: Sums = {}
+    found: list[Alike] = []
+    gone = board.served | board.evicted | set(passed_on)
+    line = Line(board, [peers for peers in pending(board) if ABOUT_CAPACITY & peers.found.keys()])
+    fewer = _fewer(board, gone)
+    for peers, first in line:
+        line.leave(peers)
+        sums = list(_bounded(first, held, firm))
+        fits = len(peers.gangs) - peers.at - fewer[peers]
+        for now, bound in sums:
+            fits = min(fits, _times(now, bound, first.asked))
+        for now, _ in sums:
+            for kind in KINDS:
+                now[kind] += first.asked[kind] * fits
+        if fits:
+            found.append(Alike(peers, gone, fits))
+    return found
+
+
+def _bounded(gang: Gang, held: Sums, firm: Sums) -> Iterator[tuple[list[int], Sequence[int]]]:
+    """What its queues would hold by now, where that is bounded, with the bound."""
+    for account in gang.account.path:
+        if account.capped:
+            yield held.setdefault(account, list(account.allocated)), account.cap
+        if gang.firm:
+            yield firm.setdefault(account, list(account.firm)), account.quota
+
+
+def _fewer(board: Board, gone: Collection[str]) -> Counter[Peers]:
+    """How many of peers, from the one who speaks for them on, are gone."""
+    found: Counter[Peers] = Counter()
+    for name in gone:
+        gang = board.gangs.get(name)
+        if gang is not None and gang.peers is not None and _is_ahead(gang, gang.peers):
+            found[gang.peers] += 1
+    return found
+
+
+def _is_ahead(gang: Gang, peers: Peers) -> bool:
+    return peers.at < len(peers.gangs) and in_project(peers.gangs[peers.at]) <= in_project(gang)
+
+
+def _times(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int:
+    """How many times what is asked fits under the bound."""
+    return max(0, min([(bound[k] - held[k]) // asked[k] for k in KINDS if asked[k]], default=NO_BOUND))
+
+
+class _NewNodes:
+    """What more nodes would hold: pending gangs first, then the growth of gangs that run.
+
+    Booting nodes are filled first, then new nodes one by one; a gang that does not fit asks for none.
+    """
+
+    def __init__(self, board: Board, waiting: Sequence[Alike], replicas: int) -> None:
+        self.used = 0
+        self.served: list[Gang] = []
+        self.growth: list[Unplaced] = []
+        more = could_add(board)
+        growing = could_grow(board) if more or any(board.nodes.booting) else []
+        count = min(more, replicas + most_growth(growing))
+        if not count and not growing:
+            return
+        fresh = Board(board.pool, board.now, fresh_nodes(board, count), board.queues, set())
+        start = board.mark()
+        on_fresh = self._serve(board, fresh, waiting) if count else []
+        if growing:
+            self.growth = grow_on_paper(board, fresh, growing, on_fresh)
+        board.rewind(start)
+        self.used = sum(fresh.nodes.pods[i] < node.max_pods for i, node in enumerate(fresh.nodes.nodes))
+
+    def _serve(self, board: Board, fresh: Board, waiting: Sequence[Alike]) -> list[Unplaced]:
+        """Return the replicas that were put on new nodes."""
+        refused: set[Hashable] = set()
+        full, on_fresh = Full(), list[Unplaced]()
+        for same in waiting:
+            for gang in () if same.peers.asks in refused else same:
+                placed = _fill(board, fresh, gang, full)
+                if placed is None:
+                    refused.add(same.peers.asks)  # nor will others that request the same
+                    break
+                self.served.append(gang)
+                on_fresh += placed
+        return on_fresh
+
+
+def _fill(board: Board, fresh: Board, gang: Gang, full: Full) -> list[Unplaced] | None:
+    """Place the gang whole and return its replicas on new nodes; None, and boards as before, if it cannot be.
+
+    A gang without GPUs whose limits fit nowhere may start by its requests, and so may ask for nodes by them.
+    """
+    before, before_fresh = board.mark(), fresh.mark()
+    twin = fresh.add(gang.workload, 0, ())
+    placed = _filled(board, fresh, gang, twin, full)
+    if placed is None and may_overcommit(gang):
+        board.rewind(before)
+        fresh.rewind(before_fresh)
+        with by_requests(gang, twin):
+            placed = _filled(board, fresh, gang, twin, Full())
+    if placed is None:
+        board.rewind(before)
+        fresh.rewind(before_fresh)
+    return placed
+
+
+def _filled(board: Board, fresh: Board, gang: Gang, twin: Gang, full: Full) -> list[Unplaced] | None:
+    asks = None if gang.peers is None else gang.peers.asks
+    on_fresh: list[Unplaced] = []
+    for want in next(ways(gang)):
+        name, left = want.part.role.name, want.count
+        if (asks, name) not in full:
+            left -= place_most(board, gang, Want(want.part, left), Horizon.BOOTING, None)
+            if left and want.part.on is None:  # replicas that are spread leave room for those of other gangs
+                full.add((asks, name))
+        if left:
+            if not place(fresh, twin, Want(twin.part(name), left), Horizon.NOW, None):
+                return None
+            on_fresh.append(Unplaced(gang, want.part, left))
+    return on_fresh

@@ -1,0 +1,262 @@
+"""Could a pool ever hold a gang? Shapes and sums of the pool at its maximum size, before any trial.
+
+Every check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
+change. A gang that passes all of them may still find no arrangement.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from berth.core.amounts import MILLI, RESOURCES
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Scope, Want, Way, ways
+from scheduler.engine.board.ledger import GPU, KINDS
+from scheduler.engine.board.matching import answers, matches, picks
+from scheduler.engine.explain.mismatches import mismatch_numbers
+from scheduler.engine.explain.new_nodes import could_ever_add, fresh_nodes, room_for_one
+from scheduler.engine.model import Node, NodeState, Pool, Request, Role
+from scheduler.engine.plan import Numbers, Reason
+
+Found = tuple[Reason, Numbers]
+Counted = tuple[tuple[Node, int], ...]  # nodes of one size by an example, and how many there are
+Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
+RESOURCE_NAMES = (*RESOURCES, "pods")
+
+
+def never_fits(board: Board, gang: Gang, alike: Hashable = None) -> Found | None:
+    """Return why the pool can never hold the gang, or None if it might.
+
+    `alike` is equal for gangs that request the same in the same words; their answer is computed once.
+    """
+    if alike is None:
+        return _no_way_fits(board, gang)
+    lasting, key = board.nodes.lasting, ("never", alike)
+    if key not in lasting:
+        lasting[key] = _no_way_fits(board, gang)
+    found: Found | None = lasting[key]
+    return found
+
+
+def _no_way_fits(board: Board, gang: Gang) -> Found | None:
+    first: Found | None = None
+    for way in ways(gang):
+        found = _way_never_fits(board, way)
+        if found is None:
+            return None
+        first = first or found
+    return first
+
+
+def _way_never_fits(board: Board, way: Way) -> Found | None:
+    if _shape_is_unknown(board):
+        return None
+    for want in way:
+        found = _role_never_fits(board, want.part)
+        if found is not None:
+            return found
+    return _beyond_the_pool(board, way) or _beyond_every_domain(board, way)
+
+
+def _shape_is_unknown(board: Board) -> bool:
+    """The pool can get nodes, and nothing says how large they will be."""
+    return any(not (node.gpus or node.cpu or node.memory_mib) for node, _ in _fresh(board))
+
+
+def _fresh(board: Board) -> Counted:
+    more = could_ever_add(board)
+    return tuple((node, more) for node in fresh_nodes(board, 1)) if more else ()
+
+
+def _role_never_fits(board: Board, part: Part) -> Found | None:
+    key = "role never", part.role.name, part.request, picks(part.role)
+    lasting = board.nodes.lasting
+    if key not in lasting:
+        lasting[key] = _exceeds_every_node(board, part.role)
+    found: Found | None = lasting[key]
+    return found
+
+
+def _exceeds_every_node(board: Board, role: Role) -> Found | None:
+    rooms = []
+    for node, _ in _nodes_for(board, role):
+        room = room_for_one(board.pool, role.request, node)
+        if all(requested <= has for _, requested, has in room):
+            return None
+        rooms.append(room)
+    if not rooms:
+        return Reason.NO_MATCHING_NODE, mismatch_numbers(role, board.nodes.nodes, _fresh(board))
+    # What no node has enough of; if each has enough of something, what the largest lacks.
+    for column in zip(*rooms, strict=True):
+        most = max(has for _, _, has in column)
+        if column[0][1] > most:
+            return _too_large(role, column[0][0], column[0][1], most)
+    short = next(line for line in max(rooms, key=lambda room: room[0][2]) if line[1] > line[2])
+    return _too_large(role, *short)
+
+
+def _too_large(role: Role, resource: str, requested: int, most: int) -> Found:
+    return Reason.EXCEEDS_NODE_SHAPE, {
+        "role": role.name, "resource": resource, "asked": requested, "most": most,
+    }  # fmt: skip
+
+
+def _nodes_for(board: Board, role: Role) -> Counted:
+    """Nodes that the role may run on, large enough or not, by size; draining ones will not come back."""
+    key = "nodes for", picks(role)
+    lasting = board.nodes.lasting
+    if key not in lasting:
+        lasting[key] = _by_size(entry for entry in _all_nodes(board) if answers(role, entry[0]))
+    found: Counted = lasting[key]
+    return found
+
+
+def _all_nodes(board: Board) -> Iterator[tuple[Node, int]]:
+    for node in board.nodes.nodes:
+        if node.state is not NodeState.DRAINING:
+            yield node, 1
+    yield from _fresh(board)
+
+
+def _by_size(nodes: Iterable[tuple[Node, int]]) -> Counted:
+    sizes: dict[Hashable, tuple[Node, int]] = {}
+    for node, count in nodes:
+        size = node.gpus, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods
+        first, before = sizes.get(size, (node, 0))
+        sizes[size] = first, before + count
+    return tuple(sizes.values())
+
+
+def _beyond_the_pool(board: Board, way: Way) -> Found | None:
+    requested, most = _requested(way), _most(board, [want.part.role for want in way])
+    for kind, resource in enumerate(RESOURCE_NAMES):
+        if requested[kind] > most[kind]:
+            return Reason.EXCEEDS_POOL_MAX, _exceeded(resource, requested[kind], most[kind])
+    for want in way:
+        fitting = _replicas(board.pool, want.part.role, _nodes_for(board, want.part.role))
+        if want.count > fitting:
+            numbers = {"role": want.part.role.name, **_exceeded("replicas", want.count, fitting)}
+            return Reason.EXCEEDS_POOL_MAX, numbers
+    return None
+
+
+def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float | str | None]:
+    return {"resource": resource, "asked": requested, "most": most, "missing": requested - most}
+
+
+def _requested(way: Sequence[Want]) -> Sums:
+    """By limits, or by requests for work without GPUs, which may start by them.
+
+    A request by GPU memory counts for no devices: how many it takes depends on the device.
+    """
+    by_limits = any(want.part.request.devices for want in way)
+    gpu = cpu = memory = pods = 0
+    for want in way:
+        request, count = want.part.request, want.count
+        gpu += 0 if request.gpu_memory_mib else want.part.amounts[GPU] * count
+        cpu += (request.limit_cpu if by_limits else request.cpu) * count
+        memory += (request.limit_memory_mib if by_limits else request.memory_mib) * count
+        pods += count
+    return gpu, cpu, memory, pods
+
+
+def _most(board: Board, roles: Sequence[Role]) -> Sums:
+    """All that nodes for any of these roles offer, empty, at the pool's maximum size."""
+    kinds = dict.fromkeys(map(picks, roles))
+    key = "most", tuple(kinds)
+    lasting = board.nodes.lasting
+    if key not in lasting:
+        nodes = _nodes_for(board, roles[0]) if len(kinds) == 1 else _all_nodes(board)
+        lasting[key] = _sum_of(board.pool, roles, nodes)
+    found: Sums = lasting[key]
+    return found
+
+
+def _sum_of(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Node, int]]) -> Sums:
+    gpu = cpu = memory = pods = 0
+    for node, count in nodes:
+        if any(matches(role, node) for role in roles):
+            gpu += node.gpus * MILLI * count
+            cpu += node.cpu * pool.cpu_load_limit // MILLI * count
+            memory += node.memory_mib * count
+            pods += node.max_pods * count
+    return gpu, cpu, memory, pods
+
+
+def _replicas(pool: Pool, role: Role, nodes: Iterable[tuple[Node, int]]) -> int:
+    return sum(_replicas_on(pool, role, node) * count for node, count in nodes)
+
+
+def _replicas_on(pool: Pool, role: Role, node: Node) -> int:
+    """How many replicas of the role the node would hold, empty."""
+    request, counts = role.request, [node.max_pods]
+    by_limits = request.devices > 0
+    cpu = request.limit_cpu if by_limits else request.cpu
+    memory = request.limit_memory_mib if by_limits else request.memory_mib
+    if cpu:
+        counts.append(node.cpu * pool.cpu_load_limit // MILLI // cpu)
+    if memory:
+        counts.append(node.memory_mib // memory)
+    if request.devices:
+        counts.append(_replicas_by_devices(request, node))
+    if role.spread_per_node is not None:
+        counts.append(role.spread_per_node)
+    return min(counts)
+
+
+def _replicas_by_devices(request: Request, node: Node) -> int:
+    milli = request.gpu
+    if request.gpu_memory_mib:
+        has = node.gpu_memory_mib
+        milli = -(-MILLI * request.gpu_memory_mib // has) if has else MILLI + 1
+    if node.gpus < request.devices or not 0 < milli <= MILLI:
+        return 0
+    return node.gpus * (MILLI // milli) // request.devices
+
+
+def _beyond_every_domain(board: Board, way: Way) -> Found | None:
+    scopes = dict.fromkeys(scope for want in way for scope in want.scopes if scope.constraint.required)
+    for scope in scopes:
+        found = _beyond_its_domains(board, scope, [want for want in way if scope in want.scopes])
+        if found is not None:
+            return found
+    return None
+
+
+def _beyond_its_domains(board: Board, scope: Scope, wants: Sequence[Want]) -> Found | None:
+    level = scope.constraint.required
+    assert level is not None
+    fresh = _fresh(board)
+    if any(level not in node.labels for node, _ in fresh):
+        return None  # nobody knows in which domain new nodes will be
+    requested, roles = _requested(wants), [want.part.role for want in wants]
+    largest = [0, 0, 0, 0]
+    for domain in _domains(board, level, fresh):
+        sums = _sum_of(board.pool, roles, domain)
+        if all(requested[kind] <= sums[kind] for kind in range(len(sums))) and all(
+            want.count <= _replicas(board.pool, want.part.role, _that_answer(want.part.role, domain))
+            for want in wants
+        ):
+            return None
+        largest = [max(pair) for pair in zip(largest, sums, strict=True)]
+    short = (kind for kind in range(len(largest)) if requested[kind] > largest[kind])
+    kind = next(short, next((kind for kind in KINDS if requested[kind]), GPU))
+    return Reason.EXCEEDS_DOMAIN, {
+        "level": level, **_exceeded(RESOURCE_NAMES[kind], requested[kind], largest[kind]),
+        "missing": max(0, requested[kind] - largest[kind]),
+    }  # fmt: skip
+
+
+def _domains(board: Board, level: str, fresh: Counted) -> Iterable[Counted]:
+    """The nodes of each domain, and new nodes with each domain that their label names."""
+    nodes = board.nodes.nodes
+    for domain in board.topology.domains(level).values():
+        staying = [nodes[i] for i in sorted(domain) if nodes[i].state is not NodeState.DRAINING]
+        joining = [
+            (new, more) for new, more in fresh if staying and new.labels[level] == staying[0].labels[level]
+        ]
+        yield (*((node, 1) for node in staying), *joining)
+    if fresh:
+        yield fresh
+
+
+def _that_answer(role: Role, nodes: Counted) -> Counted:
+    return tuple((node, count) for node, count in nodes if answers(role, node))

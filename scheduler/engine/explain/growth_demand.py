@@ -1,0 +1,127 @@
+"""Count the growth of elastic gangs that nodes which boot, or could be added, would hold."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from scheduler.engine.actions.grow import GrowthQueue, Step, may_grow
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Want
+from scheduler.engine.board.ledger import Ledger
+from scheduler.engine.board.matching import picks
+from scheduler.engine.placement.find_room import place
+from scheduler.engine.placement.spots import Horizon
+
+MOST_REPLICAS = 256  # counted for one pool in one cycle; the rest follows once these run
+
+
+class Unplaced(NamedTuple):
+    """Replicas of a role that no node of the board holds."""
+
+    gang: Gang
+    part: Part
+    replicas: int
+
+
+def could_grow(board: Board) -> list[Gang]:
+    """Return the gangs that run whole, may have more replicas, and for whose growth pools add nodes.
+
+    A gang bound to one domain of the topology is left out: an added node may lie in another domain. So is a
+    gang of which a replica has completed: its work is coming to an end.
+    """
+    return [
+        gang
+        for gang in board.elastic
+        if gang.workload.growth_orders_nodes
+        and gang.runs
+        and gang.simple
+        and gang.is_whole
+        and gang.name not in board.on_paper
+        and gang.name not in board.evicted
+        and not any(part.done for part in gang.parts)
+    ]
+
+
+def most_growth(gangs: Sequence[Gang]) -> int:
+    """Return how many replicas they could grow by, at most as many as are counted."""
+    lacking = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
+    return min(MOST_REPLICAS, max(0, lacking))
+
+
+def grow_on_paper(
+    board: Board, fresh: Board, gangs: Sequence[Gang], ahead: Sequence[Unplaced]
+) -> list[Unplaced]:
+    """Return the growth that booting nodes of `board` or the nodes of `fresh` hold, least fulfilled first.
+
+    `ahead` are pending replicas that `fresh` holds already: limits count them, too. Pods stay on both boards.
+    """
+    with _counted() as count:
+        for pending in ahead:
+            count(pending)
+        queue, hopeless, found = GrowthQueue(gangs), set[object](), list[Unplaced]()
+        left = MOST_REPLICAS
+        while left > 0 and (step := queue.next()) is not None:
+            kind = tuple((want.part.request, picks(want.part.role)) for want in step.way)
+            if kind in hopeless or not may_grow(step, entitled_only=False):
+                continue
+            placed = _place(board, fresh, step)
+            if placed is None:
+                if all(want.part.on is None for want in step.way):
+                    hopeless.add(kind)
+                continue
+            for grown in placed.on_fresh:
+                grown.part.done += grown.replicas  # counts as running until all is undone
+                count(grown)
+            left -= sum(want.count for want in step.way)
+            found += [*placed.on_booting, *placed.on_fresh]
+            queue.look_again(step.gang)
+        for gang in gangs:
+            for part in gang.parts:
+                part.done = 0
+    return found
+
+
+class _Placed(NamedTuple):
+    on_booting: list[Unplaced]
+    on_fresh: list[Unplaced]
+
+
+def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
+    """Place one step of growth; None, and both boards as before, where some replica of it fits nowhere."""
+    gang, placed = step.gang, _Placed([], [])
+    before, before_fresh = board.mark(), fresh.mark()
+    twin = fresh.gangs.get(gang.name) or fresh.add(gang.workload, 0, ())
+    for want in step.way:
+        part = want.part
+        for _ in range(want.count):
+            mark = board.mark()
+            if place(board, gang, Want(part, 1), Horizon.BOOTING, None):
+                if board.nodes.booting[board.moves(mark)[0].node]:
+                    placed.on_booting.append(Unplaced(gang, part, 1))
+            elif place(fresh, twin, Want(twin.part(part.role.name), 1), Horizon.NOW, None):
+                placed.on_fresh.append(Unplaced(gang, part, 1))
+            else:
+                board.rewind(before)
+                fresh.rewind(before_fresh)
+                return None
+    return placed
+
+
+@contextmanager
+def _counted() -> Iterator[Callable[[Unplaced], None]]:
+    """Charge replicas to their queues, and take all of that back in the end."""
+    charged: list[Unplaced] = []
+
+    def charge(unplaced: Unplaced, sign: int) -> None:
+        gpu, cpu, memory = (sign * unplaced.replicas * amount for amount in unplaced.part.amounts)
+        Ledger.charge(unplaced.gang.account, gpu, cpu, memory, unplaced.gang.firm)
+
+    def count(unplaced: Unplaced) -> None:
+        charge(unplaced, 1)
+        charged.append(unplaced)
+
+    try:
+        yield count
+    finally:
+        for unplaced in charged:
+            charge(unplaced, -1)

@@ -1,0 +1,77 @@
+"""Why nodes do not accept a role: the obstacle of each node, and how many nodes have it."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from berth.core.words import counted
+from scheduler.engine.board.matching import HARD, tolerates
+from scheduler.engine.model import Node, NodeState, Role, Taint
+from scheduler.engine.plan import Numbers
+
+MOST_NAMED = 6  # obstacles in one message, the most frequent first
+_STATES = {NodeState.CORDONED: "cordon", NodeState.DRAINING: "drain"}
+
+Obstacle = tuple[str, str]  # its kind, and what it is
+
+
+def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
+    """Count each node once, under its first obstacle; `fresh` are nodes that the pool could still get."""
+    obstacles = Counter(found for node in nodes if (found := _obstacle(role, node)) is not None)
+    new = Counter(found for node, _ in fresh if (found := _obstacle(role, node)) is not None)
+    by_kind = Counter[str]()
+    for (kind, _), count in obstacles.items():
+        by_kind[kind] += count
+    return {
+        "role": role.name,
+        "nodes": len(nodes),
+        "obstacles": _sentence(obstacles, new),
+        **{f"by_{kind}": by_kind[kind] for kind in sorted(by_kind)},
+    }
+
+
+def _obstacle(role: Role, node: Node) -> Obstacle | None:
+    """The first thing about the node that keeps the role away, from the most to the least permanent."""
+    if role.gpu_models and node.gpu_model not in role.gpu_models:
+        return "model", f"GPU model {' or '.join(role.gpu_models)}"
+    for key, value in sorted(role.node_selector.items()):
+        if node.labels.get(key) != value:
+            return "label", f"label {key}={value}"
+    for taint in node.taints:
+        if taint.effect in HARD and not tolerates(role.tolerations, taint):
+            return "taint", f"taint {_written(taint)}"
+    if node.state in _STATES:
+        return _STATES[node.state], ""
+    return None
+
+
+def _written(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _sentence(obstacles: Counter[Obstacle], new: Counter[Obstacle]) -> str:
+    ordered = sorted(obstacles.items(), key=lambda entry: (-entry[1], entry[0]))
+    clauses = [_clause(obstacle, count) for obstacle, count in ordered[:MOST_NAMED]]
+    left = sum(count for _, count in ordered[MOST_NAMED:])
+    if left:
+        clauses.append(f"{counted(left, 'node')} {'has' if left == 1 else 'have'} other obstacles")
+    clauses += [_clause_of_new(obstacle) for obstacle in sorted(new)]
+    return "; ".join(clauses) or "the pool has no nodes"
+
+
+def _clause(obstacle: Obstacle, count: int) -> str:
+    kind, what = obstacle
+    nodes, one = counted(count, "node"), count == 1
+    return {
+        "model": f"{nodes} {'lacks' if one else 'lack'} {what}",
+        "label": f"{nodes} {'lacks' if one else 'lack'} {what}",
+        "taint": f"{nodes} {'has' if one else 'have'} the {what}, which the role does not tolerate",
+        "cordon": f"{nodes} {'is' if one else 'are'} cordoned",
+        "drain": f"{nodes} {'is' if one else 'are'} draining",
+    }[kind]
+
+
+def _clause_of_new(obstacle: Obstacle) -> str:
+    kind, what = obstacle
+    if kind == "taint":
+        return f"new nodes would have the {what}, which the role does not tolerate"
+    return f"new nodes would lack {what}"

@@ -1,0 +1,63 @@
+"""The shape and number of nodes that a pool could still add."""
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.board import Board
+from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
+
+
+def could_add(board: Board) -> int:
+    """How many nodes the pool may still grow by."""
+    if board.pool.nodes_max is None or _shape(board) is None:
+        return 0
+    return max(0, board.pool.nodes_max - _staying(board))
+
+
+def could_ever_add(board: Board) -> int:
+    """How many nodes the pool could grow by if it were not paused, drained or stopped by failed boots."""
+    pool = board.pool
+    ceiling = pool.nodes_max if pool.nodes_ever is None else pool.nodes_ever
+    if ceiling is None or _shape(board) is None:
+        return 0
+    return max(0, ceiling - _staying(board))
+
+
+def fresh_nodes(board: Board, count: int) -> list[Node]:
+    shape = _shape(board)
+    if shape is None:
+        return []
+    width = len(str(count))
+    return [
+        Node(
+            f"+{number:0{width}}", board.pool.name, shape.gpus, shape.gpu_model, shape.gpu_memory_mib,
+            shape.cpu, shape.memory_mib, shape.max_pods, shape.labels, shape.taints,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def _staying(board: Board) -> int:
+    return sum(node.state is not NodeState.DRAINING for node in board.nodes.nodes)
+
+
+def _shape(board: Board) -> NodeShape | None:
+    """As the pool says, or as its first node is."""
+    if board.pool.node_shape is not None or not board.nodes.nodes:
+        return board.pool.node_shape
+    node = board.nodes.nodes[0]
+    return NodeShape(
+        node.gpus, node.gpu_model, node.gpu_memory_mib, node.cpu, node.memory_mib, node.max_pods,
+        node.labels, node.taints,
+    )  # fmt: skip
+
+
+def room_for_one(pool: Pool, request: Request, node: Node) -> list[tuple[str, int, int]]:
+    """Resource by resource, what one replica asks for and what the node, empty, has for it."""
+    by_limits = request.devices > 0  # work without GPUs may start by what it requests
+    return [
+        ("gpu", request.devices * MILLI if request.gpu in (0, MILLI) else request.amounts.gpu,
+         node.gpus * (MILLI if request.gpu in (0, MILLI) else request.gpu)),
+        ("gpu_memory_mib", request.gpu_memory_mib, node.gpu_memory_mib),
+        ("cpu", request.limit_cpu if by_limits else request.cpu, node.cpu * pool.cpu_load_limit // MILLI),
+        ("memory_mib", request.limit_memory_mib if by_limits else request.memory_mib, node.memory_mib),
+        ("pods", 1, node.max_pods),
+    ]  # fmt: skip

@@ -1,0 +1,32 @@
+"""Divide a pool again to explain its fair shares."""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.engine.board.ledger import Ledger
+from scheduler.engine.board.nodes import Nodes
+from scheduler.engine.fair_share.shares import divide_again, settle_shares
+from scheduler.engine.fair_share.trace import Division
+from scheduler.engine.layout.layout import Layout
+from scheduler.engine.model import Node, Pool, Queue, Snapshot
+
+NOTHING = (0, 0, 0)
+
+
+def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
+    """The top first, resource by resource; none where there is no such pool."""
+    board = Layout(snapshot).boards.get(pool)
+    story: list[Division] = []
+    if board is not None:
+        settle_shares(board.pool, board.ledger, board.nodes.capacity(), story)
+    return story
+
+
+def divisions_of(
+    pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
+) -> list[Division]:
+    """The same where it is known what each queue holds and asks for together."""
+    ledger, story = Ledger(pool, queues), list[Division]()
+    for account in ledger.accounts.values():
+        account.requested = list(requested.get(account.name, NOTHING))
+    divide_again(pool, ledger, Nodes(nodes, pool.cpu_load_limit).capacity(), story)
+    return story

@@ -1,0 +1,312 @@
+"""Divide a pool's capacity: quotas first, then the rest by rank and weight."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from itertools import groupby
+from math import lcm
+
+from berth.core.amounts import MILLI, RESOURCES
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, Account, Ledger
+from scheduler.engine.fair_share.trace import Brought, Division, Notes, Offer
+from scheduler.engine.model import Pool
+
+UNITS = (MILLI, 1, 1)  # nobody is given less than one GPU, one milli-CPU, one MiB by rounding
+_GRAIN = 10**9  # usage is a measured float; so fine is fine enough, and exact from there on
+
+
+@dataclass(slots=True)
+class Claim:
+    """One queue's claim on one resource of its parent's share."""
+
+    account: Account
+    quota: int
+    wanted: int
+    weight: Fraction
+    usage: Fraction
+    given: int = 0
+    rounded_up: int = 0  # of what is given
+    cut: int = 0  # what more it would be given if everybody's fraction of a unit were rounded up
+
+    @property
+    def age(self) -> tuple[int, str]:
+        return self.account.created, self.account.name
+
+
+Weigh = Callable[[Sequence[Claim]], Sequence[Fraction]]
+Need = Callable[[Claim], int]
+
+
+def settle_shares(
+    pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
+) -> None:
+    """Give every account its fair share, level by level from the top; and tell how, where asked to."""
+    for account in ledger.accounts.values():
+        held, more = account.allocated, account.asked_for
+        account.requested = [held[0] + more[0], held[1] + more[1], held[2] + more[2]]
+    divide_again(pool, ledger, capacity, story)
+
+
+def divide_again(
+    pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
+) -> None:
+    """The same once more, of what is requested by now."""
+    for account in reversed(ledger.accounts.values()):  # projects before their departments
+        account.wanted = [_wanted(account, kind) for kind in KINDS]
+    _settle(ledger, ledger.roots, capacity, pool, story)
+
+
+def _settle(
+    ledger: Ledger,
+    accounts: Sequence[Account],
+    total: Sequence[int],
+    pool: Pool,
+    story: list[Division] | None,
+) -> None:
+    if not accounts:
+        return
+    parent = accounts[0].parent
+    outset = tuple(total), [(a.entitlement, *a.wanted) for a in accounts]
+    if story is not None or ledger.divided.get(parent) != outset:  # else it comes to what it came to before
+        ledger.divided[parent] = outset
+        _divide_among(accounts, total, pool, story)
+    for account in accounts:
+        _settle(ledger, account.children, account.share, pool, story)
+
+
+def _divide_among(
+    accounts: Sequence[Account], total: Sequence[int], pool: Pool, story: list[Division] | None
+) -> None:
+    shares = {account.name: [0, 0, 0] for account in accounts}
+    cuts = {account.name: [0, 0, 0] for account in accounts}
+    for kind in KINDS:
+        if story is None and sum([account.wanted[kind] for account in accounts]) <= total[kind]:
+            for account in accounts:
+                shares[account.name][kind] = _unhindered(account, kind, pool)
+            continue
+        notes = None if story is None else Notes()
+        claims = divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool), notes)
+        if story is not None and notes is not None:
+            story.append(_division(claims, kind, total[kind], pool, notes))
+        for claim in claims:
+            shares[claim.account.name][kind] = claim.given
+            cuts[claim.account.name][kind] = claim.cut
+    for account in accounts:
+        account.settle(shares[account.name], cuts[account.name])
+
+
+def _unhindered(account: Account, kind: int, pool: Pool) -> int:
+    """Where there is enough for everybody: whose weight is nothing still keeps to its quota."""
+    quota, wanted = account.quota[kind], account.wanted[kind]
+    weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
+    return wanted if weight > 0 else min(quota, wanted)
+
+
+def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes: Notes) -> Division:
+    parent = claims[0].account.parent
+    return Division(
+        parent=None if parent is None else parent.name,
+        resource=RESOURCES[kind],
+        total=total,
+        unit=UNITS[kind],
+        k=_k(pool),
+        by_quota=not pool.over_quota_weights,
+        brought=tuple(_brought(claim, kind) for claim in claims),
+        rounds=tuple(notes.rounds),
+    )
+
+
+def _brought(claim: Claim, kind: int) -> Brought:
+    account = claim.account
+    return Brought(
+        queue=account.name,
+        rank=account.rank,
+        created=account.created,
+        quota=account.entitlement.quota[kind],
+        limit=account.entitlement.limit[kind],
+        over_quota=account.entitlement.over_quota,
+        weight=claim.weight,
+        usage=claim.usage,
+        requested=account.requested[kind],
+        wanted=claim.wanted,
+        share=claim.given,
+    )
+
+
+def _wanted(account: Account, kind: int) -> int:
+    """What the queue could use: its requests as far as the caps at and below it allow."""
+    asked = account.requested[kind]
+    if account.children:
+        asked = sum(child.wanted[kind] for child in account.children)
+    return min(account.cap[kind], asked)
+
+
+def _k(pool: Pool) -> Fraction:
+    return exact(pool.fair_share.k) if pool.fair_share.time_based else Fraction(0)
+
+
+@cache
+def exact(number: float) -> Fraction:
+    """The number as it was written: 0.1 is a tenth."""
+    return Fraction(repr(number))
+
+
+def _claims(accounts: Sequence[Account], kind: int, total: int, pool: Pool) -> list[Claim]:
+    claims = []
+    for account in accounts:
+        quota = account.quota[kind]
+        weight = exact(account.entitlement.weights[kind])
+        if not pool.over_quota_weights:
+            weight = Fraction(total if quota >= NO_BOUND else quota)
+        usage = Fraction(0)
+        if pool.fair_share.time_based:
+            usage = Fraction(round(account.entitlement.usage.normalised(kind) * _GRAIN), _GRAIN)
+        claims.append(Claim(account, quota, account.wanted[kind], weight, usage))
+    return claims
+
+
+def divide(
+    total: int, unit: int, claims: Sequence[Claim], k: Fraction = Fraction(0), notes: Notes | None = None
+) -> Sequence[Claim]:
+    """Fill in what each claim is given. The sum never passes the total."""
+    left = total
+    ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
+    ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
+    for same in ranks:
+        _turn_to(notes, "quota", same)
+        within = [min(claim.quota, claim.wanted) for claim in same]
+        left -= _fill(left, unit, same, within, _by_quota(total), notes)
+    for same in ranks:
+        _turn_to(notes, "over_quota", same)
+        weighty = [claim for claim in same if claim.weight > 0]
+        left -= _fill(left, unit, weighty, [claim.wanted for claim in weighty], _by_weight(k), notes)
+    return claims
+
+
+def _turn_to(notes: Notes | None, phase: str, same: Sequence[Claim]) -> None:
+    if notes is not None:
+        notes.phase, notes.rank = phase, same[0].account.rank
+
+
+def _by_quota(total: int) -> Weigh:
+    """An unlimited quota weighs as much as all there is."""
+    return lambda claims: [Fraction(total if claim.quota >= NO_BOUND else claim.quota) for claim in claims]
+
+
+def _by_weight(k: Fraction) -> Weigh:
+    """Weights pushed by history: who used more than its part (u > n) counts for less."""
+
+    def weigh(claims: Sequence[Claim]) -> Sequence[Fraction]:
+        weights = [claim.weight for claim in claims]
+        if not k:
+            return weights
+        everything = sum(weights)
+        parts = [weight / everything for weight in weights]
+        pushed = [max(Fraction(0), n + k * (n - claim.usage)) for n, claim in zip(parts, claims, strict=True)]
+        return pushed if any(pushed) else parts
+
+    return weigh
+
+
+def _fill(
+    left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], weigh: Weigh, notes: Notes | None
+) -> int:
+    """Rounds of offers in proportion to weight, until nothing is left or nobody wants more."""
+    if left <= 0 and notes is None:
+        return 0
+    target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
+
+    def need(claim: Claim) -> int:
+        return target[claim.account.name] - claim.given
+
+    start = left
+    hungry = [claim for claim in claims if need(claim) > 0]
+    if notes is None and sum(map(need, hungry)) <= left:  # in some round or other everybody is filled
+        for claim in hungry:
+            left -= need(claim)
+            claim.given += need(claim)
+        return start - left
+    while left > 0 and hungry:
+        weights = _whole_numbers(weigh(hungry))
+        everything = sum(weights)
+        full = [c for c, weight in zip(hungry, weights, strict=True) if need(c) * everything <= left * weight]
+        offers = [] if notes is None else _offers(left, hungry, weights, need, notes.phase)
+        if not full:
+            left -= _round_down(left, unit, hungry, weights, need, notes, offers)
+            break
+        if notes is not None:
+            filled = {claim.account.name for claim in full}
+            notes.offered(left, [replace(o, taken=o.needed if o.queue in filled else 0) for o in offers])
+        for claim in full:
+            left -= need(claim)
+            claim.given += need(claim)
+        hungry = [claim for claim in hungry if need(claim) > 0]
+    return start - left
+
+
+def _offers(
+    left: int, hungry: Sequence[Claim], weights: Sequence[int], need: Need, phase: str
+) -> list[Offer]:
+    """What a round offers, before anybody has taken anything."""
+    everything = sum(weights)
+    plain = weights if phase == "quota" else _whole_numbers([claim.weight for claim in hungry])
+    return [
+        Offer(
+            queue=claim.account.name,
+            needed=need(claim),
+            part=Fraction(weight, everything),
+            plain=Fraction(alone, sum(plain)),
+            offered=Fraction(left * weight, everything),
+            taken=0,
+        )
+        for claim, weight, alone in zip(hungry, weights, plain, strict=True)
+    ]
+
+
+def _round_down(
+    left: int,
+    unit: int,
+    hungry: Sequence[Claim],
+    weights: Sequence[int],
+    need: Need,
+    notes: Notes | None,
+    offers: Sequence[Offer],
+) -> int:
+    """Nobody can be filled: whole units of each offer, then one unit each by largest remainder."""
+    start, everything = left, sum(weights)
+    remainders: list[tuple[int, int, str, Claim]] = []
+    offered = left
+    for claim, weight in zip(hungry, weights, strict=True):
+        units, remainder = divmod(offered * weight, everything * unit)
+        claim.given += units * unit
+        left -= units * unit
+        claim.cut = min(unit, need(claim)) if remainder else 0
+        remainders.append((-remainder, *claim.age, claim))
+    remainders.sort(key=lambda entry: entry[:3])
+    whole, rounded = left, {claim.account.name: claim.rounded_up for claim in hungry}
+    while left > 0 and any(need(claim) > 0 for *_, claim in remainders):
+        for *_, claim in remainders:
+            more = min(unit, left, need(claim))
+            claim.given += more
+            claim.rounded_up += more
+            claim.cut -= min(more, claim.cut)
+            left -= more
+    if notes is not None:
+        down = {offer.queue: replace(offer, taken=int(offer.offered) // unit * unit) for offer in offers}
+        notes.offered(start, list(down.values()))
+        if whole:
+            names = [claim for *_, claim in remainders]
+            notes.rounded(whole, [_unit_of(down[c.account.name], c.rounded_up - rounded[c.account.name])
+                                  for c in names])  # fmt: skip
+    return start - left
+
+
+def _unit_of(offer: Offer, taken: int) -> Offer:
+    """What was cut off from its offer, and what it is given for that."""
+    return replace(offer, needed=offer.needed - offer.taken, offered=offer.offered - offer.taken, taken=taken)
+
+
+def _whole_numbers(weights: Sequence[Fraction]) -> list[int]:
+    scale = lcm(*(weight.denominator for weight in weights)) if weights else 1
+    return [int(weight * scale) for weight in weights]

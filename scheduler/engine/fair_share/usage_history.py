@@ -1,0 +1,77 @@
+"""Compare decayed usage of queues with their shares.
+
+What siblings used is taken together and divided by their weights. Who has no weight is owed nothing.
+"""
+
+import math
+from collections.abc import Sequence
+
+from scheduler.engine.board.ledger import KINDS, Account, Ledger, Past, siblings
+from scheduler.engine.model import FairShareMode, Pool
+
+FLOOR = 0.5  # of what could have been used: less than that is not weighed as if it were all
+DIGITS = 9  # what differs by less was the same
+
+
+def memory_of(mode: FairShareMode) -> float:
+    """So many seconds of steady use count as history; none where history plays no part."""
+    if not mode.time_based or mode.k <= 0:
+        return 0.0
+    if mode.half_life is None:
+        return float(mode.window or 0)
+    seconds = mode.half_life / math.log(2)
+    if mode.window is not None:
+        seconds *= 1 - math.pow(2, -mode.window / mode.half_life)
+    return seconds
+
+
+def settle_past(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
+    """Tell every account what it used of its due, in each resource, where history counts."""
+    memory, left = memory_of(pool.fair_share), _left(pool.fair_share, now)
+    for accounts in siblings(ledger.roots) if memory else ():
+        parent = accounts[0].parent
+        whole = parent.share if parent else capacity
+        parts = [_pasts(accounts, kind, memory * whole[kind], left * whole[kind]) for kind in KINDS]
+        for account, past in zip(accounts, zip(*parts, strict=True), strict=True):
+            account.past = past
+            account.recalled.clear()
+        accounts[0].family.clear()
+
+
+def _left(mode: FairShareMode, now: int) -> float:
+    """Seconds until all is forgotten at once."""
+    if not mode.tumbling or not mode.window or mode.half_life is not None:
+        return math.inf
+    return mode.window - now % mode.window
+
+
+def _pasts(accounts: Sequence[Account], kind: int, steady: float, left: float) -> list[Past]:
+    """`steady`: what could have been used, had the parent's share always been what it is now.
+
+    `left`: what can still be used before all is forgotten.
+    """
+    asking = wanting(accounts, kind)
+    weights = weights_of(asking, kind)
+    could = FLOOR * max(steady, *(account.entitlement.usage.parent[kind] for account in accounts))
+    used = sum(account.entitlement.usage.used[kind] for account in asking)
+    whole = max(could, used)
+    mean, all_of_it = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
+    parts = (part(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
+    return [Past(round(used, DIGITS), mean, all_of_it) for used in parts]
+
+
+def part(amount: float, of: float, account: Account, kind: int, weights: float) -> float:
+    """Against what the weight entitles to."""
+    weight = account.entitlement.weights[kind]
+    if weight <= 0:
+        return math.inf
+    return amount * weights / (of * weight) if of > 0 else 0.0
+
+
+def weights_of(accounts: Sequence[Account], kind: int) -> float:
+    return sum(account.entitlement.weights[kind] for account in accounts)
+
+
+def wanting(accounts: Sequence[Account], kind: int) -> list[Account]:
+    """Those that ask for anything."""
+    return [account for account in accounts if account.requested[kind] > 0]

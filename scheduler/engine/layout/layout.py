@@ -1,0 +1,260 @@
+"""Lay a snapshot out as boards, one per pool, and set aside the workloads that cannot start."""
+
+from bisect import insort
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.eligible import delay_left
+from scheduler.engine.board.gang import Gang, roles_of
+from scheduler.engine.board.ledger import KINDS, within
+from scheduler.engine.layout.lineup import begin, by_name, line_down, line_up, unschedulable
+from scheduler.engine.layout.request_shapes import shape
+from scheduler.engine.layout.soundness import orphans, oversold, sorted_out, unkept
+from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
+from scheduler.engine.plan import Numbers, Reason
+
+_HERE = (PodState.RUNNING, PodState.STARTING)
+
+
+class Layout:
+    """A snapshot as boards, in the order of the pools' names, and what was found broken on the way.
+
+    A workload that was laid can be lifted again, and laid as it has become.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._prepare(snapshot)
+        for workload in snapshot.workloads:
+            self.lay(workload)
+        for board in self.boards.values():
+            begin(board, snapshot.now)
+            self.notes += oversold(board.nodes)
+
+    def _prepare(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.now = snapshot, snapshot.now
+        self.choices: Counter[int] = Counter()  # how many gangs have which of their pools here
+        self.waiting_for_others: set[str] = set()  # to complete first
+        self.restless: set[str] = set()  # whose place on the board depends on the time
+        self.notes: list[str] = []
+        self.queues = {queue.name for queue in snapshot.queues}
+        self.pool_of = {node.name: node.pool for node in snapshot.nodes}
+        self.closed = {
+            node.name for node in snapshot.nodes if node.state in (NodeState.CORDONED, NodeState.DRAINING)
+        }
+        self.served = served = set[str]()  # one set for all boards: a workload starts in one pool
+        self.boards = {
+            pool.name: Board(
+                pool,
+                snapshot.now,
+                [node for node in snapshot.nodes if node.pool == pool.name],
+                snapshot.queues,
+                served,
+            )
+            for pool in sorted(snapshot.pools, key=lambda pool: pool.name)
+        }
+        self.finished = {
+            workload.name for workload in snapshot.workloads if workload.pods and is_finished(workload)
+        }
+        self.known = {workload.name for workload in snapshot.workloads}
+        self.notes += unkept(snapshot.reservations, self.known)
+        self.notes += orphans(snapshot.queues)
+        self.promised = promises_of(snapshot)
+        self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow so much
+
+    def lay(self, workload: Workload) -> None:
+        if workload.pods and workload.name in self.finished:
+            return
+        if workload.project not in self.queues:
+            self.notes.append(f"{workload.name}: there is no project {workload.project}")
+            self._hold(workload.pods)
+            return
+        if workload.waits_for:
+            self.waiting_for_others.add(workload.name)
+        standing = workload.pods or workload.name in self.promised
+        by_pool = self._pods_by_pool(workload) if standing else {}
+        homes = list(by_pool) or list(workload.pools)
+        for pool in homes:
+            board = self.boards.get(pool)
+            if board is None:
+                self.notes.append(f"{workload.name}: there is no pool {pool}")
+                continue
+            choice = homes.index(pool)
+            self.choices[choice] += 1
+            gang = board.add(workload, choice, by_pool.get(pool, ()))
+            if gang.may_grow:
+                insort(board.elastic, gang, key=by_name)
+            if any(pod.state is PodState.RESERVED for pod in gang.pods):
+                insort(board.promised, gang, key=by_name)
+            self._judge(board, gang)
+
+    @property
+    def most_choices(self) -> int:
+        return max((choice + 1 for choice, count in self.choices.items() if count), default=1)
+
+    def lift(self, name: str) -> None:
+        """Take it off the boards as if it had never been there."""
+        self.restless.discard(name)
+        self.waiting_for_others.discard(name)
+        for board in self.boards.values():
+            if name in board.gangs:
+                self.choices[board.gangs[name].choice] -= 1
+                line_down(board, board.gangs[name])
+
+    def _pods_by_pool(self, workload: Workload) -> Mapping[str, Sequence[Pod]]:
+        pods: Sequence[Pod] = workload.pods
+        roles = {role.name for role in roles_of(workload.tree)}
+        if workload.name in self.promised:
+            pods = (*pods, *self._promises(workload))
+        elif len(pods) == 1 and pods[0].state in _HERE and pods[0].role in roles:
+            pool = self.pool_of.get(pods[0].node)
+            if pool is not None:
+                return {pool: pods}  # as nearly all are: nothing can be wrong with it
+        sound, strange, notes = sorted_out(workload.name, tuple(pods), roles, self.pool_of)
+        self.notes += notes
+        self._hold(strange)
+        by_pool: dict[str, list[Pod]] = {}
+        for pod in sound:
+            if pod.state is PodState.RESERVED and pod.node in self.closed:
+                continue  # no promise outlives the node's taking new work
+            if pod.state is not PodState.COMPLETED:
+                by_pool.setdefault(self.pool_of[pod.node], []).append(pod)
+        completed = [pod for pod in sound if pod.state is PodState.COMPLETED]
+        for held in by_pool.values():
+            held.extend(completed)
+        return by_pool if by_pool or not completed else {workload.pools[0]: completed}
+
+    def _hold(self, pods: Iterable[Pod]) -> None:
+        """Whatever they are, nobody else is put in their place."""
+        for pod in pods:
+            board = self.boards.get(self.pool_of.get(pod.node, ""))
+            if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):
+                board.nodes.hold(pod.node, pod.devices, pod.milli)
+
+    def _promises(self, workload: Workload) -> list[Pod]:
+        standing = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}
+        return [
+            Pod(p.role, p.index, p.node, p.devices, p.milli, PodState.RESERVED, self.now)
+            for p in self.promised[workload.name]
+            if (p.role, p.index) not in standing
+        ]
+
+    def _judge(self, board: Board, gang: Gang) -> None:
+        """Count its request and queue it, unless it cannot start: for now, or ever in this pool."""
+        reason, kind = self._kept_back(gang), None
+        if reason is not None and "seconds" in reason[1]:
+            self.restless.add(gang.name)
+        if not gang.standing and (reason is None or reason[0] is Reason.BACKOFF):
+            kind = _kind(board, gang)
+            reason = unschedulable(board, kind, gang) or reason
+        if reason is None or reason[0] is Reason.BACKOFF:
+            self._count_request(gang)
+        if gang.standing:
+            whole = gang.is_whole
+            promised = any(pod.state is PodState.RESERVED for pod in gang.pods)
+            too_many = any(part.count > part.role.max for part in gang.parts)
+            if gang.may_grow or promised or too_many or not whole:
+                insort(board.ailing, gang, key=by_name)
+            if whole:
+                return
+        if reason is not None:
+            board.kept_back[gang.name] = reason
+            return
+        line_up(board, _kind(board, gang) if kind is None else kind, gang)
+        if delay_left(board, gang.workload):
+            self.restless.add(gang.name)
+
+    def _kept_back(self, gang: Gang) -> tuple[Reason, Numbers] | None:
+        workload = gang.workload
+        if workload.misconfigured:
+            return Reason.MISCONFIGURED, {"why": workload.misconfigured}
+        if workload.suspended:
+            return Reason.SUSPENDED, {}
+        if workload.waits_for:
+            unmet = [name for name in workload.waits_for if name in self.known and name not in self.finished]
+            if unmet:
+                return Reason.DEPENDENCY_NOT_MET, _unmet(workload, unmet)
+        if workload.pods and gang.is_leaving:
+            return Reason.BACKOFF, {"why": "its own pods have not stopped yet", "until": None}
+        if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.stands:
+            return Reason.BACKOFF, {
+                "until": workload.backoff_until,
+                "seconds": workload.backoff_until - self.now,
+                "preemptions": workload.preemptions,
+                "restarts": workload.restarts,
+            }
+        return None
+
+    def _count_request(self, gang: Gang) -> None:
+        """What is asked beyond what is held, as far as bounds could ever allow it to start."""
+        more = [0, 0, 0]
+        for part in gang.parts:
+            missing = part.role.max - part.count
+            if missing > 0:
+                for kind in KINDS:
+                    more[kind] += missing * part.amounts[kind]
+        if gang.firm:
+            more = _within_quota(gang, more)
+        if not any(more) or (not gang.standing and not self._could_ever_start(gang)):
+            return
+        gang.asks_more = more[0], more[1], more[2]
+        for account in gang.account.path:
+            for kind in KINDS:
+                account.asked_for[kind] += more[kind]
+
+    def _could_ever_start(self, gang: Gang) -> bool:
+        kind = gang.account, gang.asked, gang.firm
+        found = self._startable.get(kind)
+        if found is None:
+            found = self._startable[kind] = _could_ever_start(gang)
+        return found
+
+
+def _kind(board: Board, gang: Gang) -> Hashable:
+    """Equal for those to whom one answer can be given."""
+    workload = gang.workload
+    ends = workload.max_runtime if board.pool.reservation_after is not None else None
+    waits = delay_left(board, workload) > 0
+    return gang.account, gang.choice, workload.priority, gang.firm, shape(gang), ends, waits
+
+
+def promises_of(snapshot: Snapshot) -> dict[str, list[Reservation]]:
+    """By workload, those that still hold."""
+    found: dict[str, list[Reservation]] = defaultdict(list)
+    for promise in snapshot.reservations:
+        if promise.expires is None or promise.expires > snapshot.now:
+            found[promise.workload].append(promise)
+    return found
+
+
+def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
+    told: dict[str, int | float | str | None] = {"waits_for": ", ".join(unmet), "count": len(unmet)}
+    if not_there := [name for name in unmet if name in workload.not_there]:
+        told["not_there"] = ", ".join(not_there)
+    return told
+
+
+def is_finished(workload: Workload) -> bool:
+    """Everything its minimum asks for has ended well."""
+    for pod in workload.pods:
+        if pod.state is not PodState.COMPLETED:
+            return False
+    done: dict[str, int] = defaultdict(int)
+    for pod in workload.pods:
+        done[pod.role] += 1
+    return all(done[role.name] >= role.min for role in roles_of(workload.tree))
+
+
+def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
+    """As far as it could ever grow: what is not preemptible stays within quota."""
+    held = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
+    most = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]
+    return [max(0, min(more[kind], most[kind] - held[kind])) for kind in KINDS]
+
+
+def _could_ever_start(gang: Gang) -> bool:
+    asked, nothing = gang.asked, (0, 0, 0)
+    return all(
+        within(nothing, account.cap, asked) and (not gang.firm or within(nothing, account.quota, asked))
+        for account in gang.account.path
+    )

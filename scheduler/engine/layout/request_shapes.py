@@ -1,0 +1,46 @@
+"""Group pending gangs with identical requests."""
+
+from collections.abc import Hashable
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Section
+from scheduler.engine.board.matching import picks
+
+
+def shape(gang: Gang) -> Hashable:
+    """Equal for gangs that fit in the same places; a gang of which some stands is like no other."""
+    if gang.stands:
+        return gang.name
+    if gang.simple and len(gang.parts) == 1:
+        return _part(gang.parts[0])
+    return _section(gang.root)
+
+
+def asks(board: Board, gang: Gang) -> Hashable:
+    """Equal for gangs of one shape: a number, quick to compare."""
+    found = shape(gang)
+    if gang.stands:
+        return found
+    lasting = board.nodes.lasting
+    number: int = lasting.setdefault(("asks", found), len(lasting))
+    return number
+
+
+def _section(section: Section) -> Hashable:
+    return (
+        section.need,
+        section.topology,
+        tuple(_part(child) if isinstance(child, Part) else _section(child) for child in section.children),
+    )
+
+
+def _part(part: Part) -> Hashable:
+    """By what the role picks and not by the nodes that accept it: those that the pool adds may differ.
+
+    With the role's name, because messages name the role.
+    """
+    role = part.role
+    return (
+        role.name, role.min - part.done, role.max, part.request, picks(role),
+        role.spread_per_node, role.topology, len(part.used),
+    )  # fmt: skip

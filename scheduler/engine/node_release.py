@@ -1,0 +1,267 @@
+"""Decide whether a pool can do without a node.
+
+The question goes to `decide`, on the snapshot without the node: there is no second scheduler. Its answer is
+taken only where everybody who stood there stands again at once, nobody else gives way, and nobody who waits
+would wait longer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.gang import roles_of
+from scheduler.engine.decide import decide
+from scheduler.engine.forecast import forecasts
+from scheduler.engine.model import Node, NodeState, Pod, PodState, Pool, Queue, Snapshot, Workload
+from scheduler.engine.plan import Bundle, Evict, Eviction, Kind, Place, Plan, Reason, Standing
+
+PAYBACK = 3600  # a move may discard no more work than the node could do in so many seconds
+MOST_ASKED = 4  # nodes for which the engine is asked in one go: counted, so that every machine asks the same
+
+# Who waits for these waits for no room, with a node more or less.
+ABOUT_OTHER_THINGS = frozenset({
+    Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.NO_MATCHING_NODE,
+    Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT,
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD, Reason.EXCEEDS_DOMAIN,
+})  # fmt: skip
+
+Key = tuple[str, str, int]  # workload, role, index
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A node that may go, once these bundles are committed."""
+
+    pool: str
+    node: str
+    bundles: tuple[Bundle, ...]
+
+
+def empty_nodes(
+    snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], at_most: int
+) -> tuple[str, ...]:
+    """Those of `offered` on which nothing stands and without which nobody waits; the newest first."""
+    if at_most < 1 or not is_at_rest(plan, pool):
+        return ()
+    held = _held(snapshot)
+    chosen = [node.name for node in _candidates(snapshot, pool, offered) if not held.get(node.name)][:at_most]
+    if not chosen or _asked(snapshot, plan, pool, frozenset(chosen), {}) is None:
+        return ()
+    return tuple(chosen)
+
+
+def node_to_empty(
+    snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], payback: int = PAYBACK
+) -> Release | None:
+    """Of those of `offered` that hold work, the one with which least is lost; None where none can be spared.
+
+    `plan` is what was decided on this very snapshot.
+    """
+    if not is_at_rest(plan, pool):
+        return None
+    held, known = _held(snapshot), {workload.name: workload for workload in snapshot.workloads}
+    movable = Movable(snapshot, pool, payback)
+    costs: list[tuple[int, int, int, Node]] = []
+    for node in _candidates(snapshot, pool, offered):
+        standing = held.get(node.name, {})
+        cost = movable.cost(node, [known[name] for name in standing]) if standing else None
+        if cost is not None:
+            costs.append((cost, sum(map(len, standing.values())), -node.ordinal, node))
+    for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MOST_ASKED]:
+        moving = held[node.name]
+        answer = _asked(snapshot, plan, pool, frozenset({node.name}), moving)
+        places = None if answer is None else _places(answer, pool, moving)
+        if places is not None:
+            return Release(pool, node.name, _bundles(snapshot, plan, pool, node, moving, places))
+    return None
+
+
+def is_at_rest(plan: Plan, pool: str) -> bool:
+    """Nothing is decided there, and nobody waits there for room."""
+    return (
+        not any(bundle.pool == pool for bundle in plan.bundles)
+        and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
+        and all(
+            refusal.pool != pool or refusal.blockers[0].reason in ABOUT_OTHER_THINGS
+            for refusal in plan.refusals
+        )
+    )
+
+
+def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[Node]:
+    """The newest first. Never the head, and none that is promised to somebody."""
+    names = set(offered) - {promise.node for promise in snapshot.reservations}
+    found = [
+        node
+        for node in snapshot.nodes
+        if node.pool == pool and node.name in names and node.ordinal and node.state is NodeState.READY
+    ]
+    return sorted(found, key=lambda node: (-node.ordinal, node.name))
+
+
+def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
+    """By node, then by workload, in order: what holds anything there."""
+    found: dict[str, dict[str, list[Pod]]] = {}
+    for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
+        for pod in workload.pods:
+            if pod.state is not PodState.COMPLETED:
+                found.setdefault(pod.node, {}).setdefault(workload.name, []).append(pod)
+    return found
+
+
+def _asked(
+    snapshot: Snapshot, plan: Plan, pool: str, gone: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
+) -> Plan | None:
+    """What would be decided without these nodes; None where anybody but those who move would lose by it."""
+    edited = _without(snapshot, pool, gone, moving)
+    answer = decide(edited)
+    others = tuple(bundle for bundle in answer.bundles if bundle.workload not in moving)
+    if others != plan.bundles or len(answer.notes) > len(plan.notes):
+        return None
+    if not _still_rests(answer, pool, moving):
+        return None
+    before, after = forecasts(snapshot, plan), forecasts(edited, answer)
+    for name, found in after.items():
+        expected = before[name].at if name in before else None
+        if name not in before or (expected is not None and (found.at is None or found.at > expected)):
+            return None
+    return answer
+
+
+def _still_rests(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
+    mine = tuple(bundle for bundle in answer.bundles if bundle.workload in moving)
+    rest = tuple(bundle for bundle in answer.bundles if bundle.workload not in moving)
+    return not any(bundle.evictions for bundle in mine) and is_at_rest(replace(answer, bundles=rest), pool)
+
+
+def _without(
+    snapshot: Snapshot, pool: str, gone: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
+) -> Snapshot:
+    """Who moves stays in its pool; completed pods need no node any more."""
+    return replace(
+        snapshot,
+        nodes=tuple(node for node in snapshot.nodes if node.name not in gone),
+        workloads=tuple(
+            _off(workload, pool, gone) if workload.name in moving else workload
+            for workload in snapshot.workloads
+        ),
+    )
+
+
+def _off(workload: Workload, pool: str, gone: AbstractSet[str]) -> Workload:
+    stay = tuple(pod for pod in workload.pods if pod.node not in gone or pod.state is PodState.COMPLETED)
+    return replace(workload, pools=(pool,), pods=stay)
+
+
+def _places(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Mapping[Key, Place] | None:
+    """Where each of them would stand; None unless all of them, and only they, stand again at once."""
+    steps = [step for bundle in answer.bundles if bundle.workload in moving for step in bundle.steps]
+    placed = {
+        (step.workload, step.role, step.index): step
+        for step in steps
+        if isinstance(step, Place) and not step.reserved
+    }
+    asked = {(name, pod.role, pod.index) for name, pods in moving.items() for pod in pods}
+    here = all(bundle.pool == pool for bundle in answer.bundles if bundle.workload in moving)
+    return placed if here and len(placed) == len(steps) and placed.keys() == asked else None
+
+
+def _bundles(
+    snapshot: Snapshot,
+    plan: Plan,
+    pool: str,
+    node: Node,
+    moving: Mapping[str, Sequence[Pod]],
+    places: Mapping[Key, Place],
+) -> tuple[Bundle, ...]:
+    projects = {workload.name: workload.project for workload in snapshot.workloads}
+    return tuple(
+        _bundle(pool, node, name, pods, places, _standings(snapshot, plan, pool, projects[name]))
+        for name, pods in moving.items()
+    )
+
+
+def _bundle(
+    pool: str,
+    node: Node,
+    name: str,
+    pods: Sequence[Pod],
+    places: Mapping[Key, Place],
+    standings: tuple[Standing, ...],
+) -> Bundle:
+    """The same as any move: each replica stops here, and is promised its new place until it has stopped."""
+    rule = f"moved, so that node {node.name} can be given back: its work fits on the other nodes"
+    stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
+    goes_to = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
+    gone = tuple((pod.role, pod.index) for pod in pods)
+    eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, gone, whole=False, victim=standings)
+    return Bundle(Kind.CONSOLIDATE, name, pool, (*stops, *goes_to), (eviction,), rule)
+
+
+def _standings(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[Standing, ...]:
+    """Project first, then department; a move changes neither."""
+    parents = {queue.name: queue.parent for queue in snapshot.queues}
+    reports = {report.queue: report for report in plan.queues if report.pool == pool}
+    path = [reports[name] for name in (project, parents.get(project)) if name in reports]
+    return tuple(Standing(r.queue, r.quota, r.share, r.allocated, r.allocated) for r in path)
+
+
+class Movable:
+    """What may be moved at all, and how much work that would throw away."""
+
+    def __init__(self, snapshot: Snapshot, pool: str, payback: int) -> None:
+        self.now, self.payback = snapshot.now, payback
+        self.pool = next(each for each in snapshot.pools if each.name == pool)
+        self.queues = {queue.name: queue for queue in snapshot.queues}
+
+    def cost(self, node: Node, standing: Sequence[Workload]) -> int | None:
+        """Lost work in thousandths of the node's seconds; None where something there may not be moved.
+
+        A gang is disturbed as a whole, be it by one replica: what all of it did since its checkpoint counts.
+        """
+        if not all(self._may_move(workload) for workload in standing):
+            return None
+        capacity = node.gpus * MILLI or node.cpu
+        lost = sum(
+            self._seconds(workload, pod) * _weight(node, workload, pod)
+            for workload in standing
+            for pod in workload.pods
+            if pod.state is PodState.RUNNING
+        )
+        cost = lost * MILLI // max(capacity, 1)
+        return cost if cost <= self.payback * MILLI else None
+
+    def _may_move(self, workload: Workload) -> bool:
+        settled = all(pod.state in (PodState.RUNNING, PodState.COMPLETED) for pod in workload.pods)
+        steady = settled and workload.stale_since is None and not workload.suspended
+        known = workload.project in self.queues
+        return steady and known and workload.preemptible and not self._safe(workload)
+
+    def _safe(self, workload: Workload) -> bool:
+        """A move interrupts like any other: the longer of the two guarantees counts."""
+        project = self.queues[workload.project]
+        path = [project, self.queues[project.parent]] if project.parent in self.queues else [project]
+        started = workload.started
+        if started is None:
+            started = min(pod.started for pod in workload.pods if pod.state is PodState.RUNNING)
+        return self.now - started < max(_min_runtimes(path, self.pool))
+
+    def _seconds(self, workload: Workload, pod: Pod) -> int:
+        return max(0, self.now - max(pod.started, workload.started or 0, workload.last_checkpoint or 0))
+
+
+def _min_runtimes(path: Sequence[Queue], pool: Pool) -> tuple[int, int]:
+    reclaim = (queue.reclaim_min_runtime for queue in path)
+    preempt = (queue.preempt_min_runtime for queue in path)
+    return (
+        next((seconds for seconds in reclaim if seconds is not None), pool.reclaim_min_runtime),
+        next((seconds for seconds in preempt if seconds is not None), pool.preempt_min_runtime),
+    )
+
+
+def _weight(node: Node, workload: Workload, pod: Pod) -> int:
+    """What it holds of that which nodes like this one are there for."""
+    if node.gpus:
+        return pod.milli * len(pod.devices)
+    return next((role.request.cpu for role in roles_of(workload.tree) if role.name == pod.role), 0)

@@ -1,0 +1,252 @@
+"""Measure how much free GPU capacity typical requests could not use.
+
+The usual requests (the mix) are those of everything that stands or waits in the pool. Of a node's free
+devices, a request loses those too small for it, and all of them where it cannot stand at all. On top comes
+what CPU and memory are too short for if the node went on taking the mix on average. Everything is a whole
+number, weighed by how many replicas ask for it; placing is best where the least is lost by it.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.gang import Part
+from scheduler.engine.board.nodes import Nodes
+from scheduler.engine.board.request_mix import Asked, Mix
+from scheduler.engine.model import Request
+
+Ints = NDArray[np.int64]
+
+MOST_KINDS = 512  # of requests in the mix, those that ask for the most GPUs
+SAME = MILLI // 5  # losses that differ by less than a fifth of a device are alike: the first name goes first
+AT_ONCE = 1024  # states of nodes looked at together
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The mix: kinds of requests with GPUs, one row each, and how many replicas ask for them."""
+
+    cpu: Ints
+    memory: Ints
+    devices: Ints
+    sizes: Ints  # distinct amounts of one device
+    size: Ints  # which of them each kind asks for
+    matches: NDArray[np.bool_]  # kind x node
+    weights: Ints
+    gpus: int  # what all of them together ask for
+    cpus: int
+    memories: int
+
+
+def usual_of(mix: Mix, nodes: int) -> Usual:
+    """In rows, what everything that stands or waits asks for."""
+    replicas = [(asked, count.replicas) for asked, count in mix.counts.items()]
+    kept = sorted(replicas, key=_most_first)[:MOST_KINDS]
+    asked = [request for (request, _, _), _ in kept]
+    weights = _ints(count for _, count in kept)
+    milli = _ints(each for (_, _, each), _ in kept)
+    cpu, memory = _ints(r.limit_cpu for r in asked), _ints(r.limit_memory_mib for r in asked)
+    devices = _ints(r.devices for r in asked)
+    sizes, size = np.unique(milli, return_inverse=True)
+    matches = np.ones((len(kept), nodes), dtype=np.bool_)
+    for row, ((_, mask, _), _) in enumerate(kept):
+        if mask is not None:
+            matches[row] = np.frombuffer(mask, dtype=np.uint8) > 0
+    return Usual(
+        cpu, memory, devices, sizes, size.astype(np.int64), matches, weights,
+        int((weights * milli * devices).sum()), int((weights * cpu).sum()), int((weights * memory).sum()),
+    )  # fmt: skip
+
+
+def _most_first(entry: tuple[Asked, int]) -> tuple[int, str, bytes]:
+    (request, mask, milli), count = entry
+    return -milli * request.devices * count, repr(request), mask or b""
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """What one more replica of a kind would lose on each node, and which device would lose the least."""
+
+    losses: Ints
+    device: Ints
+    seen: int  # how much of what happened to nodes is counted in
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """Nodes as they are, or as they would be; a node may be there more than once."""
+
+    node: Ints
+    cpu: Ints
+    memory: Ints
+    free: Ints  # state x device
+
+
+class Fragmentation:
+    """The losses of a pool's nodes. What happens to a node is counted when it is asked for the next time."""
+
+    def __init__(self, nodes: Nodes, mix: Mix) -> None:
+        self._nodes, count = nodes, len(nodes.nodes)
+        self._mix = usual_of(mix, count)
+        self._width = max((len(free) for free in nodes.devices), default=0)
+        self._cpu, self._memory = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._free = np.zeros((count, self._width), np.int64)
+        self._lost = np.zeros(count, np.int64)
+        self._open = np.fromiter(
+            (r or b for r, b in zip(nodes.ready, nodes.booting, strict=True)), np.bool_, count
+        )
+        self._has_devices = np.fromiter((len(free) > 0 for free in nodes.devices), np.bool_, count)
+        self._kinds: dict[Hashable, _Kind] = {}
+        self._touched: list[int] = []
+        nodes.touched = self._touched
+        self._seen = 0
+        self._look_at(np.arange(count))
+
+    def best_first(self, part: Part, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
+        """Nodes with enough for a replica, and which device it should share (-1: any that fits)."""
+        kind = self._kind(part)
+        losses = kind.losses
+        if among is not None:
+            chosen = _ints(sorted(among))
+        elif not len(losses) or losses[first := int(losses.argmin())] == NEVER:
+            return
+        else:
+            yield first, int(kind.device[first])  # mostly that will do
+            chosen = np.arange(len(losses))
+        for i in chosen[np.argsort(losses[chosen], kind="stable")]:
+            if losses[i] == NEVER:
+                return
+            yield int(i), int(kind.device[i])
+
+    # -- keeping count
+
+    def _kind(self, part: Part) -> _Kind:
+        self._catch_up()
+        key = (part.request, part.mask, part.loose)
+        kind = self._kinds.get(key)
+        count = len(self._nodes.nodes)
+        if kind is None:
+            kind = self._kinds[key] = _Kind(np.full(count, NEVER), np.full(count, -1), 0)
+            self._judge(kind, part, np.arange(count))
+        elif kind.seen < len(self._touched):
+            self._judge(kind, part, _ints(sorted(set(self._touched[kind.seen :]))))
+        kind.seen = len(self._touched)
+        return kind
+
+    def _catch_up(self) -> None:
+        if self._seen < len(self._touched):
+            self._look_at(_ints(sorted(set(self._touched[self._seen :]))))
+            self._seen = len(self._touched)
+
+    def _look_at(self, changed: Ints) -> None:
+        nodes = self._nodes
+        for i in changed.tolist():
+            self._cpu[i], self._memory[i] = nodes.cpu[i], nodes.memory[i]
+            free = nodes.devices[i]
+            self._free[i, : len(free)] = free[: self._width]
+        self._lost[changed] = self._loss(
+            _States(changed, self._cpu[changed], self._memory[changed], self._free[changed])
+        )
+
+    # -- what a replica would lose
+
+    def _judge(self, kind: _Kind, part: Part, stale: Ints) -> None:
+        kind.losses[stale], kind.device[stale] = NEVER, -1
+        able, milli = self._able(part, stale)
+        request = part.request
+        if not len(able):
+            return
+        if request.devices == 1 and bool((milli < MILLI).any()):
+            self._judge_shared(kind, request, able, milli)
+            return
+        states = self._after(request, able, _tightest(self._free[able], milli, request.devices))
+        kind.losses[able] = self._scores(states)
+        if not request.devices:
+            kind.losses[able] += self._has_devices[able]  # of equals, one without GPUs
+
+    def _able(self, part: Part, stale: Ints) -> tuple[Ints, Ints]:
+        """Nodes with enough of everything, and what a replica takes of each device there."""
+        nodes, request = self._nodes, part.request
+        fits = self._open[stale].copy()
+        if not part.loose:
+            fits &= (self._cpu[stale] >= request.limit_cpu) & (
+                self._memory[stale] >= request.limit_memory_mib
+            )
+        if part.mask is not None:
+            fits &= np.frombuffer(part.mask, dtype=np.uint8)[stale] > 0
+        if request.gpu_memory_mib:
+            milli = _ints(nodes.milli_on(i, request) for i in stale.tolist())
+        else:
+            milli = np.full(len(stale), request.gpu)
+        if request.devices:
+            fits &= (self._free[stale] >= milli[:, None]).sum(axis=1) >= request.devices
+        return stale[fits], milli[fits]
+
+    def _judge_shared(self, kind: _Kind, request: Request, able: Ints, milli: Ints) -> None:
+        """Every device that would do is tried, of devices with as much free the first."""
+        free = self._free[able]
+        best, which = np.full(len(able), NEVER), np.full(len(able), -1)
+        for device in range(self._width):
+            mine = free[:, device]
+            new = (mine >= milli) & ~(free[:, :device] == mine[:, None]).any(axis=1)
+            rows = np.flatnonzero(new)
+            if not len(rows):
+                continue
+            taken = np.zeros((len(rows), self._width), np.int64)
+            taken[:, device] = milli[rows]
+            scores = self._scores(self._after(request, able[rows], taken))
+            better = scores < best[rows]
+            best[rows[better]], which[rows[better]] = scores[better], device
+        kind.losses[able], kind.device[able] = best, which
+
+    def _after(self, request: Request, able: Ints, taken: Ints) -> _States:
+        return _States(
+            able,
+            self._cpu[able] - request.limit_cpu,
+            self._memory[able] - request.limit_memory_mib,
+            self._free[able] - taken,
+        )
+
+    def _scores(self, after: _States) -> Ints:
+        """What is lost by it, per request of the mix, in fifths of a device."""
+        each = max(1, int(self._mix.weights.sum())) * SAME
+        return (self._loss(after) - self._lost[after.node]) // each
+
+    def _loss(self, states: _States) -> Ints:
+        parts = [
+            self._loss_of(_States(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b]))
+            for a, b in ((a, a + AT_ONCE) for a in range(0, len(states.node), AT_ONCE))
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def _loss_of(self, states: _States) -> Ints:
+        mix, free, total = self._mix, states.free, states.free.sum(axis=1)
+        large = free[:, None, :] >= mix.sizes[None, :, None]
+        number = large.sum(axis=2)
+        too_small = total[:, None] - np.where(large, free[:, None, :], 0).sum(axis=2)
+        fits = number[:, mix.size] >= mix.devices
+        fits &= (states.cpu[:, None] >= mix.cpu) & (states.memory[:, None] >= mix.memory)
+        fits &= mix.matches[:, states.node].T
+        lost = np.where(fits, too_small[:, mix.size], total[:, None]) @ mix.weights
+        usable = total
+        for left, asked in ((states.cpu, mix.cpus), (states.memory, mix.memories)):
+            if asked:
+                usable = np.minimum(usable, np.maximum(left, 0) * mix.gpus // asked)
+        return np.asarray(lost + (total - usable) * int(mix.weights.sum()))
+
+
+def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
+    """What so many devices with the least room to spare would give, device by device."""
+    taken = np.zeros_like(free)
+    if count:
+        order = np.argsort(np.where(free >= milli[:, None], free, NEVER), axis=1, kind="stable")[:, :count]
+        np.put_along_axis(taken, order, np.broadcast_to(milli[:, None], order.shape), axis=1)
+    return taken

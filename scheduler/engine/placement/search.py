@@ -1,0 +1,186 @@
+"""Search for an arrangement of a gang by backtracking.
+
+Depth first, over nodes and devices, with every constraint of topology at once; equal replicas go up the list
+of nodes, equal nodes and devices are tried once, steps are counted.
+"""
+
+from collections.abc import Hashable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations, islice
+from typing import NamedTuple
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Scope, Want, Way, amounts_of
+from scheduler.engine.board.ledger import KINDS
+from scheduler.engine.board.nodes import Spot
+from scheduler.engine.placement.spots import Horizon, on_node, takes
+
+MOST_STEPS = 3000  # on few nodes; on many each step costs more, and there are fewer
+LEAST_STEPS = 200
+MOST_REPLICAS = 500  # each one is a step, and a level of recursion
+MOST_LOOKS = 20_000  # at nodes, all steps together
+MOST_CHOICES = 16  # of devices on one node
+
+Domains = dict[Scope, frozenset[int]]  # where the pods of each scope stand
+
+
+def search(
+    board: Board,
+    gang: Gang,
+    way: Way,
+    horizon: Horizon,
+    within: AbstractSet[int] | None,
+    most: int = MOST_STEPS,
+) -> bool:
+    """Put everything on the board, or leave it as it was."""
+    nodes = board.nodes
+    usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
+    asked, free = amounts_of(way), (nodes.gpu, nodes.cpu_unasked, nodes.memory_unasked)
+    if any(asked[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
+        return False
+    if any(not _could_hold(board, want, horizon, usable) for want in way):
+        return False
+    if sum(want.count for want in way) > MOST_REPLICAS:
+        return False
+    replicas = [want for want in sorted(way, key=_hardest) for _ in range(want.count)]
+    return _Search(board, gang, replicas, horizon, usable, most).place(0, 0, {})
+
+
+def worth_it(way: Way) -> bool:
+    """Whether packing may fail where an arrangement exists: several roles, scopes, several shared devices."""
+    return len(way) > 1 or any(
+        want.scopes or (want.part.request.devices > 1 and want.part.milli < MILLI) for want in way
+    )
+
+
+def _hardest(want: Want) -> tuple[int, ...]:
+    """Those that must keep together first, then the biggest."""
+    return (-len(want.scopes), *(-amount for amount in want.part.amounts))
+
+
+def _could_hold(board: Board, want: Want, horizon: Horizon, usable: Sequence[int]) -> bool:
+    """Whether one replica fits anywhere: mostly that is what is wrong."""
+    part = want.part
+    return any(
+        takes(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
+        for i in usable
+    )
+
+
+class _Choice(NamedTuple):
+    """A place for one replica, the tightest node first."""
+
+    free: int
+    position: int
+    number: int  # of the choices of devices on this node
+    spot: Spot
+    inside: Domains  # the domains of its scopes
+
+
+class _Search:
+    def __init__(
+        self,
+        board: Board,
+        gang: Gang,
+        replicas: Sequence[Want],
+        horizon: Horizon,
+        usable: Sequence[int],
+        most: int,
+    ) -> None:
+        self.board, self.gang, self.replicas = board, gang, replicas
+        self.horizon, self.usable = horizon, usable
+        self.left = max(LEAST_STEPS, min(most, MOST_LOOKS // max(1, len(usable))))
+        levels = sorted({
+            scope.constraint.required
+            for want in replicas for scope in want.scopes if scope.constraint.required
+        })  # fmt: skip
+        self.parts = list(dict.fromkeys(want.part for want in replicas))
+        self.apart = [part for part in self.parts if part.on is not None]
+        self.homes = {level: board.topology.homes(level) for level in levels}
+        self.kinds = {i: self._kind(i) for i in usable}
+
+    def place(self, which: int, first: int, inside: Domains) -> bool:
+        """Place the replicas from this one on; an equal one before it stands at or before `first`."""
+        if which == len(self.replicas):
+            return True
+        want = self.replicas[which]
+        index = next(want.part.free_indices(), None)
+        if index is None:
+            return False
+        for choice in self._choices(want, first, inside):
+            self.left -= 1
+            if self.left < 0:
+                return False
+            mark = self.board.mark()
+            self.board.put(self.gang, want.part, index, choice.spot)
+            same = which + 1 < len(self.replicas) and self.replicas[which + 1] is want
+            if self.place(which + 1, choice.position if same else 0, choice.inside):
+                return True
+            self.board.rewind(mark)
+        return False
+
+    def _choices(self, want: Want, first: int, inside: Domains) -> list[_Choice]:
+        """The tightest nodes first, of equal nodes one."""
+        nodes, part, seen, found = self.board.nodes, want.part, set[Hashable](), list[_Choice]()
+        for position in range(first, len(self.usable)):
+            i = self.usable[position]
+            if not takes(nodes, i, part, self.horizon):
+                continue
+            domains = self._domains(want.scopes, i, inside)
+            if domains is None:
+                continue
+            alike = self._alike(i)
+            if alike in seen:
+                continue
+            seen.add(alike)
+            for number, spot in enumerate(self._spots(i, part)):
+                found.append(_Choice(nodes.gpu[i], position, number, spot, domains))
+        return sorted(found, key=lambda choice: choice[:3])
+
+    def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
+        """Where the scopes' pods stand once one stands on this node; None: it may not."""
+        for scope in scopes:
+            level = scope.constraint.required
+            if level is None:
+                continue
+            domain = inside.get(scope)
+            if domain is None:
+                domain = self.homes[level].get(i, frozenset())
+                standing = {self.board.nodes.index[pod.node] for p in scope.parts for pod in p.live.values()}
+                if not domain or not standing <= domain:
+                    return None
+                inside = {**inside, scope: domain}
+            elif i not in domain:
+                return None
+        return inside
+
+    def _kind(self, i: int) -> Hashable:
+        """What of a node does not change as it fills."""
+        return (
+            self.board.nodes.nodes[i].gpu_memory_mib,
+            *(part.mask is None or part.mask[i] for part in self.parts),
+            *(id(homes.get(i)) for homes in self.homes.values()),
+        )
+
+    def _alike(self, i: int) -> Hashable:
+        nodes = self.board.nodes
+        return (
+            self.kinds[i], tuple(sorted(nodes.devices[i])), nodes.pods[i], i in nodes.leaving and i,
+            nodes.cpu[i], nodes.memory[i], nodes.cpu_unasked[i], nodes.memory_unasked[i],
+            *(part.on.get(i, 0) for part in self.apart if part.on is not None),
+        )  # fmt: skip
+
+    def _spots(self, i: int, part: Part) -> list[Spot]:
+        """Choices of devices, of devices with as much free one; the tightest first."""
+        nodes = self.board.nodes
+        packed = on_node(nodes, i, part, self.horizon)
+        if packed is None or packed.milli == MILLI or not packed.devices or i in nodes.leaving:
+            return [] if packed is None else [packed]
+        free = nodes.devices[i]
+        able = sorted((d for d in range(len(free)) if free[d] >= packed.milli), key=lambda d: (free[d], d))
+        found: dict[tuple[int, ...], Spot] = {}
+        for devices in islice(combinations(able, len(packed.devices)), MOST_CHOICES * 4):
+            rooms = tuple(free[d] for d in devices)
+            found.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
+        return list(islice(found.values(), MOST_CHOICES))

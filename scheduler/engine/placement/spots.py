@@ -1,0 +1,227 @@
+"""Find the best place for one replica, by the pool's strategies; ties go to the first name."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from enum import IntEnum
+from heapq import heapify, heappop, heapreplace
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Part
+from scheduler.engine.board.nodes import Nodes, Spot
+from scheduler.engine.model import Strategy
+
+MANY = 64  # replicas from which on nodes are ranked once for all of them
+
+
+class Horizon(IntEnum):
+    """How long the newcomer may have to wait for its place."""
+
+    NOW = 0  # only what is free
+    LEAVING = 1  # also what is being freed
+    BOOTING = 2  # also nodes on their way
+
+
+def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None = None) -> Spot | None:
+    """The best place for one replica, by the pool's strategies; ties go to the first name."""
+    if part.soft is not None:
+        kind = bytes(not soft for soft in part.soft)
+        gentle = _pick(board, part, horizon, within, kind)
+        if gentle is not None:
+            return gentle
+    return _pick(board, part, horizon, within, None)
+
+
+def equal_spots(
+    board: Board, part: Part, count: int, horizon: Horizon, within: AbstractSet[int] | None
+) -> Iterator[Spot]:
+    """The best place for each of so many equal replicas; take each place before asking for the next.
+
+    Only the node that was used has changed since. So a node that packing chose is the best again while it
+    takes more, and for spreading the other nodes keep their order.
+    """
+    nodes, strategy = board.nodes, board.pool.node_strategy
+    spread = board.pool.device_strategy is Strategy.SPREAD
+    whole = not part.request.devices or (part.milli == MILLI and not part.request.gpu_memory_mib)
+    # Of many, what each makes useless is not counted anew while its node takes more.
+    refill = count >= MANY if strategy is Strategy.FRAGMENTATION else strategy is Strategy.BINPACK and whole
+    if count >= MANY and not refill:
+        yield from _ranked(board, part, horizon, within)
+        return
+    while (spot := pick(board, part, horizon, within)) is not None:
+        yield spot
+        i = spot.node
+        while refill and takes(nodes, i, part, horizon):
+            more = on_node(nodes, i, part, horizon, spread)
+            if more is None:
+                break
+            yield more
+
+
+def _ranked(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterator[Spot]:
+    """The same places as by `pick`, from a heap of nodes."""
+    gentle = None if part.soft is None else [not soft for soft in part.soft]
+    for only in (None,) if gentle is None else (gentle, None):
+        yield from _from_heap(board, part, horizon, within, only)
+
+
+def _from_heap(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: Sequence[bool] | None
+) -> Iterator[Spot]:
+    nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
+    key = _key(board, part, horizon, within)
+    heap = [
+        (key(i), i)
+        for i in (range(len(nodes.nodes)) if within is None else within)
+        if (only is None or only[i]) and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
+    ]
+    heapify(heap)
+    while heap:
+        i = heap[0][1]
+        spot = on_node(nodes, i, part, horizon, spread) if takes(nodes, i, part, horizon) else None
+        if spot is None:
+            heappop(heap)
+            continue
+        yield spot
+        heapreplace(heap, (key(i), i))
+
+
+def _key(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None
+) -> Callable[[int], tuple[float, ...]]:
+    """The order of `_candidates`."""
+    nodes = board.nodes
+    if board.pool.node_strategy is not Strategy.BINPACK:
+        return _spread(nodes, part)
+    packed = _packed(nodes, part)
+    if within is not None or horizon >= Horizon.BOOTING or not part.request.devices:
+        return packed
+    shared = nodes.shared
+    return lambda i: (0, *packed(i)) if i in shared else (1, nodes.whole[i], i)
+
+
+def _pick(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+) -> Spot | None:
+    if board.pool.node_strategy is Strategy.FRAGMENTATION:
+        return _least_lost(board, part, horizon, within, only)
+    nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
+    for i in _candidates(board, part, horizon, within):
+        if only is not None and not only[i]:
+            continue
+        if not takes(nodes, i, part, horizon):
+            continue
+        spot = on_node(nodes, i, part, horizon, spread)
+        if spot is not None:
+            return spot
+    return None
+
+
+def _least_lost(
+    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+) -> Spot | None:
+    nodes, strategy = board.nodes, board.pool.device_strategy
+    for ready in (True, False) if horizon >= Horizon.BOOTING else (True,):
+        for i, device in board.fragmentation.best_first(part, within):
+            if nodes.ready[i] is not ready or (only is not None and not only[i]):
+                continue
+            if not takes(nodes, i, part, horizon):
+                continue
+            if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
+                return Spot(i, (device,), nodes.milli_on(i, part.request))
+            spot = on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
+            if spot is not None:
+                return spot
+    return None
+
+
+def takes(nodes: Nodes, i: int, part: Part, horizon: Horizon) -> bool:
+    """Everything but the devices."""
+    request = part.request
+    if part.loose:
+        if nodes.cpu_unasked[i] < request.cpu or nodes.memory_unasked[i] < request.memory_mib:
+            return False
+    elif nodes.cpu[i] < request.limit_cpu or nodes.memory[i] < request.limit_memory_mib:
+        return False
+    if nodes.pods[i] < 1:
+        return False
+    if part.mask is not None and not part.mask[i]:
+        return False
+    spread = part.role.spread_per_node
+    if part.on is not None and spread is not None and part.on.get(i, 0) >= spread:
+        return False
+    return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
+
+
+def on_node(nodes: Nodes, i: int, part: Part, horizon: Horizon, spread: bool = False) -> Spot | None:
+    """Devices of one node for one replica; None where they do not suffice."""
+    count = part.request.devices
+    if not count:
+        return Spot(i, (), 0)
+    milli = nodes.milli_on(i, part.request)
+    if milli == MILLI and nodes.whole[i] < count:
+        return None
+    free = nodes.devices[i]
+    if i in nodes.leaving:
+        now = [nodes.free_now(i, d) >= milli for d in range(len(free))]
+        usable = [d for d in range(len(free)) if free[d] >= milli and (now[d] or horizon > Horizon.NOW)]
+        usable.sort(key=lambda d: (not now[d], -free[d] if spread else free[d], d))
+    else:
+        usable = [d for d, part_free in enumerate(free) if part_free >= milli]
+        if milli < MILLI:
+            usable.sort(key=lambda d: (-free[d] if spread else free[d], d))
+    if len(usable) < count:
+        return None
+    return Spot(i, tuple(sorted(usable[:count])), milli)
+
+
+def _candidates(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterable[int]:
+    """Nodes that may do, the best first."""
+    nodes = board.nodes
+    pack = board.pool.node_strategy is Strategy.BINPACK
+    whole = part.milli == MILLI and not part.request.gpu_memory_mib
+    if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
+        return _tightest_first(nodes, part.request.devices) if whole else _shared_first(nodes, part)
+    least = part.request.devices if whole else 0  # most nodes are full, and need not be sorted
+    open_nodes = [
+        i
+        for i in (range(len(nodes.nodes)) if within is None else within)
+        if nodes.whole[i] >= least and (nodes.ready[i] or (horizon >= Horizon.BOOTING and nodes.booting[i]))
+    ]
+    return sorted(open_nodes, key=_packed(nodes, part) if pack else _spread(nodes, part))
+
+
+def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
+    for bucket in nodes.by_whole[count:]:
+        yield from bucket
+
+
+def _shared_first(nodes: Nodes, part: Part) -> Iterator[int]:
+    """A fraction goes where a device is shared already, before another is opened."""
+    yield from sorted(nodes.shared, key=_packed(nodes, part))
+    for bucket in nodes.by_whole:
+        yield from bucket
+
+
+def _packed(nodes: Nodes, part: Part) -> Callable[[int], tuple[int, ...]]:
+    if not part.request.devices:
+        return lambda i: (not nodes.ready[i], len(nodes.devices[i]) > 0, nodes.cpu[i], i)
+    count = part.request.devices
+
+    def key(i: int) -> tuple[int, ...]:
+        milli = nodes.milli_on(i, part.request)
+        opened = 0
+        if milli < MILLI:
+            opened = max(0, count - sum(milli <= free < MILLI for free in nodes.devices[i]))
+        return (not nodes.ready[i], opened, nodes.gpu[i], i)
+
+    return key
+
+
+def _spread(nodes: Nodes, part: Part) -> Callable[[int], tuple[float, ...]]:
+    def key(i: int) -> tuple[float, ...]:
+        if part.request.devices:
+            return (not nodes.ready[i], False, -nodes.gpu[i] / max(1, len(nodes.devices[i])), i)
+        return (not nodes.ready[i], len(nodes.devices[i]) > 0, -nodes.cpu[i] / max(1, nodes.nodes[i].cpu), i)
+
+    return key

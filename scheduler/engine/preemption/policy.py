@@ -1,0 +1,168 @@
+"""Base of the preemption policies: victims, their order and their bounds."""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, Account, within
+from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.preemption.victims import Lump, protected
+
+Key = tuple[float | int | str, ...]
+
+
+class Law:
+    """What every law has in common: non-preemptible work never gives way, nor does the newcomer."""
+
+    kind: Kind
+    takes_gangs = True
+    takes_growth = True
+    moves_only = False  # nothing taken may be lost: all of it must stand again
+    silent = False  # whether its failure says nothing that others have not said
+    relieves: frozenset[Reason] = frozenset()  # bounds that taking below them can make room under
+    most_moves: int | None = None
+    most_trials = NO_BOUND
+
+    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+        self.board, self.gang, self.asked = board, gang, asked
+        self.kinds = [kind for kind in KINDS if asked[kind] > 0]
+        self.spares_fresh = False  # whether it leaves alone who will be guarded once it has started
+        self._seconds: dict[Account, int] = {}
+        self._partings: dict[Account, tuple[Account, Account] | None] = {}
+        self.stays_in_quota = {
+            account: within(account.allocated, account.quota, asked) for account in gang.account.path
+        }
+
+    @classmethod
+    def needs_share(cls, board: Board) -> bool:
+        """Whether nobody beyond its fair share is helped at all."""
+        del board
+        return False
+
+    @classmethod
+    def finds_nothing_beyond_share(cls, board: Board, gang: Gang) -> bool:
+        """Whether for this gang, beyond its fair share, there is certainly nobody to take from."""
+        del board, gang
+        return False
+
+    def may_look_at(self, account: Account) -> bool:
+        """Whether anything of this project could be taken at all, as the board stands."""
+        raise NotImplementedError
+
+    def projects(self) -> Iterator[Account]:
+        """All of which anything could be taken."""
+        return (account for account in self.board.by_project if self.may_look_at(account))
+
+    def would_take_from(self, gang: Gang) -> bool:
+        """Whether this gang might give way, were nothing of its own in the way."""
+        return gang is not self.gang
+
+    def may_take_from(self, gang: Gang) -> bool:
+        """Whether this gang could give way at all, its queue and its minimum runtime apart."""
+        return not gang.firm and self.would_take_from(gang)
+
+    def rule(self, lump: Lump) -> str | None:
+        """The rule by which this lump may be taken now; None: it may not."""
+        raise NotImplementedError
+
+    def holds(self, sides: "set[tuple[Account, Account]]") -> bool:
+        """Whether the outcome is right: judged when everything has been taken and placed."""
+        del sides
+        return True
+
+    def takes_more_inside(self) -> bool:
+        """Whether its department ended beyond its due; from now on it is kept there by taking inside."""
+        return False
+
+    def spares_more(self) -> bool:
+        """Whether somebody starts in this cycle whom a minimum runtime guards in the next.
+
+        It may be taken back as long as it has not started, but what it is taken for might be had otherwise:
+        from now on it is left alone, as the next cycle will have to.
+        """
+        changes = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
+        self.spares_fresh = self.spares_fresh or changes
+        return changes
+
+    def queue_key(self, account: Account) -> Key:
+        """Which queue gives way first: the smallest. It changes with everything that is taken."""
+        del account
+        return ()
+
+    def inside_key(self, lump: Lump) -> Key:
+        """Inside a queue: growth, optional groups, gangs; the lowest priority, the least lost, the newest."""
+        if lump.place is None:
+            workload = lump.gang.workload
+            lump.place = (
+                lump.whole,
+                lump.group,
+                -lump.fulfilment,
+                workload.priority,
+                lump.lost,
+                -max(lump.started, workload.submitted),
+                -workload.submitted,
+                lump.gang.name,
+                -lump.index,
+            )
+        return lump.place
+
+    def standing(self, lumps: Sequence[Lump]) -> Key:
+        """How those stand who would pay with these: the smallest pay first, however many it stops."""
+        del lumps
+        return ()
+
+    def key(self, lump: Lump) -> Key | None:
+        """Who gives way first: the smallest; None: it may not be taken now."""
+        ahead = self.ahead(lump)
+        return None if ahead is None else ahead + self.inside_key(lump)
+
+    def ahead(self, lump: Lump) -> Key | None:
+        """The part of its key that lumps of one queue may share."""
+        if self.rule(lump) is None:
+            return None
+        return (*self.standing((lump,)), *self.queue_key(lump.gang.account))
+
+    def cost(self, lumps: Sequence[Lump]) -> Key:
+        """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
+        freed = sum([lump.amounts[0] for lump in lumps])
+        worst = max([self.inside_key(lump) for lump in lumps])
+        return (sum([lump.whole for lump in lumps]), *worst, len(lumps), freed)
+
+    def may_evict(self) -> bool:
+        """Whether the newcomer is entitled to what it asks for."""
+        return True
+
+    def ceiling(self, account: Account) -> Sequence[int]:
+        """What a queue on the newcomer's path may hold when all is done."""
+        return account.cap
+
+    def threshold(self, side: Account, kind: int) -> int | None:
+        """What that side keeps at least before its last lump goes; None: nothing in particular."""
+        del side, kind
+        return None
+
+    def is_safe(self, gang: Gang) -> bool:
+        """Whether stopping this gang is out of the question."""
+        if gang.firm or gang is self.gang or protected(self.board, gang, self._guarded_for(gang)):
+            return True
+        return self.spares_fresh and self._is_guarded_next(gang)
+
+    def _is_guarded_next(self, gang: Gang) -> bool:
+        return self._guarded_for(gang) > 0 and not gang.firm and self.board.starts(gang)
+
+    def _guarded_for(self, gang: Gang) -> int:
+        """Seconds of its run."""
+        if gang.account not in self._seconds:
+            self._seconds[gang.account] = self._min_runtime(gang.account)
+        return self._seconds[gang.account]
+
+    def _min_runtime(self, account: Account) -> int:
+        found = (step.queue.reclaim_min_runtime for step in account.path)
+        return next((s for s in found if s is not None), self.board.pool.reclaim_min_runtime)
+
+    def parting(self, account: Account) -> tuple[Account, Account] | None:
+        """Where the newcomer's path and another's part: its side and the other's."""
+        if account not in self._partings:
+            ways = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
+            self._partings[account] = next((sides for sides in ways if sides[0] is not sides[1]), None)
+        return self._partings[account]

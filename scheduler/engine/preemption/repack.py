@@ -1,0 +1,61 @@
+"""Place a pending gang as if all movable workloads were packed again, largest first."""
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Way
+from scheduler.engine.board.nodes import Spot
+from scheduler.engine.placement.find_room import open_to
+from scheduler.engine.placement.spots import Horizon, pick
+from scheduler.engine.preemption.selection import Taker
+from scheduler.engine.preemption.victims import Lump
+
+MOST_PODS = 200  # of more it is not tried: every one of them is placed once more
+
+Entry = tuple[Gang, Part, int | None]  # a pod by its index; a replica of the newcomer has none yet
+
+
+def place_as_packed(taker: Taker, way: Way) -> bool:
+    """Put the way where packing leaves room for it; whatever was taken is still off the board.
+
+    A newcomer that is placed first takes the best room for itself, and who is larger may then find none.
+    """
+    if len(taker.taken) > MOST_PODS or any(want.scopes for want in way):
+        return False
+    board, newcomer = taker.board, taker.law.gang
+    start, own = board.mark(), list[tuple[Part, Spot]]()
+    for gang, part, index in _largest_first(taker, way):
+        spot = _put(board, gang, part, index)
+        if spot is None:
+            board.rewind(start)
+            return False
+        if gang is newcomer:
+            own.append((part, spot))
+    board.rewind(start)
+    for part, spot in own:
+        board.put(newcomer, part, next(part.free_indices()), spot)
+    return True
+
+
+def smallest_first(lump: Lump) -> tuple[int, int, int, str, int]:
+    return (*lump.amounts, lump.gang.name, lump.index)
+
+
+def _largest_first(taker: Taker, way: Way) -> list[Entry]:
+    found: list[Entry] = [(lump.gang, part, pod.index) for lump in taker.taken for part, pod in lump.pods]
+    found += [(taker.law.gang, want.part, None) for want in way for _ in range(want.count)]
+    found.sort(key=_size, reverse=True)
+    return found
+
+
+def _size(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
+    gang, part, index = entry
+    return part.amounts, gang.name, part.role.name, index or 0
+
+
+def _put(board: Board, gang: Gang, part: Part, index: int | None) -> Spot | None:
+    home = None if gang.simple else board.topology.home(gang, part)
+    spot = pick(board, part, Horizon.LEAVING, open_to(board, gang, home))
+    index = next(part.free_indices(), None) if index is None else index
+    if spot is None or index is None:
+        return None
+    board.put(gang, part, index, spot)
+    return spot

@@ -1,0 +1,136 @@
+"""Put removed pods back where they were, or elsewhere."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Want, scopes_above
+from scheduler.engine.board.nodes import Spot
+from scheduler.engine.model import Pod
+from scheduler.engine.placement.find_room import find_room, may_use_kept, open_to
+from scheduler.engine.placement.spots import Horizon, pick
+from scheduler.engine.preemption.selection import Taker
+from scheduler.engine.preemption.victims import Held, Lump
+
+Moved = tuple[Gang, Part, Pod, Spot]
+
+
+class Restorer:
+    """Puts one after the other back, and remembers how much of a kind the board has room for at most."""
+
+    def __init__(self, taker: Taker) -> None:
+        self._board = taker.board
+        self._room: dict[Hashable, int] = {}  # it never becomes more: who is put back only takes
+
+    def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+        """The pods that had to move; None: not all of them can be had, and the board is to be rewound."""
+        start = self._board.mark()
+        moved = self._one_by_one(gang, pods)
+        if moved is None and not gang.simple:
+            self._board.rewind(start)
+            moved = _all_anew(self._board, gang, pods)
+        return moved
+
+    def _one_by_one(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+        """Who can stay stays; the others follow."""
+        board = self._board
+        away = [(part, pod) for part, pod in pods if not put_back(board, gang, part, pod)]
+        moved: list[Moved] = []
+        if self._room and self._is_hopeless(gang, away):
+            return None
+        for part, pod in away:
+            spot = _elsewhere(board, gang, part, pod)
+            if spot is None:
+                self._learn(gang, pods, len(pods) - len(away) + len(moved))
+                return None
+            moved.append((gang, part, pod, spot))
+            board.put(gang, part, pod.index, spot)
+        return moved
+
+    def _learn(self, gang: Gang, pods: Sequence[Held], most: int) -> None:
+        kinds = {self._kind(gang, part, pod) for part, pod in pods}
+        if gang.simple and len(kinds) == 1 and all(part.on is None for part, _ in pods):
+            self._room[kinds.pop()] = most
+
+    def _is_hopeless(self, gang: Gang, away: Sequence[Held]) -> bool:
+        if len(away) == 1:
+            return self._room.get(self._kind(gang, *away[0]), 1) < 1
+        asked = Counter(self._kind(gang, part, pod) for part, pod in away)
+        return any(count > self._room.get(kind, count) for kind, count in asked.items())
+
+    def _kind(self, gang: Gang, part: Part, pod: Pod) -> Hashable:
+        return part.request, part.mask, self._board.is_fresh(pod), may_use_kept(self._board, gang)
+
+
+def put_back(board: Board, gang: Gang, part: Part, pod: Pod) -> bool:
+    """Where it stood, if that is still free and still beside those it must stand with."""
+    nodes, i = board.nodes, board.nodes.index[pod.node]
+    request, apart = part.request, part.role.spread_per_node
+    if part.on is not None and apart is not None and part.on.get(i, 0) >= apart:
+        return False
+    home = None if gang.simple else board.topology.home(gang, part)
+    if home is not None and i not in home:
+        return False
+    if (
+        nodes.cpu[i] < request.limit_cpu
+        or nodes.memory[i] < request.limit_memory_mib
+        or nodes.pods[i] < 1
+        or any(nodes.devices[i][device] < pod.milli for device in pod.devices)
+    ):
+        return False
+    board.put(gang, part, pod.index, Spot(i, pod.devices, pod.milli))
+    return True
+
+
+def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
+    home = None if gang.simple else board.topology.home(gang, part)
+    inside = open_to(board, gang, home)
+    spots = (pick(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
+    return next((spot for spot in spots if spot is not None), None)
+
+
+def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
+    """What was only going to start still starts at once, if it can; else it waits like who is moved."""
+    fresh = any(board.is_fresh(pod) for pod in pods)
+    return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
+
+
+def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
+    """A gang of which nothing stands may go to another domain, all of it together."""
+    if gang.standing:
+        return None
+    by_part: dict[Part, list[Pod]] = {}
+    for part, pod in pods:
+        by_part.setdefault(part, []).append(pod)
+    way = tuple(Want(part, len(held), scopes_above(gang, part)) for part, held in by_part.items())
+    start = board.mark()
+    horizons = _horizons(board, (pod for _, pod in pods))
+    if not any(find_room(board, gang, way, horizon) for horizon in horizons):
+        return None
+    spots: dict[Part, list[Spot]] = {}
+    for move in board.moves(start):
+        spots.setdefault(move.part, []).append(Spot(move.node, move.pod.devices, move.pod.milli))
+    board.rewind(start)
+    moved = []
+    for part, held in by_part.items():
+        for pod, spot in zip(held, spots[part], strict=True):
+            board.put(gang, part, pod.index, spot)
+            if (pod.node, pod.devices) != (board.nodes.nodes[spot.node].name, spot.devices):
+                moved.append((gang, part, pod, spot))
+    return moved
+
+
+def together(taker: Taker) -> list[tuple[Gang, tuple[Held, ...], list[Lump]]]:
+    """What was taken, the dearest first; a gang bound to one place of which nothing stands, in one go."""
+    found: list[tuple[Gang, tuple[Held, ...], list[Lump]]] = []
+    bound: dict[Gang, int] = {}
+    for lump in reversed(taker.taken):
+        gang = lump.gang
+        if taker.law.moves_only and not gang.simple and not gang.standing:
+            if gang in bound:
+                _, pods, lumps = found[bound[gang]]
+                found[bound[gang]] = gang, (*pods, *lump.pods), [*lumps, lump]
+                continue
+            bound[gang] = len(found)
+        found.append((gang, lump.pods, [lump]))
+    return found

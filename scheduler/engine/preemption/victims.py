@@ -1,0 +1,118 @@
+"""Split allocations into the smallest units that can be evicted without breaking a gang."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from scheduler.engine.board.board import Board
+from scheduler.engine.board.gang import Gang, Part, Section, gpus_of, leaves, lost_seconds, most_now
+from scheduler.engine.model import Pod, PodState
+
+Held = tuple[Part, Pod]
+
+
+@dataclass(slots=True, eq=False)
+class Lump:
+    """Pods of one gang that go together: a growth replica, an optional child, or all that is left."""
+
+    gang: Gang
+    pods: tuple[Held, ...]
+    whole: bool  # the gang stops
+    growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could have been taken before its core
+    fulfilment: float = 0.0
+    lost: int = 0
+    at: int = 0  # when that was counted
+    group: bool = False  # an optional child: its roles may go below their minimum
+    amounts: tuple[int, int, int] = field(init=False)
+    started: int = field(init=False)
+    index: int = field(init=False)
+    place: tuple[float | int | str, ...] | None = field(init=False, default=None)  # among its queue's lumps
+
+    def __post_init__(self) -> None:
+        if len(self.pods) == 1:
+            ((part, pod),) = self.pods
+            self.amounts = (gpus_of(pod), part.amounts[1], part.amounts[2])
+            self.started, self.index = pod.started, pod.index
+            return
+        gpu = cpu = memory = 0
+        for part, pod in self.pods:
+            gpu += gpus_of(pod)
+            cpu += part.amounts[1]
+            memory += part.amounts[2]
+        self.amounts = (gpu, cpu, memory)
+        self.started = max((pod.started for _, pod in self.pods), default=0)
+        self.index = max((pod.index for _, pod in self.pods), default=0)
+
+
+def whole(board: Board, gang: Gang) -> Lump:
+    """All of it that stands."""
+    found = gang.all_of_it
+    if not isinstance(found, Lump) or found.at != board.now:
+        found = gang.all_of_it = _whole(board, gang)
+    return found
+
+
+def _whole(board: Board, gang: Gang) -> Lump:
+    pods = tuple((part, pod) for part in gang.parts for pod in part.live.values())
+    lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+    growth = [0, 0, 0]
+    for part in gang.parts:
+        spare = min(part.count - part.role.min, len(part.live))
+        if spare > 0:
+            growth = [sum_ + spare * amount for sum_, amount in zip(growth, part.amounts, strict=True)]
+    return Lump(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost, board.now)
+
+
+def single(board: Board, gang: Gang, part: Part, pod: Pod) -> Lump:
+    """One pod on its own: a growth replica, or a pod to be moved."""
+    return Lump(gang, ((part, pod),), False, (0, 0, 0), part.fulfilment(), lost_seconds(gang, pod, board.now))
+
+
+def growth(board: Board, gang: Gang) -> Iterator[Lump]:
+    """What the gang can spare and still be whole, newest replicas first; each taken alone."""
+    for part in gang.parts:
+        if part.count > part.role.min and part.role.scale_with is None:
+            tied = _followers(gang, part)
+            for index in sorted(part.live, reverse=True):
+                lump = single(board, gang, part, part.live[index])
+                if tied:
+                    lost = lump.lost + sum(lost_seconds(gang, pod, board.now) for _, pod in tied)
+                    lump = replace(lump, pods=(*lump.pods, *tied), lost=lost)
+                yield lump
+    if not gang.simple:
+        yield from _optional(board, gang, gang.root)
+
+
+def _followers(gang: Gang, leader: Part) -> tuple[Held, ...]:
+    """What roles that follow this one may not keep when it has one replica less."""
+    return tuple(
+        (part, part.live[index])
+        for part in gang.parts
+        if part.role.scale_with is not None and part.role.scale_with.role == leader.role.name
+        for index in sorted(part.live, reverse=True)[: max(0, part.count - most_now(gang, part, -1))]
+    )
+
+
+def _optional(board: Board, gang: Gang, section: Section) -> Iterator[Lump]:
+    """Children that run although the group does not need them."""
+    running = [child for child in section.children if any(part.live for part in leaves(child))]
+    spare = sum(child.is_whole for child in section.children) > section.need
+    for child in reversed(running):
+        pods = tuple((part, pod) for part in leaves(child) for pod in part.live.values())
+        if spare or not child.is_whole:
+            lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+            yield Lump(gang, pods, False, (0, 0, 0), 1.0, lost, group=True)
+        elif isinstance(child, Section):
+            yield from _optional(board, gang, child)
+
+
+def protected(board: Board, gang: Gang, seconds: int) -> bool:
+    """Whether the gang has not run its guaranteed time yet."""
+    if seconds <= 0:
+        return False
+    started = gang.workload.started
+    if started is None:
+        running = [
+            pod.started for part in gang.parts for pod in part.live.values() if pod.state is PodState.RUNNING
+        ]
+        started = min(running, default=None)
+    return started is not None and board.now - started < seconds

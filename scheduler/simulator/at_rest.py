@@ -1,0 +1,110 @@
+"""Detect that no later cycle of a simulation can decide anything.
+
+Nothing happens by itself any more, no clock runs that a decision looks at, and what grows with time (what was
+used, what would be lost) has come to where it no longer matters. In doubt it is not at rest.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.gang import roles_of
+from scheduler.engine.explain.reasons import NEVER
+from scheduler.engine.model import Pod, Pool, Snapshot, Workload
+from scheduler.engine.plan import Plan, Reason, Refusal
+from scheduler.simulator.gangs import ALIVE, STANDING, has, is_finished
+from scheduler.simulator.simulation import World
+
+HOPELESS = NEVER | {Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET}
+
+
+def is_at_rest(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
+    """`last_two`: cycles as they were played. What was promised in a quiet one before has started since."""
+    if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
+        return False
+    (before, _), (now, plan) = last_two
+    if any(moment > now.now for moment in _moments(now)):
+        return False
+    refusals = {refusal.workload: refusal for refusal in plan.refusals}
+    asking = [workload for workload in now.workloads if _asks(workload, refusals.get(workload.name))]
+    return (not asking or now.now >= _weighed_alike_from(now)) and not any(
+        _history_counts(pool, asking, before, now) for pool in now.pools
+    )
+
+
+def _asks(workload: Workload, refusal: Refusal | None) -> bool:
+    """Whether it waits for something that others might leave to it, or may grow."""
+    if is_finished(workload):
+        return False
+    if refusal is not None:
+        return not _is_hopeless(refusal, workload)
+    return len(workload.pods) < sum(role.max for role in roles_of(workload.tree))
+
+
+def _is_hopeless(refusal: Refusal, workload: Workload) -> bool:
+    """In each of its pools."""
+    reasons = {blocker.reason for blocker in refusal.blockers}
+    return reasons <= HOPELESS or (len(workload.pools) == 1 and not reasons.isdisjoint(HOPELESS))
+
+
+def _moments(snapshot: Snapshot) -> Iterator[int]:
+    """When something that a decision looks at changes by the clock alone."""
+    guarded = max(chain(*(_guarantees(pool) for pool in snapshot.pools), _of_queues(snapshot)))
+    delay = max(pool.preemption_delay for pool in snapshot.pools)
+    kept = [pool.reservation_after for pool in snapshot.pools if pool.reservation_after is not None]
+    for workload in snapshot.workloads:
+        if is_finished(workload):
+            continue
+        yield workload.backoff_until or 0
+        if has(workload, ALIVE):
+            since = max([workload.started or 0, *(pod.started for pod in workload.pods)])
+            yield since + guarded
+            yield since + (workload.max_runtime or 0 if kept else 0)
+        waits = max([delay, workload.preemption_delay or 0, *kept])
+        yield workload.submitted + waits if waits else 0
+        if workload.stale_since is not None:
+            graces = [pool.stale_gang_grace for pool in snapshot.pools]
+            own = workload.stale_gang_grace
+            yield workload.stale_since + max(graces if own is None else [own])
+
+
+def _guarantees(pool: Pool) -> tuple[int, int]:
+    return pool.reclaim_min_runtime, pool.preempt_min_runtime
+
+
+def _of_queues(snapshot: Snapshot) -> Iterator[int]:
+    for queue in snapshot.queues:
+        yield queue.reclaim_min_runtime or 0
+        yield queue.preempt_min_runtime or 0
+
+
+def _weighed_alike_from(snapshot: Snapshot) -> float:
+    """From when on whatever is weighed by the work lost costs more or less than the other for good.
+
+    What stopping some pods loses grows with the GPUs they hold. Those that began to grow ahead of others are
+    overtaken at the latest when the smallest difference in GPUs has made up for all that anybody was ahead.
+    """
+    runs = [(pod, _since(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
+            if pod.state in STANDING and pod.devices]  # fmt: skip
+    if not runs:
+        return 0
+    latest = max(since for _, since in runs)
+    gpus = [pod.milli * len(pod.devices) for pod, _ in runs]
+    ahead = sum(held * (latest - since) for held, (_, since) in zip(gpus, runs, strict=True))
+    return latest + (ahead + MILLI * len(runs) * (ahead > 0)) / math.gcd(*gpus)
+
+
+def _since(pod: Pod, workload: Workload) -> int:
+    return max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
+
+
+def _history_counts(pool: Pool, asking: Sequence[Workload], before: Snapshot, now: Snapshot) -> bool:
+    """Whether somebody asks for something in this pool, and what was used there still grows or fades."""
+    mode = pool.fair_share
+    if not mode.time_based or mode.k <= 0 or not any(pool.name in workload.pools for workload in asking):
+        return False
+    return mode.tumbling or any(
+        queue.entitlements.get(pool.name) != then.entitlements.get(pool.name)
+        for queue, then in zip(now.queues, before.queues, strict=True)
+    )

@@ -1,0 +1,46 @@
+"""Checkpoints of running work in a simulation."""
+
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from scheduler.engine.model import Workload
+from scheduler.simulator.gangs import STANDING, has
+
+
+@dataclass(slots=True)
+class Saves:
+    """`every`: seconds of a run from one checkpoint to the next; None: nothing is ever saved."""
+
+    every: int | None = None
+    _runs: dict[str, int] = field(default_factory=dict)  # who runs, and since when
+    _next: list[tuple[int, str, int]] = field(default_factory=list)  # when who saves, of the run since then
+
+    def watch(self, workload: Workload) -> None:
+        """It may have begun to run."""
+        started = workload.started
+        if self.every is None or started is None or self._runs.get(workload.name) == started:
+            return
+        if has(workload, STANDING):
+            self._runs[workload.name] = started
+            heappush(self._next, (started + self.every, workload.name, started))
+
+    def due(self, workloads: dict[str, Workload], now: int) -> None:
+        """Write down in place what was saved until now: nobody has to decide anew for that."""
+        while self.every is not None and self._next and self._next[0][0] <= now:
+            _, name, started = heappop(self._next)
+            workload = workloads.get(name)
+            if workload is None or workload.started != started or not has(workload, STANDING):
+                if self._runs.get(name) == started:
+                    del self._runs[name]
+                continue
+            saved = now - (now - started) % self.every
+            workloads[name] = replace(workload, last_checkpoint=saved)
+            heappush(self._next, (saved + self.every, name, started))
+
+    def go_on(self, workload: Workload) -> Workload:
+        """It has stopped: what it saved in this run it need not do again."""
+        self._runs.pop(workload.name, None)
+        saved, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
+        if self.every is None or saved is None or started is None or runtime is None:
+            return workload
+        return replace(workload, runtime_seconds=runtime - max(0, saved - started), last_checkpoint=None)

@@ -1,0 +1,115 @@
+"""First-in-first-out policies to compare a trace replay with."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.gang import roles_of
+from scheduler.engine.board.matching import matches
+from scheduler.engine.model import Node, Pod, PodState, Role, Workload
+from scheduler.simulator.replay.player import Progress
+from scheduler.simulator.replay.records import Records
+from scheduler.simulator.replay.trace import Trace
+
+Seat = tuple[int, Role, tuple[int, ...]]  # node, what stands there, on which devices
+
+
+class Machine:
+    """What one node has left."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.free = node, [MILLI] * node.gpus
+        self.cpu, self.memory_mib, self.whole = node.cpu, node.memory_mib, node.gpus
+
+    def fits(self, role: Role) -> bool:
+        asked = role.request
+        if asked.gpu >= MILLI and self.whole < asked.devices:
+            return False
+        if asked.cpu > self.cpu or asked.memory_mib > self.memory_mib:
+            return False
+        return len(self.devices(role)) == asked.devices and matches(role, self.node)
+
+    def devices(self, role: Role) -> tuple[int, ...]:
+        """The fullest that can give it."""
+        asked = role.request
+        able = sorted((free, device) for device, free in enumerate(self.free) if free >= asked.gpu)
+        return tuple(device for _, device in able[: asked.devices])
+
+    def take(self, role: Role, devices: tuple[int, ...], sign: int = 1) -> None:
+        asked = role.request
+        for device in devices:
+            self.free[device] -= sign * asked.gpu
+        self.whole = sum(free == MILLI for free in self.free)
+        self.cpu -= sign * asked.cpu
+        self.memory_mib -= sign * asked.memory_mib
+
+
+class InOrder:
+    """Jobs start in the order of arrival; without `skip`, nobody passes the first who does not fit."""
+
+    def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
+        self.trace, self.records, self.skip = trace, records, skip
+        self.machines = [Machine(node) for node in trace.cluster.nodes]
+        self.line: list[Workload] = []
+        self.ends: list[tuple[int, str, Workload, list[Seat]]] = []
+        self.arrived = self.ended = self.cycles = 0
+
+    def play(self) -> Iterator[Progress]:
+        arrivals = self.trace.arrivals
+        while self.arrived < len(arrivals) or self.ends:
+            times = [arrivals[self.arrived].submitted] if self.arrived < len(arrivals) else []
+            now = min([*times, *(end[0] for end in self.ends[:1])])
+            while self.ends and self.ends[0][0] <= now:
+                self._end(now)
+            while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= now:
+                self.line.append(arrivals[self.arrived])
+                self.records.saw(now, arrivals[self.arrived], over=False)
+                self.arrived += 1
+            self._start(now)
+            self.cycles += 1
+            yield Progress(now, self.arrived, self.ended, self.cycles)
+
+    def _end(self, now: int) -> None:
+        _, _, workload, seats = heappop(self.ends)
+        for i, role, devices in seats:
+            self.machines[i].take(role, devices, -1)
+        self.records.saw(now, workload, over=True)
+        self.ended += 1
+
+    def _start(self, now: int) -> None:
+        refused: set[Hashable] = set()
+        left = []
+        for place, workload in enumerate(self.line):
+            if refused and not self.skip:
+                left += self.line[place:]
+                break
+            seats = None if id(workload.tree) in refused else self._seats(workload)
+            if seats is None:
+                refused.add(id(workload.tree))
+                left.append(workload)
+                continue
+            pods = tuple(
+                Pod(role.name, index, self.machines[i].node.name, devices, role.request.gpu,
+                    PodState.RUNNING, now)
+                for index, (i, role, devices) in enumerate(seats)
+            )  # fmt: skip
+            heappush(self.ends, (now + (workload.runtime_seconds or 1), workload.name, workload, seats))
+            self.records.saw(now, replace(workload, pods=pods, started=now), over=False)
+        self.line = left
+
+    def _seats(self, workload: Workload) -> list[Seat] | None:
+        """All of its gang, each replica on the fullest node that can hold it; or nothing."""
+        seats: list[Seat] = []
+        for role in roles_of(workload.tree):
+            for _ in range(role.min):
+                able = [(m.whole, i) for i, m in enumerate(self.machines) if m.fits(role)]
+                if not able:
+                    for i, placed, devices in seats:
+                        self.machines[i].take(placed, devices, -1)
+                    return None
+                i = min(able)[1]
+                devices = self.machines[i].devices(role)
+                self.machines[i].take(role, devices)
+                seats.append((i, role, devices))
+        return seats

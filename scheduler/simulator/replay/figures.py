@@ -1,0 +1,72 @@
+"""Summary figures of a replay: queueing, utilization, fairness, eviction cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduler.simulator.replay.records import Job, Records, area
+
+FORMAT = "berth.replay/1"
+HOUR = 3600
+
+
+def figures(records: Records, until: int) -> dict[str, Any]:
+    """`queueing` is all time waited, again after an eviction too; use counts until the last arrival."""
+    records.settle(until)
+    trace, jobs = records.trace, list(records.jobs.values())
+    first, last = trace.begins, max((w.submitted for w in trace.arrivals), default=trace.begins)
+    last = until if last == first else last  # all at once: to the end
+    span = max(1, last - first)
+    held = {name: area(account.allocated, first, last) for name, account in records.accounts.items()}
+    started = [job.first_start - job.submitted for job in jobs if job.first_start is not None]
+    return {
+        "format": FORMAT,
+        "trace": trace.name,
+        "cluster": {"nodes": len(trace.cluster.nodes), "gpus": trace.gpus},
+        "jobs": {
+            "arrived": len(jobs),
+            "completed": sum(job.ended is not None for job in jobs),
+            "never_started": sum(job.first_start is None for job in jobs),
+        },
+        "seconds": span,
+        "queueing": spread([job.waited for job in jobs]),
+        "until_first_start": spread(started),
+        "utilisation": round(sum(held.values()) / (trace.gpus * span), 4) if trace.gpus else 0.0,
+        "evictions": dict(sorted((str(kind), count) for kind, count in records.evictions.items())),
+        "lost_gpu_hours": round(sum(records.lost_of.values()) / HOUR, 1),
+        "projects": _projects(records, held, span),
+    }
+
+
+def spread(waits: Sequence[float]) -> dict[str, float]:
+    """Average, median, the last of a hundred, the longest; seconds."""
+    if not waits:
+        return {"average": 0.0, "p50": 0.0, "p99": 0.0, "longest": 0.0}
+    ordered = sorted(waits)
+    return {
+        "average": round(sum(ordered) / len(ordered), 1),
+        "p50": round(ordered[len(ordered) // 2], 1),
+        "p99": round(ordered[int(len(ordered) * 0.99)], 1),
+        "longest": round(ordered[-1], 1),
+    }
+
+
+def _projects(records: Records, held: Mapping[str, float], span: int) -> dict[str, Any]:
+    whole = sum(held.values()) or 1.0
+    quotas = sum(account.quota or 0.0 for account in records.accounts.values()) or 1.0
+    by_project: dict[str, list[Job]] = {name: [] for name in records.accounts}
+    for job in records.jobs.values():
+        by_project[job.project].append(job)
+    return {
+        name: {
+            "jobs": len(by_project[name]),
+            "quota": account.quota,
+            "gpus_held": round(held[name] / span, 1),
+            "part_held": round(held[name] / whole, 4),
+            "part_of_quotas": None if account.quota is None else round(account.quota / quotas, 4),
+            "queueing": spread([job.waited for job in by_project[name]]),
+            "in_quota": spread([job.waited_in_quota for job in by_project[name]]),
+            "evictions": records.evicted_of[name],
+            "lost_gpu_hours": round(records.lost_of[name] / HOUR, 1),
+        }
+        for name, account in sorted(records.accounts.items())
+    }

@@ -1,0 +1,91 @@
+"""Find a trace by name or file."""
+
+import csv
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from berth.core.problems import Problem, shown
+from scheduler.simulator.replay import openb, philly
+from scheduler.simulator.replay.rows import Row
+from scheduler.simulator.replay.trace import Trace, trace_of
+from scheduler.simulator.scenario.errors import ScenarioError
+from scheduler.simulator.scenario.load import load
+
+PUBLIC = {
+    "openb": "https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023)",
+    "philly": "https://github.com/msr-fiddle/philly-traces, as CSV: timestamp, duration, num_gpus, cluster",
+}
+OPENB = ("openb/openb_pod_list_default.csv", "openb/openb_node_list_gpu_node.csv")
+PHILLY = ("philly/philly.csv", "philly/helios_philly_vc_nodes.csv")
+NODES_BESIDE = {"philly": "*vc_nodes*.csv", "openb": "*node_list*.csv"}
+
+
+class NoSuchTrace(ScenarioError):
+    """Its files are not here."""
+
+    def __init__(self, name: str, missing: Path) -> None:
+        super().__init__([Problem("", f"{name} is not here", shown(str(missing)), f"from {PUBLIC[name]}")])
+
+
+def find(which: str, data: Path) -> Trace:
+    """`openb`, `philly`, a CSV file of either format, or a scenario file."""
+    if which == "openb":
+        pods, nodes = _present(which, data, OPENB)
+        return openb.openb(_rows(pods)[1], _rows(nodes)[1])
+    if which == "philly":
+        jobs, nodes = _present(which, data, PHILLY)
+        return philly.philly(_rows(jobs)[1], philly.sizes(_rows(nodes)[1]))
+    path = Path(which)
+    if path.suffix.lower() != ".csv":
+        return trace_of(path.stem, load(path).snapshot)
+    head, rows = _rows(path)
+    if head >= philly.HEADER:
+        return replace(
+            philly.philly(rows, philly.sizes(_beside(path, "philly")), window=None), name=path.stem
+        )
+    if head >= openb.HEADER:
+        return replace(openb.openb(rows, _beside(path, "openb")), name=path.stem)
+    known = " or ".join(",".join(sorted(header)) for header in (philly.HEADER, openb.HEADER))
+    raise ScenarioError(
+        [Problem("line 1", "is the head of no known trace", shown(",".join(sorted(head))), known)]
+    )
+
+
+def smaller(trace: Trace, nodes: int | None, jobs: int | None, seed: int) -> Trace:
+    """So many of its nodes, drawn by the seed, and its first so many jobs."""
+    cluster = trace.cluster
+    if nodes is not None and nodes < len(cluster.nodes):
+        drawn = sorted(cluster.nodes, key=lambda node: sha256(f"{seed} {node.name}".encode()).digest())
+        kept = {node.name for node in drawn[:nodes]}
+        cluster = replace(cluster, nodes=tuple(node for node in cluster.nodes if node.name in kept))
+    return replace(trace, cluster=cluster, arrivals=trace.arrivals[:jobs])
+
+
+def _present(name: str, data: Path, files: Sequence[str]) -> list[Path]:
+    paths = [data / file for file in files]
+    for path in paths:
+        if not path.is_file():
+            raise NoSuchTrace(name, path)
+    return paths
+
+
+def _beside(path: Path, kind: str) -> list[Row]:
+    found = sorted(path.parent.glob(NODES_BESIDE[kind]))
+    if not found:
+        pattern = str(path.parent / NODES_BESIDE[kind])
+        raise ScenarioError([Problem("", "the nodes are not beside the trace", shown(pattern))])
+    return _rows(found[0])[1]
+
+
+def _rows(path: Path) -> tuple[AbstractSet[str], list[Row]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows: list[Row] = list(reader)
+    except (OSError, ValueError, csv.Error) as error:
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise ScenarioError([Problem("", f"cannot be read: {why}", shown(str(path)))]) from None
+    return set(reader.fieldnames or ()), rows

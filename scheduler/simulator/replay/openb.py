@@ -1,0 +1,74 @@
+"""Read the Alibaba GPU trace of 2023 (openb).
+
+`name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,deletion_time,scheduled_time`
+(seconds), and the nodes `sn,cpu_milli,memory_mib,gpu,model`. It tells of no tenants: one project, no quota.
+"""
+
+from collections.abc import Iterable
+
+from berth.core.amounts import MILLI, UNLIMITED
+from scheduler.engine.model import (
+    Entitlement,
+    Group,
+    Node,
+    Pool,
+    Queue,
+    Request,
+    Role,
+    Snapshot,
+    Workload,
+)
+from scheduler.simulator.replay.rows import Row, numbered, refusal, whole, word
+from scheduler.simulator.replay.trace import Trace
+
+HEADER = frozenset({"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time"})
+POOL, TENANT = "default", "openb"
+
+
+def openb(pods: Iterable[Row], nodes: Iterable[Row]) -> Trace:
+    arrivals = sorted((_workload(*row) for row in numbered(pods)), key=lambda w: (w.submitted, w.name))
+    entitled = {POOL: Entitlement(UNLIMITED)}
+    cluster = Snapshot(
+        now=arrivals[0].submitted if arrivals else 0,
+        pools=(Pool(POOL),),
+        nodes=tuple(_node(line, row) for line, row in numbered(nodes)),
+        queues=(Queue(f"{TENANT} (all)", None, 0, entitled), Queue(TENANT, f"{TENANT} (all)", 0, entitled)),
+        workloads=(),
+    )
+    return Trace("openb", cluster, tuple(arrivals))
+
+
+def _node(line: int, row: Row) -> Node:
+    return Node(
+        word(line, row, "sn"),
+        POOL,
+        whole(line, row, "gpu"),
+        (row.get("model") or "").strip(),
+        cpu=whole(line, row, "cpu_milli"),
+        memory_mib=whole(line, row, "memory_mib"),
+    )
+
+
+def _workload(line: int, row: Row) -> Workload:
+    created = whole(line, row, "creation_time")
+    begun = whole(line, row, "scheduled_time", default=created)
+    ended = whole(line, row, "deletion_time", default=begun + 1)
+    name = word(line, row, "name")
+    return Workload(
+        name=name,
+        project=TENANT,
+        tree=Group(name, (_role(line, row),), 1),
+        pools=(POOL,),
+        submitted=created,
+        runtime_seconds=max(1, ended - max(created, begun)),
+    )
+
+
+def _role(line: int, row: Row) -> Role:
+    count, milli = whole(line, row, "num_gpu"), whole(line, row, "gpu_milli", default=0)
+    if milli > MILLI or (count and not milli):
+        raise refusal(line, "gpu_milli", "is no part of a GPU", str(milli), f"1 to {MILLI}")
+    cpu, memory = whole(line, row, "cpu_milli"), whole(line, row, "memory_mib")
+    models = tuple(filter(None, (row.get("gpu_spec") or "").strip().split("|")))
+    request = Request(milli if count else 0, count, 0, cpu, memory, cpu, memory)
+    return Role("pod", 1, 1, request, gpu_models=models if count else ())

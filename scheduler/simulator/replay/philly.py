@@ -1,0 +1,92 @@
+"""Read the Philly trace.
+
+`timestamp,duration,num_gpus,gpu_time,cluster`, and beside it `vc,node_num`: the nodes of each virtual
+cluster, which are its quota. A quarter of them, so that six weeks of jobs fill what there is.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+
+from berth.core.amounts import MILLI, Bounds
+from scheduler.engine.model import (
+    Entitlement,
+    Group,
+    Node,
+    Pool,
+    Queue,
+    Request,
+    Role,
+    Snapshot,
+    Workload,
+)
+from scheduler.simulator.replay.rows import Row, moment, numbered, whole, word
+from scheduler.simulator.replay.trace import Trace
+
+HEADER = frozenset({"timestamp", "duration", "num_gpus", "cluster"})
+POOL, DEPARTMENT = "default", "philly"
+PER_NODE, SHRUNK_BY = 8, 4
+SIX_WEEKS = (
+    int(datetime(2017, 10, 2, tzinfo=UTC).timestamp()),
+    int(datetime(2017, 11, 13, tzinfo=UTC).timestamp()),
+)
+
+
+def sizes(rows: Iterable[Row]) -> Mapping[str, int]:
+    """Nodes of each virtual cluster, a quarter of what it had."""
+    return {
+        word(line, row, "vc"): max(1, whole(line, row, "node_num", 1) // SHRUNK_BY)
+        for line, row in numbered(rows)
+    }
+
+
+def philly(
+    jobs: Iterable[Row], nodes_of: Mapping[str, int], window: tuple[int, int] | None = SIX_WEEKS
+) -> Trace:
+    """Jobs submitted inside the window, of the virtual clusters whose nodes are known."""
+    arrivals = []
+    for line, row in numbered(jobs):
+        at = moment(line, row, "timestamp")
+        if word(line, row, "cluster") in nodes_of and (window is None or window[0] <= at < window[1]):
+            arrivals.append(_workload(line, row, at))
+    arrivals.sort(key=lambda workload: workload.submitted)  # as listed where submitted in the same second
+    count = sum(nodes_of.values())
+    cluster = Snapshot(
+        now=arrivals[0].submitted if arrivals else 0,
+        pools=(Pool(POOL),),
+        nodes=tuple(Node(f"n{i:04}", POOL, PER_NODE, cpu=PER_NODE * MILLI) for i in range(count)),
+        queues=(
+            _queue(DEPARTMENT, None, count * PER_NODE),
+            *(_queue(vc, DEPARTMENT, nodes * PER_NODE) for vc, nodes in sorted(nodes_of.items())),
+        ),
+        workloads=(),
+    )
+    return Trace("philly", cluster, tuple(arrivals))
+
+
+def _queue(name: str, parent: str | None, gpus: int) -> Queue:
+    return Queue(name, parent, 0, {POOL: Entitlement(Bounds(gpus * MILLI, None, None))})
+
+
+def _workload(line: int, row: Row, at: int) -> Workload:
+    return Workload(
+        name=f"job-{line:06}",
+        project=row["cluster"].strip(),
+        tree=_gang(whole(line, row, "num_gpus", 1)),
+        pools=(POOL,),
+        submitted=at,
+        runtime_seconds=max(1, whole(line, row, "duration")),
+    )
+
+
+@cache
+def _gang(gpus: int) -> Group:
+    """On one node what fits on one; beyond that, whole nodes and one with the rest."""
+    nodes, rest = divmod(gpus, PER_NODE)
+    roles = [_role("node", nodes, PER_NODE)] if nodes else []
+    roles += [_role("rest", 1, rest)] if rest else []
+    return Group("gang", tuple(roles), len(roles))
+
+
+def _role(name: str, count: int, gpus: int) -> Role:
+    return Role(name, count, count, Request(gpu=MILLI, devices=gpus))

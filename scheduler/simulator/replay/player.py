@@ -1,0 +1,136 @@
+"""Replay a trace event by event, with a cycle after each change."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from scheduler.engine.decide import decide_again
+from scheduler.engine.layout.layout import Layout
+from scheduler.engine.model import Pool
+from scheduler.engine.plan import Plan
+from scheduler.simulator.gangs import STANDING, has, is_finished
+from scheduler.simulator.replay.records import Records
+from scheduler.simulator.replay.trace import Trace
+from scheduler.simulator.simulation import World
+from scheduler.simulator.usage import Meter
+
+STOP_SECONDS = 10  # from being asked to stop until its GPUs are free
+HEARTBEAT = 60  # seconds between cycles while somebody waits for time itself to pass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    now: int
+    arrived: int
+    ended: int
+    cycles: int
+
+
+class Player:
+    """One replay under way."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        records: Records,
+        stop_seconds: int = STOP_SECONDS,
+        apart: int = 0,
+        checkpoint: int | None = None,
+    ) -> None:
+        self.trace, self.records = trace, records
+        self.apart = apart  # seconds from one cycle to the next at least: what happens meanwhile is gathered
+        self.next_cycle = trace.cluster.now
+        self.due = False  # whether anything happened since the last
+        self.layout: Layout | None = None  # carried from cycle to cycle
+        self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), Meter(trace.cluster)
+        self.heartbeat = HEARTBEAT if any(map(_heeds_time, trace.cluster.pools)) else None
+        self.waiting: set[str] = set()
+        self.backoffs: list[int] = []
+        self.arrived = self.ended = self.cycles = 0
+        self.plan = Plan()
+
+    def play(self) -> Iterator[Progress]:
+        """Until all who came have ended, or nothing more will happen."""
+        while (at := self._next_event()) is not None:
+            self._pass_until(at)
+            self._arrive()
+            changed = bool(self.world.touched)
+            self._look()
+            self.due = bool(self.waiting) and (self._time_has_come() or changed or self.due)
+            if self.due and self.world.now >= self.next_cycle:
+                self._cycle()
+            yield Progress(self.world.now, self.arrived, self.ended, self.cycles)
+
+    def _next_event(self) -> int | None:
+        times = []
+        if self.arrived < len(self.trace.arrivals):
+            times.append(self.trace.arrivals[self.arrived].submitted)
+        if (change := self.world.next_change()) is not None:
+            times.append(change)
+        if self.due:
+            times.append(self.next_cycle)
+        if self.waiting:
+            times += self.backoffs[:1]
+            if self.heartbeat is not None and times:
+                times.append(self.world.now + self.heartbeat)
+        return max(min(times), self.world.now) if times else None
+
+    def _pass_until(self, at: int) -> None:
+        if self.meter.histories:
+            self.meter.passes(self.world.snapshot(), self.plan, at)
+        self.world.passes(at - self.world.now)
+
+    def _arrive(self) -> None:
+        arrivals = self.trace.arrivals
+        while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= self.world.now:
+            self.world.admit(arrivals[self.arrived])
+            self.arrived += 1
+
+    def _time_has_come(self) -> bool:
+        """For those who wait for nothing but time."""
+        due = self.heartbeat is not None
+        while self.backoffs and self.backoffs[0] <= self.world.now:
+            heappop(self.backoffs)
+            due = True
+        return due
+
+    def _cycle(self) -> None:
+        snapshot = self.world.snapshot()
+        if self.meter.histories:
+            snapshot = replace(snapshot, queues=self.meter.written(self.trace.cluster.queues))
+        self.plan, self.layout = decide_again(snapshot, self.layout)
+        self.cycles += 1
+        self.due, self.next_cycle = False, self.world.now + self.apart
+        self.world.carry_out(self.plan)
+        self.records.decided(self.world.now, self.plan)
+        self._look()
+
+    def _look(self) -> None:
+        """Tell the records what changed, and let go of who has ended."""
+        world = self.world
+        for name in sorted(world.touched):
+            workload = world.workloads[name]
+            over = is_finished(workload)
+            self.records.saw(world.now, workload, over)
+            if over:
+                self.ended += 1
+                self.waiting.discard(name)
+                world.forget(name)
+            elif has(workload, STANDING):
+                self.waiting.discard(name)
+            else:
+                self.waiting.add(name)
+                if workload.backoff_until is not None and workload.backoff_until > world.now:
+                    heappush(self.backoffs, workload.backoff_until)
+        world.touched.clear()
+
+
+def _heeds_time(pool: Pool) -> bool:
+    """Whether a decision can change although nothing else did."""
+    return (
+        pool.fair_share.time_based
+        or pool.reservation_after is not None
+        or pool.reclaim_min_runtime > 0
+        or pool.preempt_min_runtime > 0
+        or pool.preemption_delay > 0
+    )

@@ -1,0 +1,93 @@
+"""Plot a replay as SVG: allocations and pending workloads."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from scheduler.simulator.replay.records import Curve, Records, area
+
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LEGEND = 960, 360, 56, 40, 36, 170
+COLUMNS = 400
+INK, FAINT = "#334155", "#cbd5e1"
+TICKS = 4
+
+
+def plots(records: Records, until: int) -> Mapping[str, str]:
+    """File names and what belongs into them."""
+    begin, end = records.trace.begins, max(until, records.trace.begins + 1)
+    held = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
+    return {
+        "allocation.svg": stacked("GPUs held, by project", held, begin, end, records.trace.gpus),
+        "queue.svg": stacked("Workloads that wait", {"waiting": records.queue()}, begin, end),
+    }
+
+
+def stacked(title: str, curves: Mapping[str, Curve], begin: int, end: int, line: float | None = None) -> str:
+    """Areas on top of each other; `line`: what there is of it, drawn across."""
+    columns = {name: sampled(curve, begin, end) for name, curve in curves.items()}
+    top = max([1.0, line or 0.0, *map(sum, zip(*columns.values(), strict=True))])
+    below = [0.0] * COLUMNS
+    parts = [_frame(title, top, (end - begin) / 86_400)]
+    for number, (name, heights) in enumerate(columns.items()):
+        above = [low + high for low, high in zip(below, heights, strict=True)]
+        colour = f"hsl({number * 137.5 % 360:.0f} 55% {48 + 14 * (number % 2)}%)"
+        parts.append(f'<polygon fill="{colour}" points="{_outline(below, above, top)}"/>')
+        y = TOP + 18 * number
+        if y < HEIGHT - BOTTOM:
+            parts.append(f'<rect x="{WIDTH - LEGEND + 12}" y="{y}" width="10" height="10" fill="{colour}"/>')
+            parts.append(_text(WIDTH - LEGEND + 28, y + 9, name[:20]))
+        below = above
+    if line is not None:
+        y_line = _y(line, top)
+        parts.append(f'<path d="M{LEFT} {y_line}H{WIDTH - LEGEND}" stroke="{INK}" stroke-dasharray="4 4"/>')
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def sampled(curve: Curve, begin: int, end: int) -> Sequence[float]:
+    """The mean of a step function in each of so many columns."""
+    width, found, at = (end - begin) / COLUMNS, [0.0] * COLUMNS, 0
+    for column in range(COLUMNS):
+        since, until = begin + column * width, begin + (column + 1) * width
+        while at + 1 < len(curve) and curve[at + 1][0] <= since:
+            at += 1
+        last = at
+        while last + 1 < len(curve) and curve[last + 1][0] < until:
+            last += 1
+        found[column] = area(curve[at : last + 1], since, until) / width
+    return found
+
+
+def _frame(title: str, top: float, days: float) -> str:
+    right, bottom = WIDTH - LEGEND, HEIGHT - BOTTOM
+    drawing = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+    parts = [
+        f'<svg {drawing} font-family="system-ui, sans-serif" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        _text(LEFT, 22, title, weight="600"),
+    ]
+    for tick in range(TICKS + 1):
+        value = top * tick / TICKS
+        y = _y(value, top)
+        parts.append(f'<path d="M{LEFT} {y}H{right}" stroke="{FAINT}"/>')
+        parts.append(_text(LEFT - 6, y + 4, f"{value:.0f}", anchor="end"))
+        x = LEFT + (right - LEFT) * tick / TICKS
+        parts.append(_text(x, bottom + 18, f"day {days * tick / TICKS:.3g}", anchor="middle"))
+    return "\n".join(parts)
+
+
+def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
+    step = (WIDTH - LEGEND - LEFT) / (COLUMNS - 1)
+    there = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(above)]
+    back = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(below)]
+    return " ".join(there + back[::-1])
+
+
+def _y(value: float, top: float) -> float:
+    return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / top, 1)
+
+
+def _text(x: float, y: float, words: str, anchor: str = "start", weight: str = "400") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{INK}" text-anchor="{anchor}" font-weight="{weight}">'
+        f"{escape(words)}</text>"
+    )

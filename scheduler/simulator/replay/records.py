@@ -1,0 +1,179 @@
+"""Records of every job in a replay."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from berth.core.amounts import MILLI
+from scheduler.engine.model import Workload
+from scheduler.engine.plan import Plan
+from scheduler.simulator.gangs import STANDING, has
+from scheduler.simulator.replay.trace import Trace, gpus_asked, quota_of
+
+Curve = list[tuple[int, float]]  # a step function: from that second on, so much
+
+
+@dataclass(slots=True)
+class Job:
+    """One workload of the trace. Times are seconds since the epoch."""
+
+    name: str
+    project: str
+    gpus: float
+    submitted: int
+    first_start: int | None = None
+    since: int | None = None  # of the present run
+    waiting_since: int | None = None
+    ended: int | None = None
+    waited: int = 0  # in all, again after every eviction too
+    waited_in_quota: float = 0.0  # of that, while its project would have stayed within quota with it
+    stops: int = 0
+    owed_at: float = 0.0  # the account's clock when it began to wait
+
+
+@dataclass(slots=True)
+class Account:
+    """A project: what it holds, and for how long it had so much of its quota left."""
+
+    quota: float | None
+    held: float = 0.0
+    waiting: int = 0
+    sizes: list[float] = field(default_factory=list)
+    clocks: list[float] = field(default_factory=list)  # seconds in which that size fitted in the quota
+    at: int = 0
+    gpu_seconds: float = 0.0
+    allocated: Curve = field(default_factory=list)
+
+    def advance(self, now: int) -> None:
+        seconds, self.at = now - self.at, now
+        if seconds <= 0:
+            return
+        self.gpu_seconds += self.held * seconds
+        left = None if self.quota is None else self.quota - self.held
+        for place, size in enumerate(self.sizes):
+            if left is not None and size > left:
+                break
+            self.clocks[place] += seconds
+
+    def clock(self, gpus: float) -> float:
+        return self.clocks[bisect_left(self.sizes, gpus)]
+
+
+class Records:
+    """Fed by whoever plays."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.jobs: dict[str, Job] = {}
+        self.evictions: dict[str, int] = defaultdict(int)  # workloads stopped or moved, by kind
+        self.evicted_of: dict[str, int] = defaultdict(int)
+        self.lost_of: dict[str, float] = defaultdict(float)  # GPU-seconds
+        self._lines: list[tuple[int, int]] = []  # when who began (+1) or ceased (-1) to wait
+        self.accounts = _accounts(trace)
+        self._held: dict[str, float] = {}
+
+    def decided(self, now: int, plan: Plan) -> None:
+        del now
+        for bundle in plan.bundles:
+            for eviction in bundle.evictions:
+                self.evictions[eviction.kind] += 1
+                project = self.jobs[eviction.workload].project
+                self.evicted_of[project] += 1
+                self.lost_of[project] += eviction.lost_gpu_seconds
+
+    def saw(self, now: int, workload: Workload, over: bool) -> None:
+        """A workload that came, started, stopped, grew, shrank or ended."""
+        job = self.jobs.get(workload.name)
+        if job is None:
+            asked = gpus_asked(workload)
+            job = self.jobs[workload.name] = Job(workload.name, workload.project, asked, workload.submitted)
+        account = self.accounts[job.project]
+        account.advance(now)
+        running = not over and has(workload, STANDING)
+        self._hold(now, job, account, _gpus_of(workload) if running else 0.0)
+        if running or over:
+            self._waits_no_more(now, job, account)
+            if running and job.since is None:
+                job.since = now
+                if job.first_start is None:
+                    at = now if workload.started is None else min(now, workload.started)
+                    job.first_start = max(job.submitted, at)  # who runs from the beginning did not wait
+        elif job.waiting_since is None:
+            self._waits(now, job, account)
+        if over:
+            job.ended = now
+
+    def settle(self, now: int) -> None:
+        """The replay ends here."""
+        for account in self.accounts.values():
+            account.advance(now)
+        for job in self.jobs.values():
+            if job.waiting_since is not None:
+                self._waits_no_more(now, job, self.accounts[job.project])
+
+    def queue(self) -> Curve:
+        """How many waited, over time."""
+        curve: Curve = []
+        waiting = 0
+        for now, change in sorted(self._lines, key=lambda line: line[0]):
+            waiting += change
+            _draw(curve, now, waiting)
+        return curve
+
+    def _hold(self, now: int, job: Job, account: Account, gpus: float) -> None:
+        before = self._held.get(job.name, 0.0)
+        if gpus != before:
+            account.held += gpus - before
+            self._held[job.name] = gpus
+            _draw(account.allocated, now, account.held)
+
+    def _waits(self, now: int, job: Job, account: Account) -> None:
+        if job.since is not None:
+            job.stops += 1
+        job.since, job.waiting_since, job.owed_at = None, now, account.clock(job.gpus)
+        account.waiting += 1
+        self._lines.append((now, 1))
+
+    def _waits_no_more(self, now: int, job: Job, account: Account) -> None:
+        if job.waiting_since is None:
+            return
+        job.waited += now - job.waiting_since
+        job.waited_in_quota += account.clock(job.gpus) - job.owed_at
+        job.waiting_since = None
+        account.waiting -= 1
+        self._lines.append((now, -1))
+
+
+def _accounts(trace: Trace) -> Mapping[str, Account]:
+    sizes: dict[str, set[float]] = defaultdict(set)
+    for workload in (*trace.arrivals, *trace.cluster.workloads):
+        sizes[workload.project].add(gpus_asked(workload))
+    return {
+        queue.name: Account(
+            quota_of(queue), sizes=sorted(sizes[queue.name]), clocks=[0.0] * len(sizes[queue.name]),
+            at=trace.cluster.now,
+        )
+        for queue in trace.cluster.queues
+        if queue.parent is not None
+    }  # fmt: skip
+
+
+def _gpus_of(workload: Workload) -> float:
+    return sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in STANDING) / MILLI
+
+
+def _draw(curve: Curve, now: int, value: float) -> None:
+    if curve and curve[-1][0] == now:
+        curve[-1] = (now, value)
+    else:
+        curve.append((now, value))
+
+
+def area(curve: Sequence[tuple[int, float]], since: float, until: float) -> float:
+    """Below a step function, between two seconds."""
+    return sum(
+        value * max(0, min(end, until) - max(at, since))
+        for (at, value), (end, _) in pairwise((*curve, (until, 0.0)))
+    )

@@ -1,0 +1,62 @@
+"""A trace: cluster, tenants and jobs over time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from berth.core.amounts import MILLI
+from scheduler.engine.board.gang import roles_of
+from scheduler.engine.model import Node, Queue, Snapshot, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """`cluster` when nobody has come yet; everybody who will, in the order of arrival."""
+
+    name: str
+    cluster: Snapshot
+    arrivals: tuple[Workload, ...]
+
+    @property
+    def begins(self) -> int:
+        return self.arrivals[0].submitted if self.arrivals else self.cluster.now
+
+    @property
+    def gpus(self) -> int:
+        return sum(node.gpus for node in self.cluster.nodes)
+
+
+def trace_of(name: str, snapshot: Snapshot) -> Trace:
+    """A snapshot as a trace: what holds something is there from the start, the rest comes when submitted."""
+    standing = tuple(workload for workload in snapshot.workloads if workload.pods)
+    waiting = sorted((w for w in snapshot.workloads if not w.pods), key=lambda w: (w.submitted, w.name))
+    begins = min((w.submitted for w in waiting), default=snapshot.now)
+    return Trace(name, replace(snapshot, workloads=standing, now=max(begins, _last_start(standing))),
+                 tuple(waiting))  # fmt: skip
+
+
+def gpus_asked(workload: Workload) -> float:
+    """GPUs of its minimum."""
+    milli = sum(role.request.gpu * role.request.devices * role.min for role in roles_of(workload.tree))
+    return milli / MILLI
+
+
+def split(trace: Trace) -> Iterator[Trace]:
+    """Each project with nodes of its own, as many as its quota covers: a static partition."""
+    nodes: list[Node] = sorted(trace.cluster.nodes, key=lambda node: (-node.gpus, node.name))
+    projects = [queue for queue in trace.cluster.queues if queue.parent is not None]
+    for project in sorted(projects, key=lambda queue: (-(quota_of(queue) or 0), queue.name)):
+        quota, own = quota_of(project), list[Node]()
+        while nodes and (quota is None or sum(node.gpus for node in own) < quota):
+            own.append(nodes.pop(0))
+        mine = tuple(w for w in trace.arrivals if w.project == project.name)
+        yield replace(trace, cluster=replace(trace.cluster, nodes=tuple(own)), arrivals=mine)
+
+
+def quota_of(queue: Queue) -> float | None:
+    """GPUs, over all pools; None where any of them is unlimited."""
+    quotas = [entitlement.quota.gpu for entitlement in queue.entitlements.values()]
+    return None if None in quotas else sum(quota for quota in quotas if quota is not None) / MILLI
+
+
+def _last_start(standing: tuple[Workload, ...]) -> int:
+    return max((w.started for w in standing if w.started is not None), default=-(1 << 60))

@@ -1,0 +1,210 @@
+"""The result of a simulation as data: `berth.plan/1`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from berth.core.amounts import MILLI, Amounts, Bounds
+from scheduler.engine.board.gang import roles_of
+from scheduler.engine.explain.reasons import AMOUNTS
+from scheduler.engine.model import PodState, Role, Snapshot, Workload
+from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Refusal
+from scheduler.simulator.gangs import HOLDING, STANDING, has, is_finished
+
+FORMAT = "berth.plan/1"
+SHOWN = {
+    PodState.STARTING: "running",
+    PodState.STUCK: "stopping",
+}
+THERE = (*STANDING, PodState.RESERVED, PodState.COMPLETED)
+Answer = dict[str, Any]
+
+
+def answer(cycles: Sequence[Sequence[Answer]], after: Snapshot, last: Plan, seconds: float) -> Answer:
+    refusals = {refusal.workload: refusal for refusal in last.refusals}
+    return {
+        "format": FORMAT,
+        "cycles": [{"decisions": list(decisions)} for decisions in cycles],
+        "workloads": {w.name: _workload(w, refusals.get(w.name)) for w in after.workloads},
+        "queues": _queues(last),
+        "nodes": _nodes(after),
+        "demand": {
+            demand.pool: {"nodes_wanted": demand.nodes_wanted, "queued_gpus": demand.queued.gpu / MILLI}
+            for demand in last.demand
+        },
+        "seconds": {"decide": round(seconds, 6)},
+    }
+
+
+def decisions_of(before: Snapshot, plan: Plan) -> list[Answer]:
+    """Who gives way first, then whom it serves, bundle by bundle."""
+    standing = {workload.name for workload in before.workloads if has(workload, STANDING)}
+    return [decision for bundle in plan.bundles for decision in _decisions(bundle, standing)]
+
+
+def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
+    rules = {(eviction.workload, eviction.kind): eviction.rule for eviction in bundle.evictions}
+    kinds = {eviction.workload: eviction.kind for eviction in bundle.evictions}
+    names = dict.fromkeys(step.workload for step in bundle.steps)
+    for name in sorted(names, key=lambda name: (name == bundle.workload, list(names).index(name))):
+        of_workload = [step for step in bundle.steps if step.workload == name]
+        shrinks = (name, Kind.SHRINK) in rules and kinds[name] is not Kind.SHRINK
+        for kind, steps in _lost_and_moved(of_workload) if shrinks else [(kinds.get(name), of_workload)]:
+            if name == bundle.workload and kind is None:
+                told = _own_kind(bundle, steps, name in standing)
+            else:
+                told = _giving_way(bundle, kind or bundle.kind, steps)
+            yield {
+                "kind": told,
+                "workload": name,
+                "for": None if name == bundle.workload else bundle.workload,
+                "pods": _moves(steps),
+                "reason": (kind or bundle.kind).value,
+                "message": (rules[name, kind] if kind else "") or bundle.message,
+            }
+
+
+def _lost_and_moved(steps: Sequence[Place | Evict]) -> Iterable[tuple[Kind, Sequence[Place | Evict]]]:
+    """Of a workload that loses growth and is moved: the one and the other."""
+    again = {(step.role, step.index) for step in steps if isinstance(step, Place)}
+    yield Kind.SHRINK, [step for step in steps if (step.role, step.index) not in again]
+    yield Kind.CONSOLIDATE, [step for step in steps if (step.role, step.index) in again]
+
+
+def _own_kind(bundle: Bundle, steps: Sequence[Place | Evict], stood: bool) -> str:
+    """What becomes of the workload that a bundle serves."""
+    places = [step for step in steps if isinstance(step, Place)]
+    if not places:
+        return bundle.kind.value
+    if any(step.reserved for step in places):
+        return Kind.RESERVE.value
+    return Kind.GROW.value if stood or bundle.kind is Kind.GROW else Kind.START.value
+
+
+def _giving_way(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
+    """Somebody who is placed again in the same bundle is moved."""
+    moved = any(isinstance(step, Place) for step in steps)
+    return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
+
+
+def _moves(steps: Sequence[Place | Evict]) -> list[Answer]:
+    pods: dict[tuple[str, int], Answer] = {}
+    for step in steps:
+        pod = pods.setdefault(
+            (step.role, step.index),
+            {"role": step.role, "index": step.index, "from": None, "to": None, "devices": []},
+        )
+        pod["to" if isinstance(step, Place) else "from"] = step.node
+        if isinstance(step, Place) or not pod["devices"]:
+            pod["devices"] = list(step.devices)
+    return list(pods.values())
+
+
+def _workload(workload: Workload, refusal: Refusal | None) -> Answer:
+    phase = _phase(workload)
+    waits = refusal is not None and phase in ("pending", "reserved", "running")
+    held = sum(pod.milli * len(pod.devices) for pod in workload.pods if pod.state in HOLDING)
+    return {
+        "phase": phase,
+        "pods": [*_standing(workload), *_missing(workload, phase)],
+        "gpus": held / MILLI,
+        "blockers": [
+            {
+                "reason": blocker.reason.value,
+                "message": blocker.message,
+                "numbers": _in_units(blocker.numbers),
+            }
+            for blocker in (refusal.blockers if refusal is not None and waits else ())
+        ],
+        "position": refusal.position if refusal is not None and waits else None,
+    }
+
+
+def _in_units(numbers: Numbers) -> Answer:
+    """GPUs and CPUs, as everywhere in an answer; the engine counts thousandths of the resource it names."""
+    if numbers.get("resource") not in ("gpu", "cpu"):
+        return dict(numbers)
+    return {
+        key: value / MILLI if key in AMOUNTS and isinstance(value, int) else value
+        for key, value in numbers.items()
+    }
+
+
+def _phase(workload: Workload) -> str:
+    if is_finished(workload):
+        return "completed"
+    for phase, states in (
+        ("running", STANDING),
+        ("reserved", (PodState.RESERVED,)),
+        ("stopping", (PodState.STOPPING, PodState.STUCK)),
+    ):
+        if has(workload, states):
+            return phase
+    return "pending"
+
+
+def _standing(workload: Workload) -> list[Answer]:
+    order = {role.name: place for place, role in enumerate(roles_of(workload.tree))}
+    return [
+        {
+            "role": pod.role,
+            "index": pod.index,
+            "state": SHOWN.get(pod.state, pod.state.value),
+            "node": pod.node or None,
+            "devices": list(pod.devices),
+        }
+        for pod in sorted(workload.pods, key=lambda pod: (order.get(pod.role, 0), pod.index, pod.state.value))
+    ]
+
+
+def _missing(workload: Workload, phase: str) -> Iterable[Answer]:
+    """The replicas that the gang still lacks."""
+    if phase == "completed":
+        return
+    for role in roles_of(workload.tree):
+        there = {pod.index for pod in workload.pods if pod.role == role.name and pod.state in THERE}
+        free = (index for index in range(role.max + len(there)) if index not in there)
+        for index, _ in zip(free, range(role.min - len(there)), strict=False):
+            yield {"role": role.name, "index": index, "state": "pending", "node": None, "devices": []}
+
+
+def _queues(plan: Plan) -> Answer:
+    queues: Answer = {}
+    for report in plan.queues:
+        queues.setdefault(report.pool, {})[report.queue] = {
+            "quota": _amounts(report.quota),
+            "fair_share": _amounts(report.share),
+            "allocated": _amounts(report.allocated),
+            "requested": _amounts(report.requested),
+            "usage": dict(zip(Amounts._fields, report.usage, strict=True)),
+        }
+    return queues
+
+
+def _nodes(after: Snapshot) -> Answer:
+    free = {node.name: node.capacity for node in after.nodes}
+    for workload in after.workloads:
+        requests: Mapping[str, Role] = (
+            {role.name: role for role in roles_of(workload.tree)} if workload.pods else {}
+        )
+        for pod in workload.pods:
+            if pod.state in HOLDING and pod.node in free:
+                request = requests[pod.role].request
+                held = Amounts(pod.milli * len(pod.devices), request.cpu, request.memory_mib)
+                free[pod.node] = free[pod.node].minus(held)
+    return {node.name: {"free": _free(free[node.name])} for node in after.nodes}
+
+
+def _free(left: Amounts) -> Answer:
+    return {
+        "gpu": max(0, left.gpu) / MILLI,
+        "cpu": max(0, left.cpu) / MILLI,
+        "memory_mib": max(0, left.memory_mib),
+    }
+
+
+def _amounts(amounts: Amounts | Bounds) -> Answer:
+    return {
+        "gpu": None if amounts.gpu is None else amounts.gpu / MILLI,
+        "cpu": None if amounts.cpu is None else amounts.cpu / MILLI,
+        "memory_mib": amounts.memory_mib,
+    }

@@ -1,0 +1,194 @@
+"""Write a snapshot as a scenario."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from berth.core.amounts import MILLI, Bounds
+from scheduler.engine.model import (
+    Entitlement,
+    Group,
+    Pod,
+    Queue,
+    Reservation,
+    Role,
+    Snapshot,
+    Toleration,
+    TopologyConstraint,
+    Usage,
+    Workload,
+)
+from scheduler.simulator.scenario.export_nodes import node_document, pool_document
+from scheduler.simulator.scenario.schema import FORMAT
+
+Document = dict[str, Any]
+
+
+def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document:
+    """The document of a scenario that loads as this snapshot."""
+    departments = [queue for queue in snapshot.queues if queue.parent is None]
+    projects = [queue for queue in snapshot.queues if queue.parent is not None]
+    known = {workload.name for workload in snapshot.workloads}
+    return {
+        "format": FORMAT,
+        "now": moment(snapshot.now),
+        "cycle_seconds": cycle_seconds,
+        "pools": [pool_document(pool) for pool in snapshot.pools],
+        "nodes": [node_document(node) for node in snapshot.nodes],
+        "departments": [_queue(queue) for queue in departments],
+        "projects": [{**_queue(queue), "department": queue.parent} for queue in projects],
+        "workloads": [_workload(workload, known) for workload in snapshot.workloads],
+        "reservations": [_reservation(reservation) for reservation in snapshot.reservations],
+    }
+
+
+def moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def number(milli: int) -> int | float:
+    """Thousandths as people write them: 2, 0.5."""
+    return milli // MILLI if milli % MILLI == 0 else milli / MILLI
+
+
+def said(**values: Any) -> Document:
+    """Only what says something."""
+    return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
+
+
+def _when(seconds: int | None) -> str | None:
+    return None if seconds is None else moment(seconds)
+
+
+def _queue(queue: Queue) -> Document:
+    quotas = {pool: _quota(entitlement) for pool, entitlement in queue.entitlements.items()}
+    usage = {pool: _usage(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
+    return {"name": queue.name, "quotas": quotas} | said(
+        created=moment(queue.created) if queue.created else None,
+        usage={pool: used for pool, used in usage.items() if used},
+        reclaim_min_runtime=queue.reclaim_min_runtime,
+        preempt_min_runtime=queue.preempt_min_runtime,
+    )
+
+
+def _quota(entitlement: Entitlement) -> Document:
+    weights = dict(zip(("gpu", "cpu", "memory_mib"), entitlement.weights, strict=True))
+    document = {**_bounds(entitlement.quota), "weight": weights, "over_quota": entitlement.over_quota}
+    if entitlement.limit != Bounds():
+        document["limit"] = _bounds(entitlement.limit)
+    return document | said(rank=entitlement.rank or None)
+
+
+def _bounds(bounds: Bounds) -> Document:
+    gpu, cpu, memory = bounds
+    return {
+        "gpu": None if gpu is None else number(gpu),
+        "cpu": None if cpu is None else number(cpu),
+        "memory_mib": memory,
+    }
+
+
+def _usage(usage: Usage) -> Document:
+    return {} if usage == Usage() else {"used": list(usage.used), "parent": list(usage.parent)}
+
+
+def _workload(workload: Workload, known: Collection[str]) -> Document:
+    document = {
+        "name": workload.name,
+        "project": workload.project,
+        "pools": list(workload.pools),
+        "priority": workload.priority,
+        "preemptible": workload.preemptible,
+        "submitted": moment(workload.submitted),
+        "started": _when(workload.started),
+        **_children(workload.tree),
+    }
+    if workload.suspended:
+        document["suspended"] = True
+    if not workload.growth_orders_nodes:
+        document["kind"] = "interactive"
+    return document | said(
+        max_runtime=workload.max_runtime,
+        runtime_seconds=workload.runtime_seconds,
+        last_checkpoint=_when(workload.last_checkpoint),
+        preemptions=workload.preemptions or None,
+        restarts=workload.restarts or None,
+        backoff_until=_when(workload.backoff_until),
+        preemption_delay=workload.preemption_delay,
+        stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
+        stale_since=_when(workload.stale_since),
+        misconfigured=workload.misconfigured,
+        waits_for=[name for name in workload.waits_for if name in known],
+        pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
+    )
+
+
+def _children(group: Group) -> Document:
+    if not group.children:
+        return {"roles": [{"name": "unknown"}]}  # of a document that says nothing: it never starts anyway
+    document = said(topology=_topology(group.topology))
+    if group.need != len(group.children):
+        document["need"] = group.need
+    if all(isinstance(child, Role) for child in group.children):
+        return document | {"roles": [_role(child) for child in group.children if isinstance(child, Role)]}
+    return document | {"groups": [_group(child) for child in group.children]}
+
+
+def _group(child: Group | Role) -> Document:
+    """A role between groups gets a group of its own: the file knows only one kind at a level."""
+    if isinstance(child, Role):
+        return {"name": child.name, "roles": [_role(child)]}
+    return {"name": child.name, **_children(child)}
+
+
+def _role(role: Role) -> Document:
+    request = role.request
+    document: Document = {"name": role.name, "min": role.min, "max": role.max}
+    if request.devices and request.gpu == MILLI:
+        document["gpu"] = request.devices
+    elif request.devices:
+        by_memory = {"gpu_memory_mib": request.gpu_memory_mib}
+        document |= {"gpu": request.gpu / MILLI} if request.gpu else by_memory
+        document["gpu_devices"] = request.devices
+    limit: Document = {}
+    if request.limit_cpu > request.cpu:
+        limit["cpu"] = number(request.limit_cpu)
+    if request.limit_memory_mib > request.memory_mib:
+        limit["memory_mib"] = request.limit_memory_mib
+    follows = role.scale_with
+    return document | said(
+        cpu=number(request.cpu) or None,
+        memory_mib=request.memory_mib or None,
+        limit=limit,
+        node_selector=dict(role.node_selector),
+        tolerations=[_toleration(toleration) for toleration in role.tolerations],
+        gpu_models=list(role.gpu_models),
+        spread_per_node=role.spread_per_node,
+        topology=_topology(role.topology),
+        scale_with=None if follows is None else {"role": follows.role, "ratio": follows.ratio},
+    )
+
+
+def _topology(constraint: TopologyConstraint | None) -> Mapping[str, str]:
+    return {} if constraint is None else said(required=constraint.required, preferred=constraint.preferred)
+
+
+def _toleration(toleration: Toleration) -> Document:
+    return said(
+        key=toleration.key, operator=toleration.operator, value=toleration.value, effect=toleration.effect
+    )
+
+
+def _pod(pod: Pod) -> Document:
+    return _place(pod) | {"state": pod.state.value, "started": moment(pod.started)}
+
+
+def _reservation(reservation: Reservation) -> Document:
+    return {
+        "workload": reservation.workload, **_place(reservation), **said(expires=_when(reservation.expires))
+    }  # fmt: skip
+
+
+def _place(at: Pod | Reservation) -> Document:
+    devices: Sequence[int] = at.devices
+    return {"role": at.role, "index": at.index, "node": at.node or None, "devices": list(devices)}

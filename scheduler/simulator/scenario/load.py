@@ -1,0 +1,63 @@
+"""Load a scenario as a snapshot, or reject it with the offending key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from berth.core.problems import Problem, shown
+from berth.core.spec.findings import problems_of
+from berth.core.spec.parse import too_deep
+from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.model import Snapshot
+from scheduler.simulator.scenario.errors import ScenarioError
+from scheduler.simulator.scenario.nodes import nodes_of, pools_of
+from scheduler.simulator.scenario.parse import DEPTH_MAX, read
+from scheduler.simulator.scenario.queues import queues_of
+from scheduler.simulator.scenario.references import broken_references
+from scheduler.simulator.scenario.schema import ScenarioDocument
+from scheduler.simulator.scenario.workloads import reservations_of, workloads_of
+
+ORIGIN = seconds_of(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A snapshot, and how far its clock goes from one cycle to the next."""
+
+    snapshot: Snapshot
+    cycle_seconds: int = 1
+
+
+def load(source: object) -> Scenario:
+    """A scenario from a file's path or from data. Raises ScenarioError."""
+    data = read(source) if isinstance(source, str | Path) else source
+    document = _document(data)
+    if problems := list(broken_references(document)):
+        raise ScenarioError(problems)
+    now = ORIGIN if document.now is None else seconds_of(document.now)
+    nodes = nodes_of(document)
+    pools = pools_of(document, nodes)
+    workloads = workloads_of(document, pools, nodes, now)
+    snapshot = Snapshot(
+        now=now,
+        pools=pools,
+        nodes=nodes,
+        queues=queues_of(document, pools, nodes),
+        workloads=workloads,
+        reservations=reservations_of(document, workloads, nodes),
+    )
+    return Scenario(snapshot, document.cycle_seconds)
+
+
+def _document(data: object) -> ScenarioDocument:
+    if not isinstance(data, Mapping):
+        raise ScenarioError([Problem("", "is not a scenario", shown(data), "keys and values")])
+    if too_deep(data, DEPTH_MAX):
+        raise ScenarioError([Problem("", "too deep", "", f"at most {DEPTH_MAX} levels inside each other")])
+    try:
+        return ScenarioDocument.model_validate(data, context={"free_names": True})
+    except ValidationError as error:
+        raise ScenarioError(problems_of(error, ScenarioDocument)) from None

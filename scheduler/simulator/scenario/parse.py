@@ -1,0 +1,104 @@
+"""Parse JSON and YAML strictly."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from berth.core.problems import Problem, path_of, shown
+from scheduler.simulator.scenario.errors import ScenarioError
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DEPTH_MAX = 64
+REPEATED_MAX = 100_000
+
+
+def read(path: str | Path) -> object:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ScenarioError([Problem("", f"cannot be read: {_reason(error)}", shown(str(path)))]) from None
+    return parse(text)
+
+
+def parse(text: str) -> object:
+    """JSON where it looks like it (YAML would take it as well, slowly), else YAML."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(text, object_pairs_hook=_once)
+        except json.JSONDecodeError:
+            pass  # YAML has this form too
+        except RecursionError:
+            raise _broken("too deep") from None
+    return _yaml(text)
+
+
+def _yaml(text: str) -> object:
+    loader = Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _Check().look_at(node, (), ())
+        return loader.construct_document(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise _broken(f"is not YAML{where}") from None
+    except (RecursionError, ValueError):
+        raise _broken("is not YAML that can be read") from None
+    finally:
+        loader.dispose()
+
+
+class _Check:
+    """No key twice, nothing inside itself, and no few lines that stand for millions."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._repeated = 0
+
+    def look_at(self, node: Any, path: tuple[str | int, ...], around: tuple[int, ...]) -> None:
+        if id(node) in around:
+            raise ScenarioError([Problem(path_of(path), "stands inside itself")])
+        if len(path) > DEPTH_MAX:
+            raise _broken("too deep")
+        self._repeated += id(node) in self._seen
+        if self._repeated > REPEATED_MAX:
+            allowed = f"{REPEATED_MAX} values by alias"
+            raise ScenarioError([Problem(path_of(path), "repeats too much by aliases", "", allowed)])
+        self._seen.add(id(node))
+        for name, value in _children(node, path):
+            self.look_at(value, (*path, name), (*around, id(node)))
+
+
+def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from enumerate(node.value)
+    elif isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else shown(key.tag)
+            if name in keys:
+                raise ScenarioError([Problem(path_of((*path, name)), "stands here twice")])
+            keys.add(name)
+            yield name, value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ScenarioError([Problem(path_of((key,)), "stands here twice")])
+        found[key] = value
+    return found
+
+
+def _broken(message: str) -> ScenarioError:
+    return ScenarioError([Problem("", message)])
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or "no such file") if isinstance(error, OSError) else "not text in UTF-8"

@@ -1,0 +1,98 @@
+"""Read the departments and projects of a scenario."""
+
+from collections.abc import Container
+
+from berth.core.amounts import MILLI, Bounds
+from scheduler.engine.fair_share.usage_history import memory_of
+from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage
+from scheduler.simulator.scenario.schema import (
+    Limits,
+    QueueDocument,
+    QuotaDocument,
+    ScenarioDocument,
+    UsageDocument,
+)
+
+OF_DEPARTMENT = " (department)"
+
+Three = tuple[float, float, float]
+
+
+def queues_of(
+    document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...]
+) -> tuple[Queue, ...]:
+    horizons = {pool.name: _horizon(pool, nodes) for pool in pools}
+    taken = {project.name for project in document.projects}
+    named = {given.name: queue_name(given.name, taken) for given in document.departments}
+    departments = [_queue(given, named[given.name], None, horizons) for given in document.departments]
+    projects = [_queue(given, given.name, named[given.department], horizons) for given in document.projects]
+    return (*departments, *projects)
+
+
+def queue_name(department: str, projects: Container[str]) -> str:
+    """The engine knows only queues: a department named like a project is told apart."""
+    return department + OF_DEPARTMENT if department in projects else department
+
+
+def _queue(given: QueueDocument, name: str, parent: str | None, horizons: dict[str, Three]) -> Queue:
+    return Queue(
+        name=name,
+        parent=parent,
+        created=0 if given.created is None else seconds_of(given.created),
+        entitlements={pool: _entitlement(given, pool, horizon) for pool, horizon in horizons.items()},
+        reclaim_min_runtime=given.reclaim_min_runtime,
+        preempt_min_runtime=given.preempt_min_runtime,
+    )
+
+
+def _entitlement(given: QueueDocument, pool: str, horizon: Three) -> Entitlement:
+    usage = _usage(given.usage.get(pool, UsageDocument()), horizon)
+    quota = given.quotas.get(pool)
+    if quota is None:
+        return Entitlement(rank=given.rank, usage=usage)
+    weight = quota.weight
+    return Entitlement(
+        quota=_quota(quota),
+        limit=_limit(quota.limit),
+        weights=(weight.gpu, weight.cpu, weight.memory_mib),
+        over_quota=quota.over_quota,
+        rank=given.rank if quota.rank is None else quota.rank,
+        usage=usage,
+    )
+
+
+def _quota(given: QuotaDocument) -> Bounds:
+    """A quota that says nothing of CPU and memory does not bound them."""
+    if not given.model_fields_set & {"cpu", "memory_mib"}:
+        return Bounds(_milli(given.gpu), None, None)
+    return Bounds(_milli(given.gpu), _milli(given.cpu), given.memory_mib)
+
+
+def _limit(given: Limits) -> Bounds:
+    return Bounds(_milli(given.gpu), _milli(given.cpu), given.memory_mib)
+
+
+def _milli(amount: float | None) -> int | None:
+    return None if amount is None else round(amount * MILLI)
+
+
+def _usage(given: UsageDocument, horizon: Three) -> Usage:
+    """A part of the parent's is kept as if the pool had been used like that for ever."""
+    if given.used is not None and given.parent is not None:
+        return Usage(given.used, given.parent)
+    parts = (given.gpu, given.cpu, given.memory_mib)
+    if not any(parts):
+        return Usage()
+    used = tuple(part * whole for part, whole in zip(parts, horizon, strict=True))
+    return Usage((used[0], used[1], used[2]), horizon)
+
+
+def _horizon(pool: Pool, nodes: tuple[Node, ...]) -> Three:
+    """The integral of the pool's whole capacity over all that its history remembers."""
+    memory = memory_of(pool.fair_share) or 1.0
+    capacities = [node.capacity for node in nodes if node.pool == pool.name]
+    gpu, cpu, memory_mib = (
+        (max(1, sum(column)) for column in zip(*capacities, strict=True)) if capacities else (1, 1, 1)
+    )
+    return gpu * memory, cpu * memory, memory_mib * memory

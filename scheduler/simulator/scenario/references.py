@@ -1,0 +1,114 @@
+"""Check that every name in a scenario refers to exactly one object."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from berth.core.problems import Problem, nearest, shown
+from berth.core.spec.roles import RoleSpec, Topology
+from berth.core.spec.rules import broken_rules
+from berth.core.spec.workload import GroupSpec, WorkloadSpec
+from scheduler.simulator.scenario.schema import (
+    PoolDocument,
+    QueueDocument,
+    ScenarioDocument,
+    ScenarioWorkload,
+)
+
+
+def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
+    yield from _unique("pools", [pool.name for pool in document.pools])
+    yield from _unique("nodes", [node.name for node in document.nodes])
+    yield from _unique("departments", [department.name for department in document.departments])
+    yield from _unique("projects", [project.name for project in document.projects])
+    yield from _unique("workloads", [workload.name for workload in document.workloads])
+    for number, pool in enumerate(document.pools):
+        yield from _pool(f"pools[{number}]", pool)
+    pools = dict.fromkeys(pool.name for pool in document.pools)
+    for number, node in enumerate(document.nodes):
+        if node.pool is None and len(pools) > 1:
+            yield Problem(f"nodes[{number}].pool", "missing", "", ", ".join(pools))
+        elif node.pool is not None:
+            yield from _known(f"nodes[{number}].pool", "pool", node.pool, pools)
+    for kind, listed in (("departments", document.departments), ("projects", document.projects)):
+        for number, queue in enumerate(listed):
+            yield from _queue(f"{kind}[{number}]", queue, pools)
+    departments = {department.name for department in document.departments}
+    for number, project in enumerate(document.projects):
+        yield from _known(f"projects[{number}].department", "department", project.department, departments)
+    yield from _workloads(document, pools)
+
+
+def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
+    least, most = pool.nodes.min, pool.nodes.max
+    if most is not None and least > most:
+        yield Problem(f"{path}.nodes.min", "above max", f"{least}", f"at most {most}")
+    for place, level in enumerate(pool.topology):
+        if level in pool.topology[:place]:
+            yield Problem(f"{path}.topology[{place}]", "stands here twice", shown(level))
+
+
+def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
+    for pool in queue.quotas:
+        yield from _known(f"{path}.quotas.{pool}", "pool", pool, pools)
+    for pool in queue.usage:
+        yield from _known(f"{path}.usage.{pool}", "pool", pool, pools)
+
+
+def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
+    projects = {project.name for project in document.projects}
+    names = {workload.name for workload in document.workloads}
+    levels = {label for node in document.nodes for label in node.labels}
+    levels |= {level for pool in document.pools for level in pool.topology}
+    for number, workload in enumerate(document.workloads):
+        at = f"workloads[{number}]"
+        for problem in broken_rules(workload):
+            path = f"{at}.{problem.path}" if problem.path else at
+            yield Problem(path, problem.message, problem.given, problem.allowed)
+        yield from _known(f"{at}.project", "project", workload.project, projects)
+        for place, pool in enumerate(workload.pools):
+            yield from _known(f"{at}.pools[{place}]", "pool", pool, pools)
+            if pool in workload.pools[:place]:
+                yield Problem(f"{at}.pools[{place}]", "stands here twice", shown(pool))
+        for place, other in enumerate(workload.waits_for):
+            yield from _known(f"{at}.waits_for[{place}]", "workload", other, names)
+        yield from _levels(at, workload, levels)
+    yield from _circles(document.workloads)
+
+
+def _levels(
+    path: str, part: WorkloadSpec | GroupSpec | RoleSpec, levels: Collection[str]
+) -> Iterator[Problem]:
+    topology: Topology | None = part.topology
+    for key in ("required", "preferred"):
+        level = getattr(topology, key, None)
+        if level is not None:
+            yield from _known(f"{path}.topology.{key}", "topology level", level, levels)
+    if isinstance(part, RoleSpec):
+        return
+    for number, role in enumerate(part.roles or ()):
+        yield from _levels(f"{path}.roles[{number}]", role, levels)
+    for number, group in enumerate(part.groups or ()):
+        yield from _levels(f"{path}.groups[{number}]", group, levels)
+
+
+def _circles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
+    """Workloads that wait for each other, found by taking away those that wait for nobody."""
+    waiting = {workload.name: set(workload.waits_for) for workload in workloads}
+    while freed := {name for name, others in waiting.items() if not others & waiting.keys()}:
+        waiting = {name: others for name, others in waiting.items() if name not in freed}
+    for number, workload in enumerate(workloads):
+        if workload.name in waiting and workload.name not in workload.waits_for:
+            yield Problem(f"workloads[{number}].waits_for", "waits in a circle", shown(workload.name))
+
+
+def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for number, name in enumerate(names):
+        if first.setdefault(name, number) != number:
+            taken = f"is taken by {kind}[{first[name]}].name"
+            yield Problem(f"{kind}[{number}].name", taken, shown(name), f"one {kind[:-1]} a name")
+
+
+def _known(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+    if name not in names:
+        meant = nearest(name, names) if len(names) < 1000 else ""
+        yield Problem(path, f"no such {kind}", shown(name), f"{meant}?" if meant else "")

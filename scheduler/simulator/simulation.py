@@ -1,0 +1,269 @@
+"""Apply plans to the simulated cluster and let time pass."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from scheduler.engine.backoff import backoff_seconds
+from scheduler.engine.model import NodeState, Pod, PodState, Snapshot, Workload
+from scheduler.engine.plan import Bundle, Evict, Kind, Place, Plan
+from scheduler.simulator.checkpoints import Saves
+from scheduler.simulator.gangs import ALIVE, STANDING, has, is_finished, is_whole, limps
+from scheduler.simulator.node_room import all_fit, rooms_of
+
+COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # giving way like this counts as a preemption and earns a backoff
+PASSING = (PodState.STOPPING, PodState.STARTING)
+
+
+class World:
+    """What is where, now. Workloads are frozen values that are replaced; only what changes is looked at."""
+
+    def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
+        """`checkpoint`: seconds of a run after which it is saved, again and again; None: never."""
+        self.now, self.fixed, self.stop_seconds = snapshot.now, snapshot, stop_seconds
+        self._saves = Saves(checkpoint)
+        self.nodes = {node.name: node for node in snapshot.nodes}
+        self.workloads: dict[str, Workload] = {}
+        self.touched: set[str] = set()  # since the caller last emptied it
+        self._unjudged: set[str] = set()  # written since staleness was last looked at
+        self._passing: dict[str, int] = {}  # who is stopping or starting, and until when
+        self._promised: set[str] = set()
+        self._ends: list[tuple[int, str]] = []  # when who has run its time, if it still runs then
+        self._booting = sorted(
+            (node.ready_at, node.name)
+            for node in snapshot.nodes
+            if node.state is NodeState.BOOTING and node.ready_at is not None
+        )
+        self._stirred = True  # whether anything changed since promises were last looked at
+        for workload in snapshot.workloads:
+            self._write(workload)
+        for promise in snapshot.reservations:
+            if promise.expires is None or promise.expires > self.now:
+                self._put(
+                    promise.workload,
+                    Pod(promise.role, promise.index, promise.node, promise.devices, promise.milli,
+                        PodState.RESERVED, self.now),
+                )  # fmt: skip
+        self._drop_homeless_promises()
+        self._mark_stale()
+
+    def snapshot(self) -> Snapshot:
+        return replace(
+            self.fixed,
+            now=self.now,
+            nodes=tuple(self.nodes.values()),
+            workloads=tuple(self.workloads.values()),
+            reservations=(),
+        )
+
+    def admit(self, workload: Workload) -> None:
+        self._write(workload)
+
+    def forget(self, name: str) -> None:
+        """It is over, and nobody waits for it."""
+        del self.workloads[name]
+        self._unjudged.discard(name)
+        self._promised.discard(name)
+        self._passing.pop(name, None)
+
+    def carry_out(self, plan: Plan) -> None:
+        for bundle in plan.bundles:
+            placed_again = {step.workload for step in bundle.steps if isinstance(step, Place)}
+            for step in bundle.steps:
+                if isinstance(step, Evict):
+                    self._stop(step)
+                else:
+                    self._place(step)
+            self._send_back(bundle, placed_again)
+        self._mark_stale()
+
+    def passes(self, seconds: int) -> None:
+        """What was stopping has stopped, what has run its time has ended, what was promised starts."""
+        self.now += seconds
+        self._boot()
+        for name in [name for name, until in self._passing.items() if until <= self.now]:
+            self._write(_settled(self.workloads[name]))
+        while self._ends and self._ends[0][0] <= self.now:
+            _, name = heappop(self._ends)
+            if name in self.workloads:
+                self._write(self._ended(self.workloads[name]))
+        self._start_promised()
+        self._saves.due(self.workloads, self.now)
+        self._mark_stale()
+
+    def next_change(self) -> int | None:
+        """When something happens by itself; a workload that was stopped meanwhile may make it too early."""
+        times = [ready_at for ready_at, _ in self._booting[:1]]
+        times += [max(time, self.now + 1) for time in self._passing.values()]
+        if self._ends:
+            times.append(self._ends[0][0])
+        return min(times, default=None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is on its way, and nothing is known to happen later."""
+        return not any(
+            has(workload, (*PASSING, PodState.RESERVED))
+            or (workload.runtime_seconds is not None and has(workload, STANDING))
+            or (workload.backoff_until is not None and workload.backoff_until > self.now)
+            for workload in self.workloads.values()
+        )
+
+    def _write(self, workload: Workload) -> None:
+        """The one door: what has to be looked at again later is found from here."""
+        name = workload.name
+        self.workloads[name] = workload
+        self._stirred = True
+        self.touched.add(name)
+        self._unjudged.add(name)
+        states = {pod.state for pod in workload.pods}
+        if states.isdisjoint(PASSING):
+            self._passing.pop(name, None)
+        else:
+            self._passing.setdefault(name, self.now + self.stop_seconds)
+        if PodState.RESERVED in states:
+            self._promised.add(name)
+        else:
+            self._promised.discard(name)
+        self._saves.watch(workload)
+        runtime = _runtime(workload)
+        if runtime is not None and workload.started is not None and not states.isdisjoint(STANDING):
+            heappush(self._ends, (workload.started + runtime, name))
+
+    def _drop_homeless_promises(self) -> None:
+        """A node that takes nothing new keeps no promise."""
+        closed = {
+            node.name
+            for node in self.nodes.values()
+            if node.state in (NodeState.CORDONED, NodeState.DRAINING)
+        }
+        for name in tuple(self._promised) if closed else ():
+            pods = self.workloads[name].pods
+            kept = tuple(p for p in pods if p.state is not PodState.RESERVED or p.node not in closed)
+            if kept != pods:
+                self._write(replace(self.workloads[name], pods=kept))
+
+    # -- carrying out
+
+    def _stop(self, step: Evict) -> None:
+        """What was only promised is given up; what runs is asked to stop."""
+        workload = self.workloads[step.workload]
+        pods = []
+        for pod in workload.pods:
+            if (pod.role, pod.index) == (step.role, step.index) and pod.state in ALIVE:
+                if pod.state is not PodState.RESERVED:
+                    pods.append(replace(pod, state=PodState.STOPPING))
+            else:
+                pods.append(pod)
+        left = replace(workload, pods=tuple(pods))
+        stopped = has(workload, STANDING) and not has(left, STANDING)
+        self._write(self._saves.go_on(left) if stopped else left)
+
+    def _place(self, step: Place) -> None:
+        state = PodState.RESERVED if step.reserved else PodState.RUNNING
+        workload = self.workloads[step.workload]
+        if not step.reserved and not has(workload, STANDING):
+            self.workloads[step.workload] = replace(workload, started=self.now, backoff_until=None)
+        self._put(
+            step.workload, Pod(step.role, step.index, step.node, step.devices, step.milli, state, self.now)
+        )
+
+    def _put(self, name: str, pod: Pod) -> None:
+        workload = self.workloads[name]
+        others = (
+            other
+            for other in workload.pods
+            if (other.role, other.index) != (pod.role, pod.index) or other.state is not PodState.RESERVED
+        )
+        self._write(replace(workload, pods=(*others, pod)))
+
+    def _send_back(self, bundle: Bundle, placed_again: set[str]) -> None:
+        for eviction in bundle.evictions:
+            workload = self.workloads[eviction.workload]
+            if not eviction.whole or workload.name in placed_again:
+                continue
+            workload = replace(workload, started=None, stale_since=None, last_checkpoint=None)
+            if eviction.kind in COUNTED and eviction.earns_backoff:
+                times = workload.preemptions + 1
+                until = self.now + backoff_seconds(times)
+                workload = replace(workload, preemptions=times, backoff_until=until)
+            self._write(workload)
+
+    # -- time
+
+    def _ended(self, workload: Workload) -> Workload:
+        runtime = _runtime(workload)
+        if runtime is None or workload.started is None or not has(workload, STANDING):
+            return workload
+        if self.now - workload.started < runtime:
+            return workload
+        pods = tuple(
+            replace(p, state=PodState.COMPLETED) if p.state in STANDING else p for p in workload.pods
+        )
+        pods = tuple(pod for pod in pods if pod.state is not PodState.RESERVED)
+        return replace(workload, pods=pods)
+
+    def _boot(self) -> None:
+        while self._booting and self._booting[0][0] <= self.now:
+            _, name = self._booting.pop(0)
+            self.nodes[name] = replace(self.nodes[name], state=NodeState.READY, ready_at=None)
+            self._stirred = True
+
+    def _start_promised(self) -> None:
+        if not self._promised or not self._stirred:
+            return
+        self._stirred = False
+        waiting = [self.workloads[name] for name in self._promised]
+        rooms = rooms_of(self.nodes.values(), self.workloads.values())
+        for workload in sorted(waiting, key=lambda workload: (workload.submitted, workload.name)):
+            promised = [pod for pod in workload.pods if pod.state is PodState.RESERVED]
+            if is_whole(workload, STANDING):
+                started = [pod for pod in promised if all_fit(workload, [pod], rooms)]
+            else:  # a gang starts whole
+                started = promised if all_fit(workload, promised, rooms) else []
+            if started:
+                self._start(workload, started)
+
+    def _start(self, workload: Workload, started: Iterable[Pod]) -> None:
+        starting = list(started)
+        pods = tuple(
+            replace(pod, state=PodState.RUNNING, started=self.now) if pod in starting else pod
+            for pod in workload.pods
+        )
+        since = workload.started if has(workload, STANDING) else self.now
+        self._write(replace(workload, pods=pods, started=since, backoff_until=None))
+
+    def _mark_stale(self) -> None:
+        """What stands below its minimum, a gang or a group of it, has a grace from when it fell there."""
+        for name in sorted(self._unjudged):
+            workload = self.workloads[name]
+            broken = self._is_broken(workload) and not is_finished(workload)
+            if broken and workload.stale_since is None:
+                self.workloads[name] = replace(workload, stale_since=self.now)
+            elif not broken and workload.stale_since is not None:
+                self.workloads[name] = replace(workload, stale_since=None)
+        self._unjudged.clear()
+
+    def _is_broken(self, workload: Workload) -> bool:
+        """A place that is being vacated is as good as had; one on a node that still boots is not."""
+        booting = NodeState.BOOTING
+        pods = [p for p in workload.pods if not p.node or self.nodes[p.node].state is not booting]
+        return limps(replace(workload, pods=tuple(pods)))
+
+
+def _runtime(workload: Workload) -> int | None:
+    """What it really takes, but never longer than it may."""
+    if workload.runtime_seconds is None or workload.max_runtime is None:
+        return workload.runtime_seconds
+    return min(workload.runtime_seconds, workload.max_runtime)
+
+
+def _settled(workload: Workload) -> Workload:
+    if not has(workload, (PodState.STOPPING, PodState.STARTING)):
+        return workload
+    pods = tuple(
+        replace(pod, state=PodState.RUNNING) if pod.state is PodState.STARTING else pod
+        for pod in workload.pods
+        if pod.state is not PodState.STOPPING
+    )
+    return replace(workload, pods=pods)
