@@ -9,3 +9,7 @@ class SchedulerConfig(AppConfig):
 
     def ready(self) -> None:
         from berth.server.tracing import tasks  # noqa: F401  (connects its receivers)
+        from projects.services.workloads.prediction import register_predictor
+        from scheduler.reports.what_if.dry_run import predict
+
+        register_predictor(predict)

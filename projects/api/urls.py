@@ -36,6 +36,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("members", members.Members.as_view()),
     path("members/<int:member_id>", members.OneMember.as_view()),
     path("users", members.Users.as_view()),
+    path("workloads", workloads.Workloads.as_view()),
     path("workloads/cancel", workloads.CancelMany.as_view()),
     path("workloads/<uuid:workload_id>", workloads.OneWorkload.as_view()),
     path("workloads/<uuid:workload_id>/cancel", workloads.Cancel.as_view()),

@@ -18,7 +18,6 @@ from scheduler.api.logs import endpoint as logs
 from scheduler.api.logs import search as log_search
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("workloads", explanations.Workloads.as_view()),
     path("workloads/<uuid:workload_id>/explain", explanations.Explain.as_view()),
     path("scheduler/health", health.Health.as_view()),
     path("workloads/<uuid:workload_id>/logs", logs.Logs.as_view()),

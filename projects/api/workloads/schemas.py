@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from pydantic import Field
 
-from berth.server.api.answers import Answer, whole
+from berth.server.api.answers import Answer, ProblemAnswer, whole
 from projects.models import Pod, PodState, RoleNode, Workload
 from projects.services.workloads import Submission
 
@@ -65,6 +65,29 @@ class OneWorkloadAnswer(WorkloadAnswer):
 class SubmittedAnswer(OneWorkloadAnswer):
     warnings: list[str] = Field(
         description="What the submitter should know, such as limits that are not enforced."
+    )
+
+
+class BlockerAnswer(Answer):
+    reason: str
+    message: str
+    numbers: dict[str, Any]
+
+
+class PredictionAnswer(Answer):
+    """Outcome of the next scheduling cycle if nothing else changed."""
+
+    outcome: Literal["would_start", "would_wait", "would_evict", "unschedulable", "invalid"]
+    workload: dict[str, Any] | None
+    decisions: list[dict[str, Any]] = []
+    evictions: list[dict[str, Any]] = []
+    blockers: list[BlockerAnswer] = []
+    position: int | None = None
+    expected_start: datetime | None = None
+    expected_because: str = ""
+    warnings: Annotated[list[str], Field(description="The warnings that a submission returns.")] = []
+    errors: list[ProblemAnswer.Fault] = Field(
+        [], description="Errors in the document, if the outcome is invalid."
     )
 
 

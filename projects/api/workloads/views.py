@@ -1,5 +1,6 @@
 """REST endpoints of workloads."""
 
+from dataclasses import asdict
 from typing import Annotated
 from uuid import UUID
 
@@ -7,17 +8,21 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
+from berth.core.errors import Invalid
+from berth.core.spec import WorkloadSpec
+from berth.server.api.answers import Answer, ProblemAnswer
 from berth.server.api.bodies import Body, NoBody, body_of, document_of
 from berth.server.api.door import Door, created, done
 from berth.server.api.idempotency import once
 from berth.server.api.pages import page
-from berth.server.api.queries import no_query, query_of
+from berth.server.api.queries import Query, no_query, query_of
 from berth.server.api.schema import described
 from projects import selectors
 from projects.api.workloads.filters import WorkloadsQuery, found, order_of
 from projects.api.workloads.schemas import (
     OneWorkloadAnswer,
+    PredictionAnswer,
+    SubmittedAnswer,
     WorkloadAnswer,
     answer,
     listed,
@@ -26,8 +31,13 @@ from projects.api.workloads.schemas import (
 )
 from projects.models import Workload
 from projects.services import workloads
+from projects.services.workloads.prediction import dry_run
 
 NOT_THERE = "There is no workload with that id."
+
+
+class SubmitQuery(Query):
+    dry_run: Annotated[bool, Field(description="Predict the outcome; store nothing.")] = False
 
 
 class Workloads(Door):
@@ -37,10 +47,24 @@ class Workloads(Door):
         rows = with_counts(found(selectors.workloads(self.acting), query)).defer("spec")
         return Response(page(rows, query, order_of(query), listed))
 
-    def submitted(self, request: Request) -> Response:
-        """What a submission comes to; the floor above, which can also foresee it, has the door."""
-        done = workloads.submit_with_warnings(acting=self.acting, document=document_of(request))
-        return created(submission(done), f"/api/v1/workloads/{done.workload.pk}")
+    @described(
+        "Submit a workload, or predict what submitting it would do",
+        query=SubmitQuery, body=WorkloadSpec, answer=SubmittedAnswer, status=201,
+        instead=(200, PredictionAnswer),
+    )  # fmt: skip
+    @once
+    def post(self, request: Request) -> Response:
+        if query_of(request, SubmitQuery).dry_run:
+            return Response(self._predict(request))
+        submitted = workloads.submit_with_warnings(acting=self.acting, document=document_of(request))
+        return created(submission(submitted), f"/api/v1/workloads/{submitted.workload.pk}")
+
+    def _predict(self, request: Request) -> PredictionAnswer:
+        try:
+            return PredictionAnswer(**asdict(dry_run(acting=self.acting, document=document_of(request))))
+        except Invalid as error:
+            faults = [ProblemAnswer.Fault(**problem.to_dict()) for problem in error.problems]
+            return PredictionAnswer(outcome="invalid", workload=None, errors=faults)
 
 
 class OneWorkload(Door):

@@ -11,7 +11,7 @@ from berth.core.problems import Problem
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.services.workloads import submit_with_warnings
-from scheduler.reports.what_if.dry_run import Foreseen, dry_run, would_be_taken
+from projects.services.workloads.prediction import Prediction, dry_run, validate
 from scheduler.web.submit.document_presets import first_text, starts, template_starts
 from scheduler.web.submit.form.draft import Draft, opened, sent, step
 from scheduler.web.submit.form.presentation import shown
@@ -27,7 +27,7 @@ class Answer:
 
     problems: list[Problem] = field(default_factory=list)
     refused: str = ""
-    foreseen: Foreseen | None = None
+    foreseen: Prediction | None = None
     asked: bool = True  # false before anything was looked at
 
     @property
@@ -63,7 +63,7 @@ def index(request: Request) -> HttpResponse:
         if wanted == TRY:
             answer.foreseen = dry_run(acting=request.acting, document=document)
         else:
-            would_be_taken(acting=request.acting, document=document)
+            validate(acting=request.acting, document=document)
     except BerthError as error:
         _take(answer, error)
     return _page(request, draft, answer, status=200 if wanted == LOOK or answer.is_clean else 422)

@@ -4,15 +4,15 @@ import pytest
 
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from projects.models import Workload
+from projects.services.workloads.prediction import Prediction, dry_run
 from scheduler.models import Eviction
-from scheduler.reports.what_if.dry_run import Foreseen, dry_run
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 
-def asked(stage: Stage, who: str = "alice", project: str = "vision", **changes: object) -> Foreseen:
+def asked(stage: Stage, who: str = "alice", project: str = "vision", **changes: object) -> Prediction:
     document = training("asked", project=project, **changes)
     found = dry_run(acting=stage.cast.people[who], document=document, now=stage.clock.now())
     assert not Workload.objects.filter(name="asked").exists()

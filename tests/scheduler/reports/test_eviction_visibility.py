@@ -12,8 +12,8 @@ from django.test import Client
 from projects.acting import Acting
 from projects.models import Membership
 from projects.services.people import tokens
+from projects.services.workloads.prediction import dry_run
 from scheduler.models import Eviction
-from scheduler.reports.what_if.dry_run import dry_run
 from tests.cast import training
 from tests.scheduler.stage import Stage
 

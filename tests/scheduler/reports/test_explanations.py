@@ -6,11 +6,11 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
 from projects.models import Phase, Pod, Workload
+from projects.services.workloads.prediction import dry_run
 from scheduler.models import Allocation, DeviceClaim
 from scheduler.reports.explanations.workload import explain
 from scheduler.reports.health import health
 from scheduler.reports.invariants import check
-from scheduler.reports.what_if.dry_run import dry_run
 from tests.cast import training
 from tests.scheduler.stage import Stage
 

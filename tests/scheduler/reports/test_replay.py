@@ -26,7 +26,7 @@ from scheduler.snapshots import kept, packed
 from tests.engine.reference.clusters import clusters
 from tests.scheduler.stage import Stage
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 
 def stored(snapshot: Snapshot) -> Cycle:

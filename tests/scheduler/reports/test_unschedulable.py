@@ -15,10 +15,10 @@ from berth.core.errors import RateLimited
 from pools.models import Node
 from projects.models import Delivery, Event, Phase, Workload
 from projects.services.notifications.subscriptions import subscribe
+from projects.services.workloads.prediction import Prediction, dry_run
 from scheduler.models import QueueStanding
 from scheduler.reports.queues.queue_list import length_of, line_of
 from scheduler.reports.queues.starved import shortfalls
-from scheduler.reports.what_if.dry_run import Foreseen, dry_run
 from scheduler.reports.what_if.slots import SLOTS, dry_run_slot
 from tests.cast import training
 from tests.scheduler.stage import Stage
@@ -142,7 +142,7 @@ def test_ten_thousand_replicas_of_one_member_do_not_stall_a_cycle(stage: Stage) 
 @pytest.mark.parametrize("role", [{"replicas": 100_000}, {"min": 1, "max": 100_000}])
 def test_a_dry_run_of_a_hundred_thousand_replicas_answers(stage: Stage, role: dict[str, int]) -> None:
     document = training("asked", project="vision", roles=[{"name": "worker", "gpu": 0, **role}])
-    answers: list[Foreseen] = []
+    answers: list[Prediction] = []
     ask = partial(dry_run, acting=stage.cast.alice, document=document, now=stage.clock.now())
     assert calls_of(lambda: answers.append(ask())) < MOST_CALLS
     assert answers[0].outcome == ("unschedulable" if "replicas" in role else "would_start")

@@ -4,8 +4,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from projects.services.workloads.prediction import Prediction, dry_run
 from scheduler.reports.what_if import what_if_cache as asked_before
-from scheduler.reports.what_if.dry_run import Foreseen, dry_run
 from tests.cast import training
 from tests.scheduler.stage import Stage
 
@@ -17,12 +17,12 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_before, "_kept", asked_before.Learnt())
 
 
-def asked(stage: Stage, **document: object) -> Foreseen:
+def asked(stage: Stage, **document: object) -> Prediction:
     document = {**training("asked", **{"roles": TWO, **document}), "project": "vision"}
     return dry_run(acting=stage.cast.alice, document=document, now=stage.clock.now())
 
 
-def afresh(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Foreseen:
+def afresh(stage: Stage, monkeypatch: pytest.MonkeyPatch, **document: object) -> Prediction:
     with monkeypatch.context() as patch:
         patch.setattr(asked_before, "_kept", asked_before.Learnt())
         return asked(stage, **document)
