@@ -50,7 +50,7 @@ def keep_house() -> dict[str, int]:
         "links to ports": ports.forget_links(before=now),
         "calls": calls.forget_ended(before=now - AN_HOUR),
         "use": forget_old(
-            minutes_before=now - kept["use by the minute"], hours_before=now - kept["use by the hour"]
+            minutes_before=now - kept["utilization by minute"], hours_before=now - kept["utilization by hour"]
         ),
         "snapshots": drop_old(now, snapshots_kept=kept["snapshots"], cycles_kept=kept["cycles"]),
     }

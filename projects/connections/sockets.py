@@ -83,7 +83,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         user = await self._person()
         if user is None:
             return SIGNED_OUT
-        if WATCH.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_PERSON:
+        if WATCH.count(user.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
             return TOO_MANY
         self.connection = WATCH.open(self.credential, user.pk)
         return await self.permit(Acting.person(user))

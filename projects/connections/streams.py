@@ -35,7 +35,7 @@ class WatchedStreams:
         credential, person = opened_with(request)
         if credential is None or person is None:
             return answer
-        if WATCH.count(person.pk) >= settings.BERTH_CONNECTIONS_PER_PERSON:
+        if WATCH.count(person.pk) >= settings.BERTH_CONNECTIONS_PER_USER:
             return _too_many(request)
         parts: Any = answer.streaming_content
         answer.streaming_content = watched(parts, credential, person.pk, roles_of(person))
@@ -113,7 +113,7 @@ def _may_go_on(credential: Credential, roles: Roles) -> bool:
 
 def _too_many(request: HttpRequest) -> HttpResponse:
     error = RateLimited(
-        5, f"At most {settings.BERTH_CONNECTIONS_PER_PERSON} connections of one person. Close some first."
+        5, f"At most {settings.BERTH_CONNECTIONS_PER_USER} connections of one person. Close some first."
     )
     headers = {"Retry-After": str(error.retry_after)}
     if request.path.startswith("/api/"):

@@ -273,7 +273,7 @@ def test_sockets_are_watched_again_after_an_error(site: Site, monkeypatch: pytes
 
 
 def test_one_person_has_a_limited_number_of_connections(site: Site, settings: Any) -> None:
-    settings.BERTH_CONNECTIONS_PER_PERSON = 2
+    settings.BERTH_CONNECTIONS_PER_USER = 2
     cookie = cookie_of(site.cast.dave.user)
     with site.socket("live", cookie), site.socket("log", cookie):
         with connect(

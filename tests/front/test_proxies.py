@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from berth.server.front.server import within
-from berth.server.settings.front import networks
+from berth.server.settings.web import networks
 from tests.cast import make_cast
 from tests.web_process import web_processes
 

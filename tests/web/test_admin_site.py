@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from berth.server.settings.admin import SECTIONS
+from berth.server.settings.admin_site import SECTIONS
 from pools.models import NodePool
 from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
 from scheduler.engine.decide import decide

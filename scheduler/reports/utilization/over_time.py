@@ -61,7 +61,7 @@ class MeanGpus:
 
 def step_for(since: datetime, until: datetime, now: datetime) -> int:
     """The finest there still is of it, and that one can still look at."""
-    kept = timedelta(days=settings.BERTH_KEEP_DAYS["use by the minute"])
+    kept = timedelta(days=settings.BERTH_KEEP_DAYS["utilization by minute"])
     return MINUTE if until - since <= BY_THE_MINUTE and since >= now - kept else HOUR
 
 

@@ -1,15 +1,45 @@
-"""State directory, secret key, allowed hosts and time zone."""
+"""State directory, secret key, applications, database, caches, background tasks and logging."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
 
 import environ
+import structlog
 
+from berth.db.embedded import Embedded
 from berth.home import home
-from berth.server.settings.secret import secret_key
+from berth.server.tracing import spans
 
 env = environ.Env()
 
+
+def persistent_key(path: Path) -> str:
+    """Return the key in the file `path`; generate it first if the file does not exist."""
+    if not path.exists():
+        _write_once(path, secrets.token_urlsafe(50))
+    return path.read_text().strip()
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Create the file atomically; if two processes start together, the first one wins."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_text(text + "\n")
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+
+
 BERTH_HOME = home()
 DEBUG = env.bool("BERTH_DEBUG", default=False)
-SECRET_KEY = env.str("BERTH_SECRET_KEY", default="") or secret_key(BERTH_HOME)
+SECRET_KEY = env.str("BERTH_SECRET_KEY", default="") or persistent_key(BERTH_HOME / "secret_key")
 SECRET_KEY_FALLBACKS = env.list("BERTH_SECRET_KEY_FALLBACKS", default=[])
 
 ALLOWED_HOSTS = env.list("BERTH_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
@@ -21,17 +51,152 @@ USE_TZ = True
 USE_I18N = False
 FORMAT_MODULE_PATH = "berth.server.web.formats"
 
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# Pools
 
-# Machines of a provider carry this name in their tags; left out, one is made and kept in the database.
+# Providers tag their machines with this name. If empty, a name is generated and stored in the database.
 BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
-# Where machines that boot elsewhere reach this server, such as https://berth.example.org.
+# Address of this server as seen from the machines of a provider, such as https://berth.example.org.
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
 BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
-
-# GPUs in name only, for a machine that has no real ones: work is placed on them, nothing is accelerated.
+# Number of GPUs to simulate on a machine without GPUs: workloads are placed on them and run on the CPU.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)
-
-# A package with the provider and the runtime `fake`, for tests only; empty: neither is offered.
+# Package with the provider and the runtime `fake`, for tests only. If empty, neither is offered.
 BERTH_FAKE_POOLS = env.str("BERTH_FAKE_POOLS", default="")
+
+# Applications
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_filters",
+    "django_htmx",
+    "django_q",
+    "channels",
+    "berth.db",
+    "berth.server.api",
+    "berth.server.web",
+    "pools",
+    "projects",
+    "scheduler",
+]
+
+# Database and caches
+
+DATABASES = {"default": env.db_url("DATABASE_URL", default=Embedded(BERTH_HOME / "postgres").url())}
+DATABASES["default"].setdefault("OPTIONS", {})
+# A web process serves requests on many threads and shares a connection pool between them. Other processes
+# use one connection per thread.
+if pool := env.int("BERTH_DATABASE_POOL", default=0):
+    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
+    DATABASES["default"]["CONN_MAX_AGE"] = 0
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = 300
+# Detect a connection that PostgreSQL has closed before a request uses it.
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+
+REDIS_URL = env.str("REDIS_URL", default="")
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    if REDIS_URL
+    else {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        # Rate limits are counted here, so no client may evict the counters of another.
+        "OPTIONS": {"MAX_ENTRIES": 100_000},
+    }
+}
+
+# Background tasks: may be delayed and may run twice
+
+Q_CLUSTER = {
+    "name": "berth",
+    "orm": "default",
+    "workers": env.int("BERTH_TASK_WORKERS", default=1),
+    "poll": 1,
+    "timeout": 300,
+    "retry": 360,  # above timeout, so that a task is retried only after its first run has ended
+    "max_attempts": 5,
+    "ack_failures": True,
+    "catch_up": False,
+    "save_limit": 500,
+    "recycle": 2000,
+    "label": "Tasks",
+}
+
+# Logging: JSON for machines, colours on a terminal
+
+LOG_FORMAT = env.str("BERTH_LOG", default="console" if sys.stderr.isatty() else "json")
+LOG_REQUESTS = env.bool("BERTH_LOG_REQUESTS", default=False)
+LOG_LEVEL = env.str("BERTH_LOG_LEVEL", default="INFO").upper()
+
+
+def add_origin(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Add the name of the process, and the trace and span ids if there is a current span."""
+    return event | {"process": spans.this_process()} | spans.ids()
+
+
+SHARED: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    add_origin,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+]
+
+if LOG_FORMAT == "json":
+    RENDER = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+else:
+    RENDER = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+
+structlog.configure(
+    processors=[
+        structlog.stdlib.filter_by_level,
+        *SHARED,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    wrapper_class=structlog.stdlib.BoundLogger,
+    cache_logger_on_first_use=True,
+)
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "event": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": SHARED,
+            "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *RENDER],
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "event"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {
+        "django": {"level": LOG_LEVEL, "propagate": True, "handlers": []},
+        "django.request": {"level": "ERROR"},  # no warning for each 404
+        "django-q": {"level": "WARNING"},
+        "psycopg.pool": {"level": "ERROR"},
+        "botocore": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
+        # The `uvicorn` command installs handlers of its own before it imports the application.
+        "uvicorn": {"handlers": [], "propagate": True},
+        "uvicorn.error": {"handlers": [], "propagate": True},
+        "uvicorn.access": {"handlers": [], "level": "WARNING", "propagate": True},
+        "berth.requests": {"level": "INFO" if LOG_REQUESTS else "WARNING"},
+        "opentelemetry": {"level": "ERROR"},
+    },
+}

@@ -1,12 +1,66 @@
-"""Which addresses Berth may call as engines and routers, and how a router in a file is reloaded."""
+"""Metrics, notifications, inference services, single sign-on, utilization and retention."""
 
 import shlex
+from ipaddress import ip_network
 
-from berth.server.settings.base import BERTH_HOME, env
+from django.core.exceptions import ImproperlyConfigured
 
-# Beyond public addresses, such as 10.20.0.0/16. With 127.0.0.0/8 also this machine, except Berth's own ports.
+from berth.server.settings.base import BERTH_HOME, env, persistent_key
+
+# Metrics: Prometheus sends this token, or scrapes from one of these networks.
+BERTH_METRICS_TOKEN = env.str("BERTH_METRICS_TOKEN", default="") or persistent_key(
+    BERTH_HOME / "metrics_token"
+)
+try:
+    BERTH_METRICS_NETWORKS = [ip_network(text) for text in env.list("BERTH_METRICS_NETWORKS", default=[])]
+except ValueError as error:
+    raise ImproperlyConfigured(
+        f"BERTH_METRICS_NETWORKS: {error}. Separate networks with commas, for example 10.0.0.5/32."
+    ) from None
+
+# Notifications by email and webhook
+BERTH_SENDS_MAIL = bool(env.str("BERTH_EMAIL_URL", default=""))
+if BERTH_SENDS_MAIL:
+    vars().update(env.email_url("BERTH_EMAIL_URL"))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("BERTH_EMAIL_FROM", default="berth@localhost")
+BERTH_WEBHOOK_SECRET = env.str("BERTH_WEBHOOK_SECRET", default="") or persistent_key(
+    BERTH_HOME / "webhook_secret"
+)
+# Non-public networks that webhooks may reach, such as 10.0.0.0/8 or 127.0.0.1/32.
+BERTH_NOTIFY_NETWORKS = env.list("BERTH_NOTIFY_NETWORKS", default=[])
+
+# Inference services
+# Non-public networks in which inference engines and routers may be called, such as 10.20.0.0/16. With
+# 127.0.0.0/8 also this machine, except Berth's own ports.
 BERTH_SERVICE_NETWORKS = env.list("BERTH_SERVICE_NETWORKS", default=[])
 BERTH_OWN_PORTS = env.list("BERTH_OWN_PORTS", cast=int, default=[])
-# Routers that are a list in a file have one file each here; the command is run after each change.
+# File-based routers have one file each in this directory; the command runs after each change.
 BERTH_ROUTERS = BERTH_HOME / "routers"
 BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
+
+# Single sign-on with OpenID Connect; disabled without an issuer
+BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")
+BERTH_OIDC_CLIENT_ID = env.str("BERTH_OIDC_CLIENT_ID", default="")
+BERTH_OIDC_CLIENT_SECRET = env.str("BERTH_OIDC_CLIENT_SECRET", default="")
+BERTH_OIDC_SCOPES = env.str("BERTH_OIDC_SCOPES", default="openid profile email")
+BERTH_OIDC_NAME = env.str("BERTH_OIDC_NAME", default="single sign-on")
+BERTH_OIDC_USERNAME = env.str("BERTH_OIDC_USERNAME", default="preferred_username")
+# Create an account at the first sign-in. The account has no role until an admin grants one.
+BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
+
+# Utilization of allocated GPUs
+BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0 disables sampling
+BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # idle below this utilization ...
+BERTH_IDLE_GPU_MINUTES = env.int("BERTH_IDLE_GPU_MINUTES", default=60)  # ... and reported after this time
+
+# Retention in days
+BERTH_KEEP_DAYS = {
+    "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # after they expired or were revoked
+    "deliveries": env.int("BERTH_KEEP_DELIVERIES", default=90),
+    "cycles": env.int("BERTH_KEEP_CYCLES", default=30),
+    "utilization by minute": env.int("BERTH_KEEP_UTILIZATION_MINUTES", default=1),
+    "utilization by hour": env.int("BERTH_KEEP_UTILIZATION_HOURS", default=90),
+    "snapshots": env.int("BERTH_KEEP_SNAPSHOTS", default=2),
+}
+BERTH_SNAPSHOT_MIB = env.int("BERTH_SNAPSHOT_MIB", default=256)  # of all snapshots together

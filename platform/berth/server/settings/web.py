@@ -1,9 +1,17 @@
-"""Middleware, templates, static files, sessions and login."""
+"""Middleware, templates, sessions, REST, and limits on requests and connections."""
+
+from ipaddress import ip_network
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
 
 from berth.home import CHECKOUT, PACKAGE, in_checkout
 from berth.server.settings.base import DEBUG, env
 
 ROOT_URLCONF = "berth.server.urls"
+ASGI_APPLICATION = "berth.server.asgi.application"
+# Changes reach other processes as PostgreSQL notifications (berth.db.wake), so this layer can be local.
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 MIDDLEWARE = [
     "berth.server.api.middleware.RequestIds",
@@ -23,7 +31,7 @@ MIDDLEWARE = [
     "projects.connections.streams.WatchedStreams",
 ]
 
-# The wheel carries the top-level templates inside the package.
+# In a wheel, the templates are inside the package.
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -39,7 +47,7 @@ TEMPLATES = [
     }
 ]
 
-# WhiteNoise serves files from where the applications keep them: no collect step before the first start.
+# WhiteNoise serves static files straight from the applications: `collectstatic` is not needed.
 STATIC_URL = "/static/"
 STATIC_ROOT = env.str("BERTH_STATIC_ROOT", default=None)
 WHITENOISE_USE_FINDERS = True
@@ -61,12 +69,82 @@ SECURE_REFERRER_POLICY = "same-origin"
 
 if HTTPS := env.bool("BERTH_HTTPS", default=False):
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
-    # Browsers take cookies of these names from this very host only: no host beside ours can set one for us.
+    # Browsers accept `__Host-` cookies from this host only, so no sibling host can set them.
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
     SECURE_SSL_REDIRECT = True
-    SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked straight from a process, without TLS
+    SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # probed without TLS
     SECURE_HSTS_SECONDS = 31_536_000
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
-# Ports of interactive workloads, each on a host of its own: https://*.apps.example.org.
+# Ports of interactive workloads have one host each: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
+
+# Connections
+
+
+def networks(variable: str) -> list[str]:
+    """Return the addresses and networks listed in an environment variable.
+
+    Raises ImproperlyConfigured if one of them is invalid.
+    """
+    values = [value.strip() for value in env.list(variable, default=[])]
+    try:
+        return [str(ip_network(value, strict=False)) for value in values if value]
+    except ValueError as error:
+        raise ImproperlyConfigured(
+            f"{variable}: {error}. Separate addresses and networks with commas, "
+            "for example 127.0.0.1,10.0.0.0/24."
+        ) from None
+
+
+# X-Forwarded-For is honoured only from these proxies. They are exempt from the limit per address.
+BERTH_TRUSTED_PROXIES = networks("BERTH_TRUSTED_PROXIES")
+# Limits of each web process.
+BERTH_CONNECTIONS_PER_ADDRESS = env.int("BERTH_CONNECTIONS_PER_ADDRESS", default=1000)
+BERTH_CONNECTIONS_PER_USER = env.int("BERTH_CONNECTIONS_PER_USER", default=200)
+
+# REST
+
+# Requests per minute and user; failed sign-ins per address and per user name; invalid tokens per address.
+BERTH_RATE_LIMITS = {
+    "read": env.int("BERTH_RATE_READ", default=6000),
+    "write": env.int("BERTH_RATE_WRITE", default=3000),
+    "bad_token": env.int("BERTH_RATE_BAD_TOKEN", default=60),
+    "login": env.int("BERTH_RATE_LOGIN", default=20),
+}
+BERTH_CALL_MIB = env.int("BERTH_CALL_MIB", default=32)  # of one call with its arguments, or of one result
+BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)  # of all calls and results of a session
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "projects.api.authentication.BearerTokens",
+        "projects.api.authentication.Sessions",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": [
+        "berth.server.api.parsers.JSONParser",
+        "berth.server.api.parsers.YAMLParser",
+        "berth.server.api.parsers.OldYAMLParser",
+    ],
+    "EXCEPTION_HANDLER": "berth.server.api.problems.explained",
+}
+
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Berth",
+    "DESCRIPTION": "Shares GPUs between departments and projects by quota and fair share.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    # Do not let the page call the public validator of OpenAPI documents.
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None, "persistAuthorization": False},
+    "POSTPROCESSING_HOOKS": [],
+    "AUTHENTICATION_WHITELIST": [],
+    "APPEND_COMPONENTS": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    "SECURITY": [{"token": []}],
+    "DISABLE_ERRORS_AND_WARNINGS": False,
+}

@@ -77,7 +77,7 @@ def _behind(now: datetime) -> Card:
     lines = [f"{failed:,} failed in 24 hours"] if failed else []
     lines += [f"{undelivered:,} notifications not delivered"] if undelivered else []
     queued = OrmQ.objects.count()
-    return _card("Tasks behind", f"{queued:,} queued", lines, "django_q_failure", well=not lines)
+    return _card("Background tasks", f"{queued:,} queued", lines, "django_q_failure", well=not lines)
 
 
 def _card(title: str, said: str, lines: list[str], model: str, *, well: bool) -> Card:

@@ -1,42 +1,42 @@
-"""Name, colours and order of the admin site."""
+"""Title, colours and navigation of the admin site."""
 
 from typing import Any
 
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
-# From light to dark, as the library counts them.
+# Shades and lightness of the primary colour, as django-unfold numbers them.
 SHADES = (50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950)
 LIGHTNESS = (97, 93, 87, 80, 71, 61, 53, 46, 40, 34, 25)
 
-# By what one comes for: (title, icon, the model's list).
+# Navigation: section -> (title, icon, model).
 SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "What was decided": (
+    "Decisions": (
         ("Evictions", "swap_horiz", "scheduler_eviction"),
         ("Cycles", "cycle", "scheduler_cycle"),
-        ("Scaling of pools", "expand", "pools_scalingevent"),
-        ("Scaling of services", "stacked_line_chart", "projects_scaling"),
-        ("Changes of quotas", "history", "projects_quotachange"),
+        ("Pool scaling", "expand", "pools_scalingevent"),
+        ("Service scaling", "stacked_line_chart", "projects_scaling"),
+        ("Quota changes", "history", "projects_quotachange"),
         ("Audit", "fact_check", "projects_audit"),
         ("Events", "event_note", "projects_event"),
     ),
-    "Who may have what": (
+    "Quotas and shares": (
         ("Departments", "domain", "projects_department"),
         ("Projects", "folder", "projects_project"),
         ("Quotas", "pie_chart", "projects_quota"),
         ("Budgets", "savings", "projects_budget"),
         ("Fair shares", "balance", "scheduler_queuestanding"),
-        ("Decayed use", "trending_down", "scheduler_usage"),
-        ("Usage by the hour", "schedule", "scheduler_usagehour"),
+        ("Decayed usage", "trending_down", "scheduler_usage"),
+        ("Hourly usage", "schedule", "scheduler_usagehour"),
     ),
-    "Work": (
+    "Workloads": (
         ("Workloads", "deployed_code", "projects_workload"),
         ("Pods", "grid_view", "projects_pod"),
         ("Allocations", "memory", "scheduler_allocation"),
         ("Reservations", "bookmark", "scheduler_reservation"),
         ("Services", "dns", "projects_service"),
-        ("Engines of services", "bolt", "projects_engine"),
-        ("Orders to scale services", "tune", "projects_scalerequest"),
+        ("Inference engines", "bolt", "projects_engine"),
+        ("Scale requests", "tune", "projects_scalerequest"),
     ),
     "Capacity": (
         ("Node pools", "hub", "pools_nodepool"),
@@ -44,13 +44,13 @@ SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("Machines", "computer", "pools_machine"),
         ("Join tokens", "key", "pools_jointoken"),
     ),
-    "People": (
-        ("People", "person", "auth_user"),
+    "Users and access": (
+        ("Users", "person", "auth_user"),
         ("Roles", "badge", "projects_membership"),
         ("API tokens", "vpn_key", "projects_apitoken"),
-        ("Notifications sent", "mail", "projects_delivery"),
+        ("Notification deliveries", "mail", "projects_delivery"),
     ),
-    "Tasks behind": (
+    "Background tasks": (
         ("Queued", "pending", "django_q_ormq"),
         ("Failed", "error", "django_q_failure"),
         ("Done", "check_circle", "django_q_success"),
