@@ -43,7 +43,7 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
 
 def test_wrong_setting_is_refused_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_TRUSTED_PROXIES", "10.0.0.5, proxy.example.org")
-    with pytest.raises(ImproperlyConfigured, match=r"BERTH_TRUSTED_PROXIES: 'proxy.example.org'.*such as"):
+    with pytest.raises(ImproperlyConfigured, match=r"BERTH_TRUSTED_PROXIES: 'proxy.example.org'.*for example"):
         networks("BERTH_TRUSTED_PROXIES")
 
 
