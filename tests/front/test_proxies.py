@@ -41,9 +41,9 @@ def test_forwarded_address_counts_only_from_a_trusted_proxy(
     assert set(answers) == ({401} if is_believed else {401, 429})
 
 
-def test_wrong_setting_is_refused_with_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_proxy_setting_is_refused_with_the_expected_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_TRUSTED_PROXIES", "10.0.0.5, proxy.example.org")
-    with pytest.raises(ImproperlyConfigured, match=r"BERTH_TRUSTED_PROXIES: 'proxy.example.org'.*for example"):
+    with pytest.raises(ImproperlyConfigured, match=r"BERTH_TRUSTED_PROXIES: 'proxy.example.org'.*example"):
         networks("BERTH_TRUSTED_PROXIES")
 
 
