@@ -52,8 +52,8 @@ else:
     from django.core.asgi import get_asgi_application
     pages = get_asgi_application()
     if kind == "rest":
-        from berth.server.api.asgi import Rest
-        pages = Rest(pages)
+        from berth.server.api.asgi import RestRouter
+        pages = RestRouter(pages)
     config = uvicorn.Config(pages, access_log=False, log_level="warning", lifespan="off")
     uvicorn.Server(config).run(sockets=[listening])
 """

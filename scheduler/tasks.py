@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.utils import timezone
 
-from berth.server.api.idempotency import forget_old_answers
+from berth.server.api.idempotency import delete_expired_responses
 from berth.server.wiring import environments_here, wired
 from pools.environments.recipes import digests_in_use
 from pools.services import environments, machines
@@ -63,6 +63,6 @@ def watch() -> int:
 
 def _old_answers() -> int:
     gone = 0
-    while more := forget_old_answers():
+    while more := delete_expired_responses():
         gone += more
     return gone

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from django.db.models import F, Func, IntegerField, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
-from berth.server.api.answers import Amounts, amounts
+from berth.server.api.responses import Amounts, amounts
 from pools.models import Node
 from pools.models.node import NodeState
 

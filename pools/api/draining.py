@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from berth.server.api.answers import Answer
+from berth.server.api.responses import Answer
 from pools.api.capacity import room_of
 from pools.api.pool_shapes import PoolAnswer, answer
 from pools.models import NodePool

@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.requests import no_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools.api.pools import PoolDoor
 from pools.plugins.registry import available, unavailable
 
@@ -38,8 +38,8 @@ class EnvironmentAnswer(Answer):
     made_at: datetime
 
 
-class Plugins(Door):
-    @described("The plugins that pools may name, with their parameters", answer=PluginsAnswer)
+class Plugins(ApiView):
+    @operation("The plugins that pools may name, with their parameters", answer=PluginsAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
         there = [
@@ -53,7 +53,7 @@ class Plugins(Door):
 
 
 class PoolEnvironment(PoolDoor):
-    @described("What a pool's plugins come to, and the script that makes it", answer=EnvironmentAnswer)
+    @operation("What a pool's plugins come to, and the script that makes it", answer=EnvironmentAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         built = self.found(name).built_environment

@@ -18,12 +18,11 @@ from rest_framework.response import Response
 from berth.core.errors import Unauthenticated
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.texts import Name, Script, Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import DoorBySecret
-from berth.server.api.idempotency import once
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.requests import Body, no_query, parse_body
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import TokenlessView
 from berth.server.wiring import wired
 from pools import services
 from pools.environments.code import worker_code
@@ -115,7 +114,7 @@ class CallAnswer(Answer):
     stop: str = Field(description="One to run when it is this node no longer.")
 
 
-class MachineDoor(DoorBySecret):
+class MachineDoor(TokenlessView):
     caller = "machine"
 
     def known(self, headers: Mapping[str, Any]) -> str:
@@ -128,11 +127,11 @@ class MachineDoor(DoorBySecret):
 
 
 class Join(MachineDoor):
-    @described("A machine joins, once", body=JoinBody, answer=JoinAnswer)
-    @once
+    @operation("A machine joins, once", body=JoinBody, answer=JoinAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
-        body = body_of(request, JoinBody)
+        body = parse_body(request, JoinBody)
         measured = Measured(
             name=body.name, address=body.address, cpu_milli=in_thousandths(body.cpu),
             memory_mib=body.memory_mib, devices=body.devices, gpu_model=body.gpu_model,
@@ -143,11 +142,11 @@ class Join(MachineDoor):
 
 
 class Call(MachineDoor):
-    @described("A machine calls: it is there, and asks what it is to be", body=CallBody, answer=CallAnswer)
-    @once
+    @operation("A machine calls: it is there, and asks what it is to be", body=CallBody, answer=CallAnswer)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        body = body_of(request, CallBody)
+        body = parse_body(request, CallBody)
         warned = Warned(body.warned.reason, body.warned.leaves_at) if body.warned else None
         node = services.call(
             self.known(request.headers), at=timezone.now(), warned=warned, booted=_booted(body.booted),
@@ -184,8 +183,8 @@ def _started(body: StartedBody | None) -> Started | None:
 
 
 class Leave(MachineDoor):
-    @described("A machine goes for good", status=204)
-    @once
+    @operation("A machine goes for good", status=204)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
         services.leave(self.known(request.headers), at=timezone.now())

@@ -12,13 +12,11 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.problems import shown
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import created, done
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
 from pools import joined_machines, services
 from pools.api.pools import Because, PoolDoor
 from pools.models import JoinToken, Machine, NodePool
@@ -77,19 +75,19 @@ class JoinedDoor(PoolDoor):
 
 
 class JoinTokens(JoinedDoor):
-    @described("Tokens by which machines join, newest first", query=ListQuery, page=JoinTokenAnswer)
+    @operation("Tokens by which machines join, newest first", query=ListQuery, page=JoinTokenAnswer)
     def get(self, request: Request, name: str) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
         return Response(page(rows, query, NEWEST, lambda found: [_token(row) for row in found]))
 
-    @described(
+    @operation(
         "A token by which one machine may join", body=NewJoinToken, answer=IssuedJoinTokenAnswer, status=201
     )
-    @once
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
-        pool, body, now = self.run_by(name), body_of(request, NewJoinToken), timezone.now()
+        pool, body, now = self.run_by(name), parse_body(request, NewJoinToken), timezone.now()
         lasts = timedelta(seconds=body.lasts_seconds)
         token, secret = services.issue_join_token(
             acting=self.acting, pool=pool, lasts=lasts, at=now, note=body.note
@@ -100,17 +98,17 @@ class JoinTokens(JoinedDoor):
 
 
 class OneJoinToken(JoinedDoor):
-    @described("One token by which a machine joins", answer=JoinTokenAnswer)
+    @operation("One token by which a machine joins", answer=JoinTokenAnswer)
     def get(self, request: Request, name: str, token_id: int) -> Response:
         no_query(request)
         return Response(_token(self._found(name, token_id)))
 
-    @described("Revoke a token: nobody joins by it any more", status=204)
+    @operation("Revoke a token: nobody joins by it any more", status=204)
     def delete(self, request: Request, name: str, token_id: int) -> Response:
         no_query(request)
         token = self._found(name, token_id)
         services.revoke_join_token(acting=self.acting, token=token, at=timezone.now())
-        return done()
+        return no_content()
 
     def _found(self, name: str, token_id: int) -> JoinToken:
         rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
@@ -131,29 +129,29 @@ class MachineOfPool(JoinedDoor):
 
 
 class Machines(JoinedDoor):
-    @described("Machines that joined by a token", query=MachinesQuery, page=MachineAnswer)
+    @operation("Machines that joined by a token", query=MachinesQuery, page=MachineAnswer)
     def get(self, request: Request, name: str) -> Response:
-        query = query_of(request, MachinesQuery)
+        query = parse_query(request, MachinesQuery)
         rows = joined_machines.machines(self.run_by(name), timezone.now())
         return Response(page(rows if query.left else rows.filter(left_at=None), query, BY_NAME, _machines))
 
 
 class OneMachine(MachineOfPool):
-    @described("One machine that joined", answer=MachineAnswer)
+    @operation("One machine that joined", answer=MachineAnswer)
     def get(self, request: Request, name: str, machine: str) -> Response:
         no_query(request)
         return Response(_machines([self.machine(name, machine)])[0])
 
 
 class RemoveMachine(MachineOfPool):
-    @described(
+    @operation(
         "Remove a machine from its pool: its node is drained first, then it goes",
         body=Because, answer=MachineAnswer,
     )  # fmt: skip
-    @once
+    @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:
         no_query(request)
-        found, reason = self.machine(name, machine), body_of(request, Because).reason
+        found, reason = self.machine(name, machine), parse_body(request, Because).reason
         services.remove_machine(acting=self.acting, machine=found, at=timezone.now(), reason=reason)
         return Response(_machines([self.machine(name, machine)])[0])
 

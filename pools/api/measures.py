@@ -8,9 +8,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.queries import Query, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.requests import Query, no_query, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
 from pools.api.pools import PoolDoor
 from pools.capacity_history import MOST_POINTS, capacity_over_time
 from pools.costs import Spent, costs_of
@@ -52,9 +52,9 @@ class CostAnswer(Answer):
 
 
 class PoolCapacity(PoolDoor):
-    @described("How many nodes it had when", query=CapacityQuery, answer=CapacityAnswer)
+    @operation("How many nodes it had when", query=CapacityQuery, answer=CapacityAnswer)
     def get(self, request: Request, name: str) -> Response:
-        asked, pool, now = query_of(request, CapacityQuery), self.found(name), timezone.now()
+        asked, pool, now = parse_query(request, CapacityQuery), self.found(name), timezone.now()
         span = timedelta(seconds=asked.span)
         points = [
             PointAnswer(
@@ -67,7 +67,7 @@ class PoolCapacity(PoolDoor):
 
 
 class PoolCost(PoolDoor):
-    @described("What its nodes cost, from their order to their end", answer=CostAnswer)
+    @operation("What its nodes cost, from their order to their end", answer=CostAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         costs = costs_of(self.found(name), timezone.now())

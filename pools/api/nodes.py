@@ -11,13 +11,12 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import shown
-from berth.server.api.answers import Amounts, Answer
-from berth.server.api.bodies import NoBody, body_of
-from berth.server.api.door import Door
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import ListQuery, NoBody, Word, no_query, parse_body, parse_query
+from berth.server.api.responses import Amounts, Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import capacity_of, free_of, with_held
 from pools.api.pools import Because
@@ -70,7 +69,7 @@ class NodeAnswer(Answer):
     created_at: datetime
 
 
-class NodeDoor(Door):
+class NodeDoor(ApiView):
     change_scope = "admin"
 
     def visible(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
@@ -95,9 +94,9 @@ class NodeDoor(Door):
 
 
 class Nodes(NodeDoor):
-    @described("Nodes that have not ended", query=NodesQuery, page=NodeAnswer)
+    @operation("Nodes that have not ended", query=NodesQuery, page=NodeAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, NodesQuery)
+        query = parse_query(request, NodesQuery)
         rows = self.visible()
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
@@ -112,7 +111,7 @@ class Nodes(NodeDoor):
 
 
 class OneNode(NodeDoor):
-    @described("One node, or the last one of that name if it has ended", answer=NodeAnswer)
+    @operation("One node, or the last one of that name if it has ended", answer=NodeAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         node = selectors.node_named(name, self.visible(Node.objects.all()))
@@ -122,39 +121,39 @@ class OneNode(NodeDoor):
 
 
 class CordonNode(NodeDoor):
-    @described("Let it take nothing new", body=Because, answer=NodeAnswer)
-    @once
+    @operation("Let it take nothing new", body=Because, answer=NodeAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
-        services.cordon_node(acting=self.acting, node=node, reason=body_of(request, Because).reason)
+        services.cordon_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
         return self.answered(name)
 
 
 class UncordonNode(NodeDoor):
-    @described("Put it back to work", answer=NodeAnswer)
-    @once
+    @operation("Put it back to work", answer=NodeAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
-        body_of(request, NoBody)
+        parse_body(request, NoBody)
         services.uncordon_node(acting=self.acting, node=node)
         return self.answered(name)
 
 
 class DrainNode(NodeDoor):
-    @described("Let it finish what it has, then end it", body=Because, answer=NodeAnswer)
-    @once
+    @operation("Let it finish what it has, then end it", body=Because, answer=NodeAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
-        services.drain_node(acting=self.acting, node=node, reason=body_of(request, Because).reason)
+        services.drain_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
         return self.answered(name)
 
 
 class TerminateNode(NodeDoor):
-    @described("End it at once, with whatever runs on it", body=Because, answer=NodeAnswer)
-    @once
+    @operation("End it at once, with whatever runs on it", body=Because, answer=NodeAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
-        services.terminate_node(acting=self.acting, node=node, reason=body_of(request, Because).reason)
+        services.terminate_node(acting=self.acting, node=node, reason=parse_body(request, Because).reason)
         return self.answered(name)
 
 

@@ -11,8 +11,8 @@ from pydantic import Field, WithJsonSchema, WrapValidator
 from berth.core.spec.quantities import Cores, Moment, in_thousandths
 from berth.core.spec.roles import Labels
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Amounts, Answer, whole
-from berth.server.api.bodies import Body
+from berth.server.api.requests import Body
+from berth.server.api.responses import Amounts, Answer, from_milli
 from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS
@@ -212,7 +212,10 @@ class PoolValues(Body):
 
     def columns(self) -> dict[str, Any]:
         """What was given, as the columns hold it."""
-        return {IN_THOUSANDTHS.get(name, name): _stored(name, value) for name, value in self.given().items()}
+        return {
+            IN_THOUSANDTHS.get(name, name): _stored(name, value)
+            for name, value in self.explicit_values().items()
+        }
 
 
 class NewPool(PoolValues):
@@ -308,8 +311,8 @@ def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, runni
         free=free,
         operational=pool.operational_since is not None,
         state=state_of(pool, timezone.now()),
-        cpu=whole(pool.cpu_milli) or 0,
-        cpu_load_limit=whole(pool.cpu_load_limit) or 0,
+        cpu=from_milli(pool.cpu_milli) or 0,
+        cpu_load_limit=from_milli(pool.cpu_load_limit) or 0,
         last_error=pool.last_error if running_it else None,
         provider_settings=pool.provider_settings if running_it else None,
         environment_digest=pool.built_environment_id,

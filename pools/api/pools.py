@@ -13,14 +13,23 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound
 from berth.core.problems import shown
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, NoBody, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.etags import etag, named_version
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Query, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import (
+    Body,
+    ListQuery,
+    NoBody,
+    Query,
+    Word,
+    etag,
+    no_query,
+    optional_version,
+    parse_body,
+    parse_query,
+)
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import room_of
 from pools.api.draining import ScaledAnswer, with_leaving
@@ -56,7 +65,7 @@ class Because(Body):
     reason: Annotated[Text, Field(max_length=200)] = ""
 
 
-class PoolDoor(Door):
+class PoolDoor(ApiView):
     change_scope = "admin"
 
     def visible(self) -> QuerySet[NodePool]:
@@ -79,7 +88,7 @@ class PoolDoor(Door):
 
 
 class Pools(PoolDoor):
-    @described("Node pools, with what is free in them", query=ListQuery, page=PoolAnswer)
+    @operation("Node pools, with what is free in them", query=ListQuery, page=PoolAnswer)
     def get(self, request: Request) -> Response:
         running_it = self.allowed("administer")
 
@@ -87,33 +96,33 @@ class Pools(PoolDoor):
             room = room_of([row.pk for row in rows])
             return [answer(row, room, running_it=running_it) for row in rows]
 
-        return Response(page(self.visible(), query_of(request, ListQuery), BY_NAME, presented))
+        return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, presented))
 
-    @described("Make a node pool", body=NewPool, answer=PoolAnswer, status=201)
-    @once
+    @operation("Make a node pool", body=NewPool, answer=PoolAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
         self.require("administer")
-        pool = services.create_pool(acting=self.acting, **body_of(request, NewPool).columns())
+        pool = services.create_pool(acting=self.acting, **parse_body(request, NewPool).columns())
         told = self.answered(pool.name)
         return created(told.data, f"/api/v1/node-pools/{pool.name}", ETag=told["ETag"])
 
 
 class OnePool(PoolDoor):
-    @described("One node pool", answer=PoolAnswer)
+    @operation("One node pool", answer=PoolAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         return self.answered(name)
 
-    @described(
+    @operation(
         "Change a node pool, or preview which nodes leave", query=EditQuery, body=PoolValues,
         answer=ScaledAnswer, headers=("If-Match",),
     )  # fmt: skip
     def patch(self, request: Request, name: str) -> Response:
-        query, pool = query_of(request, EditQuery), self.found(name)
+        query, pool = parse_query(request, EditQuery), self.found(name)
         self.require("administer")
-        changes = body_of(request, PoolValues).columns()
-        version = named_version(request, pool.version)
+        changes = parse_body(request, PoolValues).columns()
+        version = optional_version(request, pool.version)
         if query.dry_run:
             pool = services.preview_edit(pool, changes)
         else:
@@ -121,13 +130,13 @@ class OnePool(PoolDoor):
             pool = self.found(name)
         return Response(with_leaving(pool, timezone.now()), headers={"ETag": etag(pool.version)})
 
-    @described("Remove a node pool that was never used", status=204)
+    @operation("Remove a node pool that was never used", status=204)
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         pool = self.found(name)
         self.require("administer")
         services.delete_pool(acting=self.acting, pool=pool)
-        return done()
+        return no_content()
 
 
 class Pausing(PoolDoor):
@@ -137,7 +146,7 @@ class Pausing(PoolDoor):
         no_query(request)
         pool = self.found(name)
         self.require("administer")
-        body_of(request, NoBody)
+        parse_body(request, NoBody)
         type(self).service(acting=self.acting, pool=pool)
         return self.answered(name)
 
@@ -145,8 +154,8 @@ class Pausing(PoolDoor):
 class PausePool(Pausing):
     service = staticmethod(services.pause_pool)
 
-    @described("Neither grow nor shrink until resumed", answer=PoolAnswer)
-    @once
+    @operation("Neither grow nor shrink until resumed", answer=PoolAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
 
@@ -154,8 +163,8 @@ class PausePool(Pausing):
 class ResumePool(Pausing):
     service = staticmethod(services.resume_pool)
 
-    @described("Grow and shrink again, also after a drain", answer=PoolAnswer)
-    @once
+    @operation("Grow and shrink again, also after a drain", answer=PoolAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
 
@@ -163,27 +172,27 @@ class ResumePool(Pausing):
 class RetryPool(Pausing):
     service = staticmethod(services.retry_pool)
 
-    @described("Order nodes again at once, although boots failed", answer=PoolAnswer)
-    @once
+    @operation("Order nodes again at once, although boots failed", answer=PoolAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
 
 
 class DrainPool(PoolDoor):
-    @described("Let every node finish what it has and end", body=Because, answer=PoolAnswer)
-    @once
+    @operation("Let every node finish what it has and end", body=Because, answer=PoolAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
         pool = self.found(name)
         self.require("administer")
-        services.drain_pool(acting=self.acting, pool=pool, reason=body_of(request, Because).reason)
+        services.drain_pool(acting=self.acting, pool=pool, reason=parse_body(request, Because).reason)
         return self.answered(name)
 
 
 class PoolHistory(PoolDoor):
-    @described("Why it has as many nodes as it has, newest first", query=HistoryQuery, page=ScalingAnswer)
+    @operation("Why it has as many nodes as it has, newest first", query=HistoryQuery, page=ScalingAnswer)
     def get(self, request: Request, name: str) -> Response:
-        query = query_of(request, HistoryQuery)
+        query = parse_query(request, HistoryQuery)
         rows = selectors.scaling_events(self.found(name))
         if query.kind is not None:
             rows = rows.filter(kind=query.kind)

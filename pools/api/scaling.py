@@ -7,12 +7,10 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.etags import etag
-from berth.server.api.idempotency import once
-from berth.server.api.queries import Query, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.requests import Body, Query, etag, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
 from pools import services
 from pools.api.draining import LeavingAnswer, ScaledAnswer, leaving_answers, with_leaving
 from pools.api.pool_shapes import LARGEST
@@ -37,9 +35,9 @@ class ScaleAnswer(Answer):
 
 
 class ScalePool(PoolDoor):
-    @described("Which nodes would go", query=ScaleQuery, answer=ScaleAnswer)
+    @operation("Which nodes would go", query=ScaleQuery, answer=ScaleAnswer)
     def get(self, request: Request, name: str) -> Response:
-        asked, pool, now = query_of(request, ScaleQuery), self.found(name), timezone.now()
+        asked, pool, now = parse_query(request, ScaleQuery), self.found(name), timezone.now()
         nodes = pool.wanted if asked.nodes is None else asked.nodes
         if asked.nodes is not None:
             services.check_wanted(pool, nodes, "nodes")
@@ -54,13 +52,13 @@ class ScalePool(PoolDoor):
             )
         )
 
-    @described("Want another number of nodes", body=Scale, answer=ScaledAnswer)
-    @once
+    @operation("Want another number of nodes", body=Scale, answer=ScaledAnswer)
+    @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
         pool = self.found(name)
         self.require("administer")
-        wanted = body_of(request, Scale).nodes
+        wanted = parse_body(request, Scale).nodes
         services.set_wanted(acting=self.acting, pool=pool, wanted=wanted)
         pool = self.found(name)
         return Response(with_leaving(pool, timezone.now()), headers={"ETag": etag(pool.version)})

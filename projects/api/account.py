@@ -16,15 +16,14 @@ from rest_framework.response import Response
 from berth.core.errors import NotFound, Unauthenticated
 from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
-from berth.server.api import limits
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.guesses import guessing
-from berth.server.api.idempotency import once
-from berth.server.api.pages import NEWEST, page
-from berth.server.api.queries import ListQuery, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api import rate_limits
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import NEWEST, page
+from berth.server.api.rate_limits import password_attempt
+from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import is_platform_admin
 from projects.acting import SCOPES, Acting
@@ -97,16 +96,16 @@ class PasswordAnswer(Answer):
     expires_at: datetime | None = Field(description="When that token ends.")
 
 
-class PasswordView(Door):
+class PasswordView(ApiView):
     """A view that checks a password: failures are limited per address and per account."""
 
     @contextmanager
-    def guessing(self, request: Request, name: str, wrong: type[Exception]) -> Iterator[None]:
+    def password_attempt(self, request: Request, name: str, wrong: type[Exception]) -> Iterator[None]:
         """Raises RateLimited."""
         try:
-            with guessing(request._request, name, wrong) as self.budget:
+            with password_attempt(request._request, name, wrong) as self.budget:
                 yield
-        except limits.Spent as refusal:
+        except rate_limits.LimitExceeded as refusal:
             self.budget = refusal.budget
             raise
 
@@ -118,16 +117,16 @@ class Login(PasswordView):
     def check_throttles(self, request: Request) -> None:
         """Counted once the name is known."""
 
-    @described("Sign in with a password for a token", body=Credentials, answer=LoginAnswer)
-    @once
+    @operation("Sign in with a password for a token", body=Credentials, answer=LoginAnswer)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        body = body_of(request, Credentials)
-        with self.guessing(request, body.username, Unauthenticated):
+        body = parse_body(request, Credentials)
+        with self.password_attempt(request, body.username, Unauthenticated):
             user = authenticate(request._request, username=body.username, password=body.password)
             if not isinstance(user, User):
                 raise Unauthenticated("The name and the password do not belong together.")
-        limits.spend("write", f"user {user.pk}")
+        rate_limits.spend("write", f"user {user.pk}")
         acting = Acting.person(user, request_id=getattr(request, "request_id", ""))
         token, secret = tokens.issue(
             acting=acting, name=tokens.sign_in_name(), scopes=SCOPES,
@@ -138,13 +137,13 @@ class Login(PasswordView):
 
 
 class Password(PasswordView):
-    @described("Change your password", body=ChangePassword, answer=PasswordAnswer)
-    @once
+    @operation("Change your password", body=ChangePassword, answer=PasswordAnswer)
+    @idempotent
     def post(self, request: Request) -> Response:
         """Tokens created by sign-in end, and so do the person's other browser sessions."""
         no_query(request)
-        body = body_of(request, ChangePassword)
-        with self.guessing(request, request.user.get_username(), passwords.WrongPassword):
+        body = parse_body(request, ChangePassword)
+        with self.password_attempt(request, request.user.get_username(), passwords.WrongPassword):
             changed = passwords.change(
                 acting=self.acting, current=body.current_password, new=body.new_password,
                 revoke_tokens=body.revoke_tokens,
@@ -160,8 +159,8 @@ class Password(PasswordView):
         )
 
 
-class Whoami(Door):
-    @described("Who you are, and what you may", answer=WhoAnswer)
+class Whoami(ApiView):
+    @operation("Who you are, and what you may", answer=WhoAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
         rows = (
@@ -179,19 +178,19 @@ class Whoami(Door):
         )
 
 
-class Tokens(Door):
-    @described("Your tokens", query=ListQuery, page=TokenAnswer)
+class Tokens(ApiView):
+    @operation("Your tokens", query=ListQuery, page=TokenAnswer)
     def get(self, request: Request) -> Response:
         rows = selectors.tokens(self.acting)
         return Response(
-            page(rows, query_of(request, ListQuery), NEWEST, lambda found: [_token(row) for row in found])
+            page(rows, parse_query(request, ListQuery), NEWEST, lambda found: [_token(row) for row in found])
         )
 
-    @described("Make a token for yourself", body=NewToken, answer=NewTokenAnswer, status=201)
-    @once
+    @operation("Make a token for yourself", body=NewToken, answer=NewTokenAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        body = body_of(request, NewToken)
+        body = parse_body(request, NewToken)
         token, secret = tokens.issue(
             acting=self.acting, name=body.name, scopes=body.scopes, expires_at=body.expires_at
         )
@@ -199,17 +198,17 @@ class Tokens(Door):
         return created(answer, f"/api/v1/tokens/{token.pk}")
 
 
-class OneToken(Door):
-    @described("One of your tokens", answer=TokenAnswer)
+class OneToken(ApiView):
+    @operation("One of your tokens", answer=TokenAnswer)
     def get(self, request: Request, token_id: int) -> Response:
         no_query(request)
         return Response(_token(self._found(token_id)))
 
-    @described("Revoke one of your tokens", status=204)
+    @operation("Revoke one of your tokens", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
         no_query(request)
         tokens.revoke(acting=self.acting, token=self._found(token_id))
-        return done()
+        return no_content()
 
     def _found(self, token_id: int) -> ApiToken:
         found = selectors.tokens(self.acting).filter(pk=token_id).first()

@@ -7,8 +7,8 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.request import Request
 
 from berth.core.errors import Unauthenticated
-from berth.server.api.limits import caller, spend
 from berth.server.api.problems import CHALLENGE
+from berth.server.api.rate_limits import client_address, spend
 from projects.acting import Acting
 from projects.services.people import tokens
 from projects.services.sessions.workers import pod_behind
@@ -26,7 +26,7 @@ class BearerTokens(BaseAuthentication):
             raise Unauthenticated("Send a token: Authorization: Bearer berth_...")
         token = tokens.authenticate(secret.strip())
         if token is None:
-            spend("bad_token", f"address {caller(request)}")
+            spend("bad_token", f"address {client_address(request)}")
             raise Unauthenticated("This token is unknown, expired or revoked.")
         scopes = frozenset(token.scopes)
         return token.user, Acting.person(token.user, scopes, _id_of(request), token.expires_at, token.pk)

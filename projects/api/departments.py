@@ -8,13 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.models import Department
 from projects.services import tenants
@@ -48,44 +47,46 @@ class TenantChanges(Body):
     preempt_min_runtime: int | None = None
 
 
-class Departments(Door):
+class Departments(ApiView):
     change_scope = "admin"
 
-    @described("Departments that you see", query=ListQuery, page=DepartmentAnswer)
+    @operation("Departments that you see", query=ListQuery, page=DepartmentAnswer)
     def get(self, request: Request) -> Response:
         rows = selectors.departments(self.acting)
-        return Response(page(rows, query_of(request, ListQuery), BY_NAME, presented))
+        return Response(page(rows, parse_query(request, ListQuery), BY_NAME, presented))
 
-    @described("Make a department", body=NewDepartment, answer=DepartmentAnswer, status=201)
-    @once
+    @operation("Make a department", body=NewDepartment, answer=DepartmentAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        department = tenants.create_department(acting=self.acting, **body_of(request, NewDepartment).given())
+        department = tenants.create_department(
+            acting=self.acting, **parse_body(request, NewDepartment).explicit_values()
+        )
         return created(answer(department), f"/api/v1/departments/{department.name}")
 
 
-class OneDepartment(Door):
+class OneDepartment(ApiView):
     change_scope = "admin"
 
-    @described("One department", answer=DepartmentAnswer)
+    @operation("One department", answer=DepartmentAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         return Response(answer(selectors.find_department(self.acting, name)))
 
-    @described("Change a department", body=TenantChanges, answer=DepartmentAnswer)
+    @operation("Change a department", body=TenantChanges, answer=DepartmentAnswer)
     def patch(self, request: Request, name: str) -> Response:
         no_query(request)
         department = selectors.find_department(self.acting, name)
-        changes = body_of(request, TenantChanges).given()
+        changes = parse_body(request, TenantChanges).explicit_values()
         return Response(
             answer(tenants.edit_department(acting=self.acting, department=department, changes=changes))
         )
 
-    @described("Remove a department without projects", status=204)
+    @operation("Remove a department without projects", status=204)
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         tenants.delete_department(acting=self.acting, department=selectors.find_department(self.acting, name))
-        return done()
+        return no_content()
 
 
 def answer(department: Department) -> DepartmentAnswer:

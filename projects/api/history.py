@@ -9,11 +9,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.pages import NEWEST, Order, page
-from berth.server.api.queries import ListQuery, Word, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import NEWEST, Order, page
+from berth.server.api.requests import ListQuery, Word, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.models import Audit, Event, Project
 
@@ -63,10 +63,10 @@ class AuditAnswer(Answer):
     request_id: str
 
 
-class Events(Door):
-    @described("What happened, newest first", query=EventsQuery, page=EventAnswer)
+class Events(ApiView):
+    @operation("What happened, newest first", query=EventsQuery, page=EventAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, EventsQuery)
+        query = parse_query(request, EventsQuery)
         rows = selectors.events(self.acting)
         if query.workload is not None:
             rows = rows.filter(workload_id=query.workload)
@@ -81,19 +81,19 @@ class Events(Door):
         return Response(page(rows, query, NEWEST, presented))
 
 
-class EventsOfWorkload(Door):
-    @described("What happened to one workload, from the beginning", query=ListQuery, page=EventAnswer)
+class EventsOfWorkload(ApiView):
+    @operation("What happened to one workload, from the beginning", query=ListQuery, page=EventAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.acting, workload_id)
         rows = selectors.events(self.acting).filter(workload_id=workload.pk)
         return Response(page(rows, query, OLDEST, presented))
 
 
-class AuditTrail(Door):
-    @described("Who changed what, newest first", query=AuditQuery, page=AuditAnswer)
+class AuditTrail(ApiView):
+    @operation("Who changed what, newest first", query=AuditQuery, page=AuditAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, AuditQuery)
+        query = parse_query(request, AuditQuery)
         rows = selectors.audit(self.acting)
         exact = {name: getattr(query, name) for name in ("actor", "action", "object_type", "object_name")}
         rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})

@@ -12,13 +12,12 @@ from rest_framework.response import Response
 from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import Body, ListQuery, Word, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import administers_any
 from projects.api.lookups import department_in_body, project_in_body, user_in_body
@@ -70,12 +69,12 @@ class NewUser(Body):
     password: Text | None = None
 
 
-class Members(Door):
+class Members(ApiView):
     change_scope = "admin"
 
-    @described("Members of what you see", query=MembersQuery, page=MemberAnswer)
+    @operation("Members of what you see", query=MembersQuery, page=MemberAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, MembersQuery)
+        query = parse_query(request, MembersQuery)
         rows = selectors.members(self.acting)
         if query.project is not None:
             rows = rows.filter(project__name=query.project)
@@ -85,11 +84,11 @@ class Members(Door):
             rows = rows.filter(user__username=query.user)
         return Response(page(rows, query, OLDEST, presented))
 
-    @described("Give a role", body=NewMember, answer=MemberAnswer, status=201)
-    @once
+    @operation("Give a role", body=NewMember, answer=MemberAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        body = body_of(request, NewMember)
+        body = parse_body(request, NewMember)
         scope = self._scope(body)
         self.require("administer" if scope is None else "grant", scope)
         user = user_in_body(body.user)
@@ -110,19 +109,19 @@ class Members(Door):
         return None if body.department is None else department_in_body(self.acting, body.department)
 
 
-class OneMember(Door):
+class OneMember(ApiView):
     change_scope = "admin"
 
-    @described("One role of one person", answer=MemberAnswer)
+    @operation("One role of one person", answer=MemberAnswer)
     def get(self, request: Request, member_id: int) -> Response:
         no_query(request)
         return Response(answer(self._found(member_id)))
 
-    @described("Take a role away", status=204)
+    @operation("Take a role away", status=204)
     def delete(self, request: Request, member_id: int) -> Response:
         no_query(request)
         members.revoke(acting=self.acting, membership=self._found(member_id))
-        return done()
+        return no_content()
 
     def _found(self, member_id: int) -> Membership:
         found = selectors.members(self.acting).filter(pk=member_id).first()
@@ -131,23 +130,23 @@ class OneMember(Door):
         return found
 
 
-class Users(Door):
+class Users(ApiView):
     change_scope = "admin"
 
-    @described("Users with a role in what you administer", query=UsersQuery, page=UserAnswer)
+    @operation("Users with a role in what you administer", query=UsersQuery, page=UserAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, UsersQuery)
+        query = parse_query(request, UsersQuery)
         rows = selectors.users(self.acting)
         if administers_any(self.acting):
             rows = _searched(rows, query.search)
             return Response(page(rows, query, BY_USERNAME, lambda found: [person(user) for user in found]))
         raise Forbidden("Only admins of a project, a department or the platform may list users.")
 
-    @described("Make a person known", body=NewUser, answer=UserAnswer, status=201)
-    @once
+    @operation("Make a person known", body=NewUser, answer=UserAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        user = members.create_user(acting=self.acting, **body_of(request, NewUser).given())
+        user = members.create_user(acting=self.acting, **parse_body(request, NewUser).explicit_values())
         return created(person(user), f"/api/v1/users?search={user.username}")
 
 

@@ -8,13 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import Body, ListQuery, Word, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.departments import TenantChanges
 from projects.api.lookups import department_in_body
@@ -47,47 +46,47 @@ class NewProject(Body):
     preempt_min_runtime: int | None = None
 
 
-class Projects(Door):
+class Projects(ApiView):
     change_scope = "admin"
 
-    @described("Projects that you see", query=ProjectsQuery, page=ProjectAnswer)
+    @operation("Projects that you see", query=ProjectsQuery, page=ProjectAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, ProjectsQuery)
+        query = parse_query(request, ProjectsQuery)
         rows = selectors.projects(self.acting)
         if query.department is not None:
             rows = rows.filter(department__name=query.department)
         return Response(page(rows, query, BY_NAME, presented))
 
-    @described("Make a project", body=NewProject, answer=ProjectAnswer, status=201)
-    @once
+    @operation("Make a project", body=NewProject, answer=ProjectAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        values = body_of(request, NewProject).given()
+        values = parse_body(request, NewProject).explicit_values()
         department = department_in_body(self.acting, values.pop("department"))
         project = tenants.create_project(acting=self.acting, department=department, **values)
         return created(answer(project), f"/api/v1/projects/{project.name}")
 
 
-class OneProject(Door):
+class OneProject(ApiView):
     change_scope = "admin"
 
-    @described("One project", answer=ProjectAnswer)
+    @operation("One project", answer=ProjectAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         return Response(answer(selectors.find_project(self.acting, name)))
 
-    @described("Change a project", body=TenantChanges, answer=ProjectAnswer)
+    @operation("Change a project", body=TenantChanges, answer=ProjectAnswer)
     def patch(self, request: Request, name: str) -> Response:
         no_query(request)
         project = selectors.find_project(self.acting, name)
-        changes = body_of(request, TenantChanges).given()
+        changes = parse_body(request, TenantChanges).explicit_values()
         return Response(answer(tenants.edit_project(acting=self.acting, project=project, changes=changes)))
 
-    @described("Remove a project without workloads", status=204)
+    @operation("Remove a project without workloads", status=204)
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         tenants.delete_project(acting=self.acting, project=selectors.find_project(self.acting, name))
-        return done()
+        return no_content()
 
 
 def answer(project: Project) -> ProjectAnswer:

@@ -12,13 +12,12 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.idempotency import once
-from berth.server.api.pages import NEWEST, Order, page
-from berth.server.api.queries import ListQuery, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import NEWEST, Order, page
+from berth.server.api.requests import Body, ListQuery, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.lookups import department_in_body, project_in_body
 from projects.models import Delivery, Subscription
@@ -70,17 +69,17 @@ class DeliveryAnswer(Answer):
     ended_at: datetime | None
 
 
-class Subscriptions(Door):
-    @described("Who is told what, as far as it is yours", query=ListQuery, page=SubscriptionAnswer)
+class Subscriptions(ApiView):
+    @operation("Who is told what, as far as it is yours", query=ListQuery, page=SubscriptionAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         return Response(page(selectors.subscriptions(self.acting), query, OLDEST, presented))
 
-    @described("Be told", body=NewSubscription, answer=SubscriptionAnswer, status=201)
-    @once
+    @operation("Be told", body=NewSubscription, answer=SubscriptionAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        body = body_of(request, NewSubscription)
+        body = parse_body(request, NewSubscription)
         made = subscriptions.subscribe(
             acting=self.acting, place=self._place(body), to=body.to, news=body.news,
             waiting_minutes=body.waiting_minutes,
@@ -101,32 +100,32 @@ class Subscriptions(Door):
         return user
 
 
-class OneSubscription(Door):
-    @described("One of them", answer=SubscriptionAnswer)
+class OneSubscription(ApiView):
+    @operation("One of them", answer=SubscriptionAnswer)
     def get(self, request: Request, subscription_id: int) -> Response:
         no_query(request)
         return Response(answer(found(self.acting, subscription_id)))
 
-    @described("Be told no more", status=204)
+    @operation("Be told no more", status=204)
     def delete(self, request: Request, subscription_id: int) -> Response:
         no_query(request)
         row = found(self.acting, subscription_id)
         subscriptions.unsubscribe(acting=self.acting, subscription=row)
-        return done()
+        return no_content()
 
 
-class DeliveriesOfSubscription(Door):
-    @described("What was told there, newest first", query=ListQuery, page=DeliveryAnswer)
+class DeliveriesOfSubscription(ApiView):
+    @operation("What was told there, newest first", query=ListQuery, page=DeliveryAnswer)
     def get(self, request: Request, subscription_id: int) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         row = found(self.acting, subscription_id)
         return Response(page(Delivery.objects.filter(subscription=row), query, NEWEST, deliveries))
 
 
-class DeliveriesOfWorkload(Door):
-    @described("Who was told what about one workload, newest first", query=ListQuery, page=DeliveryAnswer)
+class DeliveriesOfWorkload(ApiView):
+    @operation("Who was told what about one workload, newest first", query=ListQuery, page=DeliveryAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.acting, workload_id)
         rows = Delivery.objects.filter(workload_id=workload.pk)
         return Response(page(rows, query, NEWEST, deliveries))

@@ -11,13 +11,20 @@ from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem
 from berth.core.spec.texts import Text
 from berth.documents.ordered import as_text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.etags import etag, expected_version
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import (
+    Body,
+    ListQuery,
+    Word,
+    etag,
+    expected_version,
+    no_query,
+    parse_body,
+    parse_query,
+)
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.models import Project, Template
 from projects.services.workloads import templates
@@ -54,40 +61,42 @@ class TemplatesQuery(ListQuery):
     project: Word | None = None
 
 
-class Templates(Door):
-    @described("Templates of the projects that you see", query=TemplatesQuery, page=TemplateAnswer)
+class Templates(ApiView):
+    @operation("Templates of the projects that you see", query=TemplatesQuery, page=TemplateAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, TemplatesQuery)
+        query = parse_query(request, TemplatesQuery)
         rows = selectors.templates(self.acting)
         if query.project is not None:
             rows = rows.filter(project__name=query.project)
         return Response(page(rows, query, BY_NAME, presented))
 
 
-class TemplatesOfProject(Door):
-    @described("Templates of one project", query=ListQuery, page=TemplateAnswer)
+class TemplatesOfProject(ApiView):
+    @operation("Templates of one project", query=ListQuery, page=TemplateAnswer)
     def get(self, request: Request, name: str) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         project = selectors.find_project(self.acting, name)
         rows = selectors.templates(self.acting).filter(project=project)
         return Response(page(rows, query, BY_NAME, presented))
 
 
-class OneTemplate(Door):
-    @described("One template, with the document that it begins", answer=OneTemplateAnswer)
+class OneTemplate(ApiView):
+    @operation("One template, with the document that it begins", answer=OneTemplateAnswer)
     def get(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
         found = self._there(selectors.find_project(self.acting, name), template)
         return Response(whole(found), headers={"ETag": etag(found.version)})
 
-    @described("Save a template", body=TemplateValues, answer=OneTemplateAnswer, headers=GUARDS, also=(201,))
+    @operation(
+        "Save a template", body=TemplateValues, answer=OneTemplateAnswer, headers=GUARDS, also_status=201
+    )
     def put(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
         project = selectors.find_project(self.acting, name)
         self.require("submit", project)
         present = self._find(project, template)
         expected = expected_version(request, present.version if present else None)
-        values = body_of(request, TemplateValues)
+        values = parse_body(request, TemplateValues)
         stored = templates.save_template(
             acting=self.acting, project=project, name=template, text=_text(values), about=values.about,
             expected_version=expected,
@@ -97,14 +106,14 @@ class OneTemplate(Door):
             return created(whole(stored), f"/api/v1/projects/{name}/templates/{template}", ETag=tag)
         return Response(whole(stored), headers={"ETag": tag})
 
-    @described("Remove a template", status=204, headers=("If-Match",))
+    @operation("Remove a template", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
         found = self._there(selectors.find_project(self.acting, name), template)
         templates.require_change(self.acting, found)
         expected = expected_version(request, found.version)
         templates.remove_template(acting=self.acting, template=found, expected_version=expected)
-        return done()
+        return no_content()
 
     def _find(self, project: Project, name: str) -> Template | None:
         return selectors.templates(self.acting).filter(project=project, name=name).first()

@@ -10,13 +10,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, document_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.etags import etag, expected_version
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import (
+    Body,
+    ListQuery,
+    etag,
+    expected_version,
+    no_query,
+    parse_document,
+    parse_query,
+)
+from berth.server.api.responses import Answer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.quotas.schemas import Owner
 from projects.models import Budget, Department, Project
@@ -56,21 +62,21 @@ class BudgetAnswer(Answer):
     month: MonthAnswer
 
 
-class Budgets(Door):
-    @described("Budgets that you see, and how they stand", query=ListQuery, page=BudgetAnswer)
+class Budgets(ApiView):
+    @operation("Budgets that you see, and how they stand", query=ListQuery, page=BudgetAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         return Response(page(selectors.budgets(self.acting), query, OLDEST, presented))
 
 
-class OneBudget(Door):
+class OneBudget(ApiView):
     change_scope = "admin"
     kind: ClassVar[str]
 
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    @described("One budget, and how it stands", answer=BudgetAnswer)
+    @operation("One budget, and how it stands", answer=BudgetAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         budget = self._present(self.owner(name))
@@ -78,7 +84,7 @@ class OneBudget(Door):
             raise NotFound("There is no such budget.")
         return Response(presented([budget])[0], headers={"ETag": etag(budget.version)})
 
-    @described("Set a budget", body=BudgetValues, answer=BudgetAnswer, headers=GUARDS, also=(201,))
+    @operation("Set a budget", body=BudgetValues, answer=BudgetAnswer, headers=GUARDS, also_status=201)
     def put(self, request: Request, name: str) -> Response:
         no_query(request)
         owner = self.owner(name)
@@ -86,14 +92,14 @@ class OneBudget(Door):
         present = self._present(owner)
         expected = expected_version(request, present.version if present else None)
         budget = budgets.set_budget(
-            acting=self.acting, owner=owner, values=document_of(request), expected_version=expected
+            acting=self.acting, owner=owner, values=parse_document(request), expected_version=expected
         )
         stored, tag = presented([budget])[0], etag(budget.version)
         if present is None:
             return created(stored, f"/api/v1/budgets/{self.kind}/{name}", ETag=tag)
         return Response(stored, headers={"ETag": tag})
 
-    @described("Remove a budget", status=204, headers=("If-Match",))
+    @operation("Remove a budget", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         owner = self.owner(name)
@@ -103,7 +109,7 @@ class OneBudget(Door):
             raise NotFound("There is no such budget.")
         expected = expected_version(request, present.version)
         budgets.remove_budget(acting=self.acting, budget=present, expected_version=expected)
-        return done()
+        return no_content()
 
     def _present(self, owner: Department | Project) -> Budget | None:
         whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}

@@ -10,12 +10,12 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.idempotency import once
-from berth.server.api.pages import NEWEST, page
-from berth.server.api.queries import ListQuery, Query, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import NEWEST, page
+from berth.server.api.requests import ListQuery, Query, no_query, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects.acting import Acting
 from scheduler.models import Cycle
 from scheduler.reports import selectors
@@ -69,10 +69,10 @@ class ReplayAnswer(Answer):
     summary: str
 
 
-class Cycles(Door):
-    @described("Cycles, newest first", query=CyclesQuery, page=CycleAnswer)
+class Cycles(ApiView):
+    @operation("Cycles, newest first", query=CyclesQuery, page=CycleAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, CyclesQuery)
+        query = parse_query(request, CyclesQuery)
         rows = selectors.cycles(self.acting).defer("snapshot", "plan")
         if query.since is not None:
             rows = rows.filter(at__gte=query.since)
@@ -81,18 +81,18 @@ class Cycles(Door):
         return Response(page(rows, query, NEWEST, presented))
 
 
-class OneCycle(Door):
-    @described("One cycle, with its plan", query=CycleQuery, answer=OneCycleAnswer)
+class OneCycle(ApiView):
+    @operation("One cycle, with its plan", query=CycleQuery, answer=OneCycleAnswer)
     def get(self, request: Request, cycle_id: int) -> Response:
-        query = query_of(request, CycleQuery)
+        query = parse_query(request, CycleQuery)
         row = find_cycle(self.acting, cycle_id)
         scenario = scenario_of(row) if query.scenario else None
         return Response(OneCycleAnswer(**values_of(row), plan=row.plan, scenario=scenario))
 
 
-class Replay(Door):
-    @described("Decide a cycle once more, on what it saw, and compare", answer=ReplayAnswer)
-    @once
+class Replay(ApiView):
+    @operation("Decide a cycle once more, on what it saw, and compare", answer=ReplayAnswer)
+    @idempotent
     def post(self, request: Request, cycle_id: int) -> Response:
         no_query(request)
         found = replay(find_cycle(self.acting, cycle_id))

@@ -13,12 +13,12 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.spec.quantities import Moment
-from berth.server.api.answers import Answer, whole
-from berth.server.api.csv_files import csv_file
-from berth.server.api.door import Door
-from berth.server.api.pages import NEWEST, page
-from berth.server.api.queries import ListQuery, Query, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import NEWEST, page
+from berth.server.api.requests import ListQuery, Query, Word, no_query, parse_query
+from berth.server.api.responses import Answer, from_milli
+from berth.server.api.schema import operation
+from berth.server.api.streaming import csv_file
+from berth.server.api.views import ApiView
 from projects import selectors as tenants
 from projects.acting import Acting
 from scheduler.models import Eviction
@@ -71,12 +71,15 @@ class EvictionAnswer(Answer):
     lines: list[str] = Field(description="The audit in sentences: the rule, the queues' numbers, the cost.")
 
 
-class Evictions(Door):
-    @described(
-        "Who gave way for whom, newest first", query=EvictionsQuery, page=EvictionAnswer, text="text/csv"
+class Evictions(ApiView):
+    @operation(
+        "Who gave way for whom, newest first",
+        query=EvictionsQuery,
+        page=EvictionAnswer,
+        media_type="text/csv",
     )
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
-        query = query_of(request, EvictionsQuery)
+        query = parse_query(request, EvictionsQuery)
         rows = _found(self.acting, query)
         if query.format == "csv":
             return as_csv(request, rows, reader(self.acting))
@@ -106,23 +109,23 @@ class MatrixAnswer(Answer):
     left_out: int = Field(description="How many more pairs there are.")
 
 
-class EvictionMatrix(Door):
-    @described("Who took from whom, added up", query=MatrixQuery, answer=MatrixAnswer)
+class EvictionMatrix(ApiView):
+    @operation("Who took from whom, added up", query=MatrixQuery, answer=MatrixAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, MatrixQuery)
+        query = parse_query(request, MatrixQuery)
         every = pairs(_found(self.acting, query))
         found = [
             PairAnswer(
                 gave_way=pair.gave, for_whom=pair.took, evictions=pair.count,
-                gpus=whole(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
+                gpus=from_milli(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
             )
             for pair in every[: query.limit]
         ]  # fmt: skip
         return Response(MatrixAnswer(pairs=found, left_out=max(0, len(every) - query.limit)))
 
 
-class OneEviction(Door):
-    @described("One eviction", answer=EvictionAnswer)
+class OneEviction(ApiView):
+    @operation("One eviction", answer=EvictionAnswer)
     def get(self, request: Request, eviction_id: int) -> Response:
         no_query(request)
         row = selectors.evictions(self.acting).filter(pk=eviction_id).first()
@@ -131,12 +134,12 @@ class OneEviction(Door):
         return Response(answer(told(reader(self.acting), [row])[0]))
 
 
-class EvictionsOfWorkload(Door):
-    @described(
+class EvictionsOfWorkload(ApiView):
+    @operation(
         "When this workload gave way, and when others did for it", query=ListQuery, page=EvictionAnswer
     )
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         workload = tenants.find_workload(self.acting, workload_id)
         rows = selectors.evictions(self.acting).filter(
             Q(workload_id=workload.pk) | Q(beneficiary_id=workload.pk)
@@ -166,7 +169,7 @@ def answer(each: Told) -> EvictionAnswer:
         beneficiary_name=winner.name if winner else "",
         beneficiary_project=winner.project if winner else "",
         for_whom=winner.called if winner else "",
-        gpus=whole(row.gpu_milli) or 0,
+        gpus=from_milli(row.gpu_milli) or 0,
         rule=each.rule,
         numbers=each.numbers,
         pods=each.pods,

@@ -8,10 +8,10 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.requests import no_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.workloads.schemas import BlockerAnswer, PhaseWord
 from scheduler.api import evictions
@@ -44,8 +44,8 @@ class ExplanationAnswer(Answer):
     )
 
 
-class Explain(Door):
-    @described("Why it is where it is", answer=ExplanationAnswer)
+class Explain(ApiView):
+    @operation("Why it is where it is", answer=ExplanationAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workload = selectors.find_workload(self.acting, workload_id)

@@ -4,9 +4,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer, whole
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.requests import no_query
+from berth.server.api.responses import Answer, from_milli
+from berth.server.api.schema import operation
 from pools.api.pools import PoolDoor
 from scheduler.reports.fragmentation import fragmentation_of
 
@@ -27,7 +27,7 @@ class FragmentationAnswer(Answer):
 
 
 class Fragmentation(PoolDoor):
-    @described("In how many pieces its free GPUs lie", answer=FragmentationAnswer)
+    @operation("In how many pieces its free GPUs lie", answer=FragmentationAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         told = fragmentation_of(self.found(name))
@@ -36,6 +36,6 @@ class Fragmentation(PoolDoor):
         ]
         return Response(
             FragmentationAnswer(
-                nodes=told.nodes, free_gpus=told.whole, free_in_parts=whole(told.parts), levels=levels
+                nodes=told.nodes, free_gpus=told.whole, free_in_parts=from_milli(told.parts), levels=levels
             )
         )

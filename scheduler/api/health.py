@@ -7,10 +7,10 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.requests import no_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from scheduler.reports.health import health
 
 
@@ -53,8 +53,8 @@ class HealthAnswer(Answer):
     wake: Wake | None
 
 
-class Health(Door):
-    @described("Who leads, the last cycle, and whether the laws hold", answer=HealthAnswer)
+class Health(ApiView):
+    @operation("Who leads, the last cycle, and whether the laws hold", answer=HealthAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
         self.require("administer")

@@ -11,10 +11,10 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer, whole
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import ListQuery, parse_query
+from berth.server.api.responses import Answer, from_milli
+from berth.server.api.schema import operation
 from pools.api.pools import PoolDoor
 from projects.models import Workload
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
@@ -45,13 +45,15 @@ class LineAnswer(Answer):
 
 
 class LineOfPool(PoolDoor):
-    @described("Who waits in this pool, first in line first", query=ListQuery, answer=LineAnswer)
+    @operation("Who waits in this pool, first in line first", query=ListQuery, answer=LineAnswer)
     def get(self, request: Request, name: str) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         pool = self.found(name)
         length = length_of(pool)
         found = page(line_of(self.acting, pool), query, FIRST, presented)
-        return Response(LineAnswer(workloads=length.workloads, gpus=whole(length.gpu_milli) or 0, **found))
+        return Response(
+            LineAnswer(workloads=length.workloads, gpus=from_milli(length.gpu_milli) or 0, **found)
+        )
 
 
 def presented(rows: Sequence[Workload]) -> list[Any]:
@@ -68,7 +70,7 @@ def answer(row: Any) -> WaiterAnswer:
         project=row.project.name,
         department=row.project.department.name,
         priority=row.priority,
-        gpus=whole(row.gpu_milli_min) or 0,
+        gpus=from_milli(row.gpu_milli_min) or 0,
         submitted_at=row.submitted_at,
         reason=row.reason,
         message=row.message,

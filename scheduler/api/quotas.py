@@ -6,13 +6,11 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Amounts, Answer
-from berth.server.api.bodies import document_of
-from berth.server.api.door import Door
-from berth.server.api.etags import quoted
-from berth.server.api.idempotency import once
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.requests import etag, no_query, parse_document
+from berth.server.api.responses import Amounts, Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools.models import NodePool
 from projects import selectors
 from projects.api.lookups import pool_named
@@ -81,19 +79,19 @@ class ImpactAnswer(Answer):
     tag: str = Field(description="For If-Match of the application; also in ETag.")
 
 
-class QuotaPreview(Door):
+class QuotaPreview(ApiView):
     change_scope = "admin"
 
-    @described("What an edited set of quotas would change; nothing is stored", body=DraftBody,
+    @operation("What an edited set of quotas would change; nothing is stored", body=DraftBody,
                answer=ImpactAnswer)  # fmt: skip
-    @once
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        found = preview(acting=self.acting, draft=read_draft(self.acting, document_of(request)))
+        found = preview(acting=self.acting, draft=read_draft(self.acting, parse_document(request)))
         told = {name: getattr(found, name) for name in ImpactAnswer.model_fields if name != "unseen"}
         unseen = {name: getattr(found.unseen, name) for name in UnseenAnswer.model_fields}
         return Response(
-            ImpactAnswer(**told, unseen=UnseenAnswer(**unseen)), headers={"ETag": quoted(found.tag)}
+            ImpactAnswer(**told, unseen=UnseenAnswer(**unseen)), headers={"ETag": etag(found.tag)}
         )
 
 
@@ -141,11 +139,11 @@ class ShareAnswer(Answer):
     story: list[ShareChapter] = Field(description="Its department first, as far as you see that whole.")
 
 
-class ShareStory(Door):
+class ShareStory(ApiView):
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    @described("How a fair share comes about", answer=ShareAnswer)
+    @operation("How a fair share comes about", answer=ShareAnswer)
     def get(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         owner, where = self.owner(name), pool_named(pool)

@@ -15,11 +15,11 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec.quantities import Moment
-from berth.server.api.answers import Answer
-from berth.server.api.csv_files import csv_file
-from berth.server.api.door import Door
-from berth.server.api.queries import ListQuery, Word, query_of
-from berth.server.api.schema import described
+from berth.server.api.requests import ListQuery, Word, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.streaming import csv_file
+from berth.server.api.views import ApiView
 from scheduler.reports.usage.query import asked
 from scheduler.reports.usage.report import Asked, Dimension, Used, report, total
 
@@ -60,10 +60,10 @@ class UsageAnswer(Answer):
     next: str | None
 
 
-class UsageReport(Door):
-    @described("What was used, by whom and where, over time", query=UsageQuery, answer=UsageAnswer)
+class UsageReport(ApiView):
+    @operation("What was used, by whom and where, over time", query=UsageQuery, answer=UsageAnswer)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
-        query = query_of(request, UsageQuery)
+        query = parse_query(request, UsageQuery)
         now = timezone.now()
         question = asked(
             now, since=query.since, until=query.until, by=query.by, step=query.step, zone=query.zone,

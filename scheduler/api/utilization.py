@@ -14,11 +14,11 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import shown
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Query, Word, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import ListQuery, Query, Word, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools import selectors as machines
 from pools.models import Node, NodePool
 from projects import selectors
@@ -115,10 +115,10 @@ class ClusterUseAnswer(Answer):
     hours: list[HourAnswer]
 
 
-class OfWorkload(Door):
-    @described("What it uses of what it holds", query=OfWorkloadQuery, answer=WorkloadUseAnswer)
+class OfWorkload(ApiView):
+    @operation("What it uses of what it holds", query=OfWorkloadQuery, answer=WorkloadUseAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query, now = query_of(request, OfWorkloadQuery), timezone.now()
+        query, now = parse_query(request, OfWorkloadQuery), timezone.now()
         workload = selectors.find_workload(self.acting, workload_id)
         pods = summary.of_pods(summary.running().filter(pod__workload=workload), now)
         of = Q(pod__workload=workload)
@@ -145,10 +145,10 @@ class OfWorkload(Door):
         )  # fmt: skip
 
 
-class OfNode(Door):
-    @described("What its pods use, and how busy its GPUs are", query=SpanQuery, answer=OneNodeUseAnswer)
+class OfNode(ApiView):
+    @operation("What its pods use, and how busy its GPUs are", query=SpanQuery, answer=OneNodeUseAnswer)
     def get(self, request: Request, name: str) -> Response:
-        query, now = query_of(request, SpanQuery), timezone.now()
+        query, now = parse_query(request, SpanQuery), timezone.now()
         node = machines.nodes().filter(name=name, pk__in=visible_nodes(self.acting)).first()
         if node is None:
             raise NotFound(f"There is no node named {shown(name)}.")
@@ -163,10 +163,10 @@ class NodesQuery(ListQuery):
     pool: Word | None = None
 
 
-class OfNodes(Door):
-    @described("What is used on each node", query=NodesQuery, page=NodeUseAnswer)
+class OfNodes(ApiView):
+    @operation("What is used on each node", query=NodesQuery, page=NodeUseAnswer)
     def get(self, request: Request) -> Response:
-        query, now = query_of(request, NodesQuery), timezone.now()
+        query, now = parse_query(request, NodesQuery), timezone.now()
         rows = machines.nodes().filter(pk__in=visible_nodes(self.acting))
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
@@ -178,12 +178,12 @@ class WorkloadsQuery(ListQuery):
     pool: Word | None = None
 
 
-class OfWorkloads(Door):
-    @described(
+class OfWorkloads(ApiView):
+    @operation(
         "What each running workload uses, most GPUs held first", query=WorkloadsQuery, page=OfWorkloadAnswer
     )
     def get(self, request: Request) -> Response:
-        query, now = query_of(request, WorkloadsQuery), timezone.now()
+        query, now = parse_query(request, WorkloadsQuery), timezone.now()
         running = Pod.objects.filter(state__in=RUNS).values("workload")
         rows = selectors.workloads(self.acting).filter(pk__in=running)
         if query.project is not None:
@@ -198,12 +198,12 @@ class ClusterQuery(Query):
     hours: Annotated[int, Field(ge=1, le=24 * 92, description="So many hours back.")] = HOURS
 
 
-class OfCluster(Door):
-    @described(
+class OfCluster(ApiView):
+    @operation(
         "What is used of what is held, by pool and by hour", query=ClusterQuery, answer=ClusterUseAnswer
     )
     def get(self, request: Request) -> Response:
-        query, now = query_of(request, ClusterQuery), timezone.now()
+        query, now = parse_query(request, ClusterQuery), timezone.now()
         pools = list(visible_pools(self.acting).order_by("name"))
         if query.pool is not None:
             pools = [pool for pool in pools if pool.name == query.pool]

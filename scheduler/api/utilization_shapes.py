@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from berth.server.api.answers import Answer, whole
+from berth.server.api.responses import Answer, from_milli
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import Point
 
@@ -62,7 +62,7 @@ def use_answer(use: summary.Use) -> UseAnswer:
             gpu_memory_mib=use.held_gpu_memory_mib,
         ),
         used=InUseAnswer(
-            gpu=whole(use.gpu_milli), cpu=whole(use.cpu_milli), memory_mib=use.memory_mib,
+            gpu=from_milli(use.gpu_milli), cpu=from_milli(use.cpu_milli), memory_mib=use.memory_mib,
             gpu_memory_mib=use.gpu_memory_mib,
         ),
         gpu_known=_whole(use.known_gpu_milli),
@@ -79,7 +79,7 @@ def point_answers(points: Iterable[Point]) -> list[UsePointAnswer]:
                 memory_mib=point.held_memory_mib, gpu_memory_mib=point.held_gpu_memory_mib,
             ),
             used=InUseAnswer(
-                gpu=whole(point.gpu_milli), cpu=whole(point.cpu_milli), memory_mib=point.memory_mib,
+                gpu=from_milli(point.gpu_milli), cpu=from_milli(point.cpu_milli), memory_mib=point.memory_mib,
                 gpu_memory_mib=point.gpu_memory_mib,
             ),
             gpu_known=_whole(point.known_gpu_milli),
@@ -101,4 +101,4 @@ def device_answers(devices: Iterable[summary.Device]) -> list[DeviceUseAnswer]:
 
 
 def _whole(milli: int) -> float:
-    return whole(milli) or 0
+    return from_milli(milli) or 0

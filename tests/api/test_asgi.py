@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from berth.server.api.asgi import Rest
+from berth.server.api.asgi import RestRouter
 from berth.server.api.parsers import BODY_MAX
 from berth.server.front import bodies
 from berth.server.front.bodies import BoundedBodies
@@ -32,7 +32,7 @@ def submission(secret: str, path: str = "/api/v1/workloads", **given: Any) -> Wi
 
 
 def front() -> BoundedBodies:
-    return BoundedBodies(Rest(pages), may_send_large)
+    return BoundedBodies(RestRouter(pages), may_send_large)
 
 
 async def answered(wire: Wire, app: BoundedBodies | None = None) -> Wire:

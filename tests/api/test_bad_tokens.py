@@ -6,7 +6,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from berth.server.api import limits
+from berth.server.api import rate_limits
 from projects.services.people import tokens
 from tests.cast import Cast
 
@@ -33,7 +33,7 @@ def test_nobody_makes_a_count_forgotten_by_filling_the_memory_with_others(cast: 
     for number in range(3):
         ask(f"berth_{number}")
     for number in range(500):
-        limits.spend("login", f"name guess{number}")
+        rate_limits.spend("login", f"name guess{number}")
     assert ask("berth_x").status_code == 429
 
 

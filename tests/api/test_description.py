@@ -11,8 +11,8 @@ from django.urls import get_resolver
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body
+from berth.server.api.requests import Body
+from berth.server.api.responses import Answer
 
 
 @pytest.fixture

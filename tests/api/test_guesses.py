@@ -8,7 +8,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from berth.server.api.guesses import ATTACKED, ATTACKED_TRIES
+from berth.server.api.rate_limits import ATTACKED, ATTACKED_TRIES
 from tests.cast import Cast
 
 RIGHT = "correct horse battery"
@@ -19,7 +19,9 @@ Door = Callable[[str, str, str], int]
 @pytest.fixture(autouse=True)
 def fresh(cast: Cast, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
-    monkeypatch.setattr("berth.server.api.limits.time", SimpleNamespace(time=lambda: 1e9))  # no window ends
+    monkeypatch.setattr(
+        "berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9)
+    )  # no window ends
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": LIMIT}
 
 

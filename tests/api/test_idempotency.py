@@ -10,8 +10,8 @@ from django.db import connections
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from berth.server.api.idempotency import forget_old_answers
-from berth.server.api.models import KeptAnswer
+from berth.server.api.idempotency import delete_expired_responses
+from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Workload
 from projects.services.people import tokens
 from tests.api.conftest import Caller
@@ -47,17 +47,17 @@ def test_a_refused_request_may_be_mended_under_its_key(dave: Caller) -> None:
     assert (
         dave.post("workloads", training("-bad-", project="vision"), Idempotency_Key="k1").status_code == 422
     )
-    assert not KeptAnswer.objects.exists()
+    assert not StoredResponse.objects.exists()
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1").status_code == 201
 
 
 def test_a_key_is_free_again_after_a_day(dave: Caller) -> None:
     path = dave.post("workloads", TRAINING, Idempotency_Key="k1")["Location"]
     dave.post(f"{path}/cancel")
-    KeptAnswer.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    StoredResponse.objects.update(created_at=timezone.now() - timedelta(hours=25))
     assert dave.post("workloads", TRAINING, Idempotency_Key="k1")["Location"] != path
-    KeptAnswer.objects.update(created_at=timezone.now() - timedelta(hours=25))
-    assert forget_old_answers() == 1
+    StoredResponse.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    assert delete_expired_responses() == 1
 
 
 def test_a_secret_is_not_kept(dave: Caller) -> None:
@@ -67,7 +67,7 @@ def test_a_secret_is_not_kept(dave: Caller) -> None:
     assert first["token"].startswith("berth_")
     assert second == {**first, "token": None}
     assert ApiToken.objects.filter(name="ci").count() == 1
-    assert first["token"].encode() not in bytes(KeptAnswer.objects.get().body)
+    assert first["token"].encode() not in bytes(StoredResponse.objects.get().body)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "käse"])
@@ -83,9 +83,9 @@ def test_every_post_keeps_its_answer() -> None:
     ]
     ours = [view for view in posts if view.__module__.split(".")[1] == "api"]
     assert len(ours) > 8
-    assert [view.__name__ for view in ours if hasattr(view.post, "answers_anew")] == ["LinkToPort"]
-    kept = [view for view in ours if not hasattr(view.post, "answers_anew")]
-    assert [view.__name__ for view in kept if not hasattr(view.post, "answers_once")] == []
+    assert [view.__name__ for view in ours if hasattr(view.post, "is_repeatable")] == ["LinkToPort"]
+    kept = [view for view in ours if not hasattr(view.post, "is_repeatable")]
+    assert [view.__name__ for view in kept if not hasattr(view.post, "is_idempotent")] == []
 
 
 @pytest.mark.django_db(transaction=True)

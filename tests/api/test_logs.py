@@ -9,7 +9,7 @@ import pytest
 from django.core.asgi import get_asgi_application
 from django.utils import timezone
 
-from berth.server.api.asgi import Rest
+from berth.server.api.asgi import RestRouter
 from berth.server.wiring import Wiring
 from pools.models import Node
 from pools.runtimes.base import PodOrder
@@ -131,7 +131,7 @@ def running(transactional_db: None, runtime: FakeRuntime) -> Iterator[tuple[Pod,
 def served(request: pytest.FixtureRequest) -> Any:
     """By Django's own handler, and by the one in front of it."""
     pages = get_asgi_application()
-    return Rest(pages) if request.param == "rest" else pages
+    return RestRouter(pages) if request.param == "rest" else pages
 
 
 async def test_following_over_asgi_streams_as_the_pod_writes(

@@ -21,7 +21,7 @@ OLD, NEW = "correct horse battery", "a better horse battery"
 @pytest.fixture(autouse=True)
 def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """No minute ends in the middle of a test."""
-    monkeypatch.setattr("berth.server.api.limits.time", SimpleNamespace(time=lambda: 1e9))
+    monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
 
 
 def signed_in(name: str = "dave", password: str = OLD) -> Caller:

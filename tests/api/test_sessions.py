@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from berth.core.frames import CONTENT_TYPE, packed, unpacked
-from berth.server.api.asgi import Rest
+from berth.server.api.asgi import RestRouter
 from pools.joining import secrets
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
@@ -180,7 +180,7 @@ async def test_an_answer_is_held_back_until_there_is_one() -> None:
 
     session, dave, ours = await sync_to_async(set_up)()
     wire = Wire("/api/v1/workers/orders", "wait=20", secret=ours.secret)
-    asked = asyncio.create_task(Rest(None)(wire.scope, wire.receive, wire.send))
+    asked = asyncio.create_task(RestRouter(None)(wire.scope, wire.receive, wire.send))
     await asyncio.sleep(0.3)
     assert not wire.body
     call = frames(({"key": str(uuid.uuid4())}, b"closed"))

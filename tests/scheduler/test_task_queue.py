@@ -18,7 +18,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 from django_q.models import OrmQ, Schedule
 
-from berth.server.api.models import KeptAnswer
+from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
 from scheduler.dispatch.leftovers import AGAIN, hand_over_workspaces
@@ -126,7 +126,7 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
         ApiToken.objects.create(user=user, name=name, digest=name, expires_at=ends, revoked_at=revoked)
     for days in (1, 31):
         Cycle.objects.create(at=now - timedelta(days=days), epoch=1, trigger="tick", snapshot=b"x")
-        KeptAnswer.objects.create(user=user, key=f"{days}", created_at=now - timedelta(days=days - 0.5))
+        StoredResponse.objects.create(user=user, key=f"{days}", created_at=now - timedelta(days=days - 0.5))
     Cycle.objects.create(at=now, epoch=1, trigger="tick", snapshot=b"x")
     for days, state in ((91, "delivered"), (91, "waiting"), (1, "delivered")):
         Delivery.objects.create(
@@ -145,7 +145,7 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
     tasks.keep_house()
     assert set(ApiToken.objects.values_list("name", flat=True)) == {"just over", "lives"}
     assert Cycle.objects.count() == 2
-    assert list(KeptAnswer.objects.values_list("key", flat=True)) == ["1"]
+    assert list(StoredResponse.objects.values_list("key", flat=True)) == ["1"]
     assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "waiting"]
 
 

@@ -21,7 +21,7 @@ SignIn = Callable[[str], Client]
 @pytest.fixture(autouse=True)
 def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
-    monkeypatch.setattr("berth.server.api.limits.time", SimpleNamespace(time=lambda: 1e9))
+    monkeypatch.setattr("berth.server.api.rate_limits.time", SimpleNamespace(time=lambda: 1e9))
 
 
 def test_every_page_leads_to_the_account(cast: Cast, sign_in: SignIn) -> None:

@@ -14,7 +14,7 @@ from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
 from django.urls import URLPattern, path
 
-from berth.server.api.asgi import Rest
+from berth.server.api.asgi import RestRouter
 from berth.server.front.bodies import BoundedBodies
 from berth.server.tracing.spans import this_process_is
 from berth.server.web.live.named import named
@@ -32,7 +32,7 @@ websocket_urlpatterns: list[URLPattern] = [
 this_process_is("web")
 berth = ProtocolTypeRouter(
     {
-        "http": BoundedBodies(Rest(pages), may_send_large),
+        "http": BoundedBodies(RestRouter(pages), may_send_large),
         "websocket": named(AllowedHostsOriginValidator(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -8,14 +8,12 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import document_of
-from berth.server.api.door import Door
-from berth.server.api.etags import expected_tag, quoted
-from berth.server.api.idempotency import once
-from berth.server.api.pages import NEWEST, page
-from berth.server.api.queries import ListQuery, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import NEWEST, page
+from berth.server.api.requests import ListQuery, etag, expected_tag, no_query, parse_document, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.acting import Acting
 from projects.api.quotas.schemas import DraftBody, OwnerKind
@@ -49,42 +47,42 @@ class AppliedAnswer(Answer):
     change: QuotaChangeAnswer | None = Field(description="Null: everything was so already.")
 
 
-class ApplyQuotas(Door):
+class ApplyQuotas(ApiView):
     change_scope = "admin"
 
-    @described("Apply an edited set of quotas, all or nothing", body=DraftBody, answer=AppliedAnswer,
+    @operation("Apply an edited set of quotas, all or nothing", body=DraftBody, answer=AppliedAnswer,
                headers=("If-Match",))  # fmt: skip
-    @once
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        draft, expected = read_draft(self.acting, document_of(request)), expected_tag(request)
+        draft, expected = read_draft(self.acting, parse_document(request)), expected_tag(request)
         change, drafted = drafts.apply_draft(acting=self.acting, draft=draft, expected=expected)
         stored = drafts.tag_after(drafted)
         told = presented(self.acting, [change])[0] if change else None
-        return Response(AppliedAnswer(change=told), headers={"ETag": quoted(stored)})
+        return Response(AppliedAnswer(change=told), headers={"ETag": etag(stored)})
 
 
-class QuotaChanges(Door):
-    @described("Changes of quotas, newest first", query=ListQuery, page=QuotaChangeAnswer)
+class QuotaChanges(ApiView):
+    @operation("Changes of quotas, newest first", query=ListQuery, page=QuotaChangeAnswer)
     def get(self, request: Request) -> Response:
         rows = selectors.quota_changes(self.acting)
         return Response(
-            page(rows, query_of(request, ListQuery), NEWEST, lambda found: presented(self.acting, found))
+            page(rows, parse_query(request, ListQuery), NEWEST, lambda found: presented(self.acting, found))
         )
 
 
-class OneQuotaChange(Door):
-    @described("One change of quotas", answer=QuotaChangeAnswer)
+class OneQuotaChange(ApiView):
+    @operation("One change of quotas", answer=QuotaChangeAnswer)
     def get(self, request: Request, change_id: int) -> Response:
         no_query(request)
         return Response(presented(self.acting, [selectors.find_quota_change(self.acting, change_id)])[0])
 
 
-class UndoQuotaChange(Door):
+class UndoQuotaChange(ApiView):
     change_scope = "admin"
 
-    @described("Take a change of quotas back unless overtaken", answer=QuotaChangeAnswer)
-    @once
+    @operation("Take a change of quotas back unless overtaken", answer=QuotaChangeAnswer)
+    @idempotent
     def post(self, request: Request, change_id: int) -> Response:
         no_query(request)
         change = selectors.find_quota_change(self.acting, change_id)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from berth.core.spec.quantities import Moment
-from berth.server.api.answers import Amounts, Answer, amounts
-from berth.server.api.bodies import Body
+from berth.server.api.requests import Body
+from berth.server.api.responses import Amounts, Answer, amounts
 from projects.models import Department, Quota
 from projects.services.quotas import values_of
 from projects.services.quotas.documents import MOST_CHANGES, MOST_NOTE

@@ -8,12 +8,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.server.api.bodies import document_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.etags import etag, expected_version
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import (
+    ListQuery,
+    Word,
+    etag,
+    expected_version,
+    no_query,
+    parse_document,
+    parse_query,
+)
+from berth.server.api.responses import created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools.models import NodePool
 from projects import selectors
 from projects.api.lookups import pool_named
@@ -31,10 +38,10 @@ class QuotasQuery(ListQuery):
     project: Word | None = None
 
 
-class Quotas(Door):
-    @described("Quotas that you see", query=QuotasQuery, page=QuotaAnswer)
+class Quotas(ApiView):
+    @operation("Quotas that you see", query=QuotasQuery, page=QuotaAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, QuotasQuery)
+        query = parse_query(request, QuotasQuery)
         rows = with_standings(selectors.quotas(self.acting))
         if query.pool is not None:
             rows = rows.filter(pool__name=query.pool)
@@ -45,7 +52,7 @@ class Quotas(Door):
         return Response(page(rows, query, OLDEST, presented))
 
 
-class OneQuota(Door):
+class OneQuota(ApiView):
     """The quota of one owner in one pool."""
 
     change_scope = "admin"
@@ -58,7 +65,7 @@ class OneQuota(Door):
         """What is odd about it as it is now. The scheduler's doors know: it is seen beside what is held."""
         raise NotImplementedError
 
-    @described("One quota", answer=QuotaAnswer)
+    @operation("One quota", answer=QuotaAnswer)
     def get(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         quota = self._present(self.owner(name), pool_named(pool))
@@ -66,7 +73,7 @@ class OneQuota(Door):
             raise NotFound("There is no such quota.")
         return Response(answer(quota), headers={"ETag": etag(quota.version)})
 
-    @described("Set a quota", body=QuotaValues, answer=QuotaSetAnswer, headers=GUARDS, also=(201,))
+    @operation("Set a quota", body=QuotaValues, answer=QuotaSetAnswer, headers=GUARDS, also_status=201)
     def put(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         owner, node_pool = self.owner(name), pool_named(pool)
@@ -77,7 +84,7 @@ class OneQuota(Door):
             acting=self.acting,
             owner=owner,
             pool=node_pool,
-            values=document_of(request),
+            values=parse_document(request),
             expected_version=expected,
         )
         odd = self.oddities(owner, node_pool)
@@ -86,7 +93,7 @@ class OneQuota(Door):
             return created(stored, f"/api/v1/quotas/{self.kind}/{name}/{pool}", ETag=tag)
         return Response(stored, headers={"ETag": tag})
 
-    @described("Remove a quota", status=204, headers=("If-Match",))
+    @operation("Remove a quota", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         owner, node_pool = self.owner(name), pool_named(pool)
@@ -96,7 +103,7 @@ class OneQuota(Door):
             raise NotFound("There is no such quota.")
         expected = expected_version(request, present.version)
         quotas.remove_quota(acting=self.acting, quota=present, expected_version=expected)
-        return done()
+        return no_content()
 
     def _present(self, owner: Department | Project, pool: NodePool) -> Quota | None:
         whose = {"department": owner} if isinstance(owner, Department) else {"project": owner}

@@ -9,12 +9,19 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of, document_of
-from berth.server.api.idempotency import once
-from berth.server.api.pages import NEWEST, page
-from berth.server.api.queries import ListQuery, Query, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import NEWEST, page
+from berth.server.api.requests import (
+    Body,
+    ListQuery,
+    Query,
+    no_query,
+    parse_body,
+    parse_document,
+    parse_query,
+)
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
 from projects.api.services.scaling_schemas import StatusWord, seconds
 from projects.api.services.views import ServiceView
 from projects.elastic.autoscale import last_scaling, snapshot, window_of
@@ -125,41 +132,43 @@ class MetricsPointAnswer(Answer):
 
 
 class AutoscalerOfService(ServiceView):
-    @described("The settings of a service's autoscaler", answer=AutoscalerSettingsAnswer)
+    @operation("The settings of a service's autoscaler", answer=AutoscalerSettingsAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         return Response(_settings(self.service(service).autoscaler))
 
-    @described(
+    @operation(
         "Give an autoscaler its settings", body=AutoscalerSettingsBody, answer=AutoscalerSettingsAnswer
     )
     def put(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service)
         return Response(
-            _settings(autoscalers.configure(acting=self.acting, service=row, settings=document_of(request)))
+            _settings(
+                autoscalers.configure(acting=self.acting, service=row, settings=parse_document(request))
+            )
         )
 
 
 class AutoscalerStatus(ServiceView):
-    @described("How an autoscaler stands", answer=AutoscalerStatusAnswer)
+    @operation("How an autoscaler stands", answer=AutoscalerStatusAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         return Response(status_of(self.service(service)))
 
 
 class AutoscalerEnable(ServiceView):
-    @described("Switch an autoscaler on or off", body=AutoscalerEnableBody, answer=AutoscalerStatusAnswer)
-    @once
+    @operation("Switch an autoscaler on or off", body=AutoscalerEnableBody, answer=AutoscalerStatusAnswer)
+    @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
-        body, row = body_of(request, AutoscalerEnableBody), self.service(service)
+        body, row = parse_body(request, AutoscalerEnableBody), self.service(service)
         autoscalers.enable(acting=self.acting, service=row, enabled=body.enabled)
         return Response(status_of(self.service(service)))
 
 
 class AutoscalerConditions(ServiceView):
-    @described("What an autoscaler watches for, and what of it holds", answer=AutoscalerConditionsAnswer)
+    @operation("What an autoscaler watches for, and what of it holds", answer=AutoscalerConditionsAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service).autoscaler
@@ -173,7 +182,7 @@ class AutoscalerConditions(ServiceView):
 
 
 class AutoscalerHealth(ServiceView):
-    @described("Whether an autoscaler does its work", answer=AutoscalerHealthAnswer)
+    @operation("Whether an autoscaler does its work", answer=AutoscalerHealthAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         service_row = self.service(service)
@@ -188,9 +197,9 @@ class AutoscalerHealth(ServiceView):
 
 
 class ScaleHistory(ServiceView):
-    @described("What an autoscaler did, newest first", query=ScaleHistoryQuery, answer=ScaleHistoryAnswer)
+    @operation("What an autoscaler did, newest first", query=ScaleHistoryQuery, answer=ScaleHistoryAnswer)
     def get(self, request: Request, service: str) -> Response:
-        query = query_of(request, ScaleHistoryQuery)
+        query = parse_query(request, ScaleHistoryQuery)
         rows = self.service(service).scalings.select_related("request").order_by("-id")
         if query.action is not None:
             rows = rows.filter(action=query.action)
@@ -203,11 +212,11 @@ class ScaleHistory(ServiceView):
 
 
 class MetricsOfService(ServiceView):
-    @described(
+    @operation(
         "What the engines of a service reported, newest first", query=ListQuery, page=MetricsPointAnswer
     )
     def get(self, request: Request, service: str) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         return Response(page(self.service(service).points.all(), query, NEWEST, _points))
 
 

@@ -8,11 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.problems import Problem, shown
-from berth.server.api.bodies import NoBody, body_of
-from berth.server.api.idempotency import once
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import NoBody, no_query, parse_body, parse_query
+from berth.server.api.schema import operation
 from projects.api.services import scaling_schemas as shapes
 from projects.api.services.views import ServiceView
 from projects.models import ScaleRequest
@@ -29,7 +28,7 @@ class Requests(ServiceView):
     direction: ClassVar[str]
 
     def listed(self, request: Request, service: str) -> Response:
-        query = query_of(request, shapes.ScaleRequestsQuery)
+        query = parse_query(request, shapes.ScaleRequestsQuery)
         rows = _filtered(requests_of(self.service(service), self.direction), query)
         return Response(page(rows, query, NEWEST_FIRST, shapes.presented))
 
@@ -41,15 +40,15 @@ class Requests(ServiceView):
 class ScaleOuts(Requests):
     direction = "scale_out"
 
-    @described("Scale-outs of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer)
+    @operation("Scale-outs of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer)
     def get(self, request: Request, service: str) -> Response:
         return self.listed(request, service)
 
-    @described("Ask for more engines", body=shapes.ScaleOutBody, answer=shapes.ScaleAcceptedAnswer)
-    @once
+    @operation("Ask for more engines", body=shapes.ScaleOutBody, answer=shapes.ScaleAcceptedAnswer)
+    @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
-        body = body_of(request, shapes.ScaleOutBody)
+        body = parse_body(request, shapes.ScaleOutBody)
         _check_mode(body)
         wish = _wish(body, new_addresses(body.engine_urls))
         return _accepted(requests.scale_out(acting=self.acting, service=self.service(service), wish=wish))
@@ -58,7 +57,7 @@ class ScaleOuts(Requests):
 class OneScaleOut(Requests):
     direction = "scale_out"
 
-    @described("One scale-out", answer=shapes.ScaleRequestAnswer)
+    @operation("One scale-out", answer=shapes.ScaleRequestAnswer)
     def get(self, request: Request, service: str, request_id: str) -> Response:
         return Response(shapes.answer(self.one(request, service, request_id)))
 
@@ -66,25 +65,25 @@ class OneScaleOut(Requests):
 class CancelScaleOut(Requests):
     direction = "scale_out"
 
-    @described("Take a scale-out back", answer=shapes.ScaleRequestAnswer)
-    @once
+    @operation("Take a scale-out back", answer=shapes.ScaleRequestAnswer)
+    @idempotent
     def post(self, request: Request, service: str, request_id: str) -> Response:
-        body_of(request, NoBody)
+        parse_body(request, NoBody)
         row = self.one(request, service, request_id)
         requests.cancel(acting=self.acting, request=row)
         return Response(shapes.answer(find_request(row.service, "scale_out", request_id)))
 
 
 class CancelScaleOuts(ServiceView):
-    @described(
+    @operation(
         "Take scale-outs back, or show which",
         body=shapes.CancelScaleOutsBody,
         answer=shapes.CancelledScaleOutsAnswer,
     )
-    @once
+    @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
-        body = body_of(request, shapes.CancelScaleOutsBody)
+        body = parse_body(request, shapes.CancelScaleOutsBody)
         found = requests.cancel_many(
             acting=self.acting, service=self.service(service), dry_run=body.dry_run,
             status_filter=(body.status_filter,) if body.status_filter else (),
@@ -95,15 +94,15 @@ class CancelScaleOuts(ServiceView):
 class ScaleIns(Requests):
     direction = "scale_in"
 
-    @described("Scale-ins of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer)
+    @operation("Scale-ins of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer)
     def get(self, request: Request, service: str) -> Response:
         return self.listed(request, service)
 
-    @described("Ask for fewer engines", body=shapes.ScaleInBody, answer=shapes.ScaleAcceptedAnswer)
-    @once
+    @operation("Ask for fewer engines", body=shapes.ScaleInBody, answer=shapes.ScaleAcceptedAnswer)
+    @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
-        body = body_of(request, shapes.ScaleInBody)
+        body = parse_body(request, shapes.ScaleInBody)
         wish = _wish(body, addresses(body.engine_urls), force=body.force)
         accepted = requests.scale_in(
             acting=self.acting, service=self.service(service), wish=wish, dry_run=body.dry_run
@@ -114,7 +113,7 @@ class ScaleIns(Requests):
 class OneScaleIn(Requests):
     direction = "scale_in"
 
-    @described("One scale-in", answer=shapes.ScaleRequestAnswer)
+    @operation("One scale-in", answer=shapes.ScaleRequestAnswer)
     def get(self, request: Request, service: str, request_id: str) -> Response:
         return Response(shapes.answer(self.one(request, service, request_id)))
 

@@ -10,9 +10,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body
-from berth.server.api.queries import ListQuery, Word
+from berth.server.api.requests import Body, ListQuery, Word
+from berth.server.api.responses import Answer
 from projects.models import Engine, ScaleRequest, ScaleStep
 
 StatusWord = Literal[

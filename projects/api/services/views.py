@@ -9,13 +9,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.server.api.answers import Answer, whole
-from berth.server.api.bodies import Body, body_of
-from berth.server.api.door import Door
-from berth.server.api.idempotency import once
-from berth.server.api.pages import NEWEST, page
-from berth.server.api.queries import ListQuery, Word, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import NEWEST, page
+from berth.server.api.requests import Body, ListQuery, Word, no_query, parse_body, parse_query
+from berth.server.api.responses import Answer, from_milli
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects.api.services.scaling_schemas import StatusWord
 from projects.api.workloads.schemas import PhaseWord
 from projects.engine.scaling import FINAL
@@ -100,7 +99,7 @@ class WeightsAnswer(Answer):
     weight_version: str | None
 
 
-class ServiceView(Door):
+class ServiceView(ApiView):
     """Base view of one service. Invalid values answer 400, not 422: clients that scale services expect it."""
 
     def service(self, name_or_id: str) -> Service:
@@ -114,9 +113,9 @@ class ServiceView(Door):
 
 
 class Services(ServiceView):
-    @described("Inference services that you see", query=ServicesQuery, page=ServiceAnswer)
+    @operation("Inference services that you see", query=ServicesQuery, page=ServiceAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, ServicesQuery)
+        query = parse_query(request, ServicesQuery)
         rows = services(self.acting)
         if query.project is not None:
             rows = rows.filter(workload__project__name=query.project)
@@ -126,7 +125,7 @@ class Services(ServiceView):
 
 
 class OneService(ServiceView):
-    @described("One inference service", answer=OneServiceAnswer)
+    @operation("One inference service", answer=OneServiceAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service)
@@ -135,7 +134,7 @@ class OneService(ServiceView):
 
 
 class EnginesOfService(ServiceView):
-    @described("The engines of a service, by model", answer=EnginesAnswer)
+    @operation("The engines of a service, by model", answer=EnginesAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service)
@@ -146,11 +145,11 @@ class EnginesOfService(ServiceView):
 
 
 class WeightsOfService(ServiceView):
-    @described("Say that weights change, or are changed", body=WeightsBody, answer=WeightsAnswer)
-    @once
+    @operation("Say that weights change, or are changed", body=WeightsBody, answer=WeightsAnswer)
+    @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
-        body, row = body_of(request, WeightsBody), self.service(service)
+        body, row = parse_body(request, WeightsBody), self.service(service)
         if body.updating:
             row = weight_updates.begin(acting=self.acting, service=row)
         else:
@@ -180,7 +179,7 @@ def _engine(row: Engine, places: Mapping[UUID, Pod]) -> EngineAnswer:
     return EngineAnswer(
         engine_id=row.name, url=row.url, status=row.state, is_healthy=row.is_healthy, origin=row.origin,  # type: ignore[arg-type]
         node=pod.node.name if pod else None,
-        gpus=(whole(pod.allocation.gpu_milli_total) or 0) if pod else 0,
+        gpus=(from_milli(pod.allocation.gpu_milli_total) or 0) if pod else 0,
         weight_version=row.weight_version or None, weight_sync=row.sync, running_requests=row.running,  # type: ignore[arg-type]
         in_router=row.is_routed and row.isolated_at is None, workload_id=row.workload_id,
         message=row.message or row.sync_message or row.router_message,

@@ -13,14 +13,13 @@ from berth.core.errors import Invalid
 from berth.core.frames import CONTENT_TYPE, Frame, packed
 from berth.core.problems import Problem, shown
 from berth.db.bell import Bell
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of, checked
-from berth.server.api.door import Door, done
-from berth.server.api.idempotency import once
+from berth.server.api.idempotency import idempotent
+from berth.server.api.long_polling import WAIT_MAX, long_poll
 from berth.server.api.parsers import FramesParser
-from berth.server.api.queries import Query, no_query, query_of
-from berth.server.api.schema import described
-from berth.server.api.waiting import WAIT_MAX, held_back
+from berth.server.api.requests import Body, Query, no_query, parse_body, parse_query, validated
+from berth.server.api.responses import Answer, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.models import Session
 from projects.services import sessions
@@ -61,7 +60,7 @@ class ResultsQuery(Query):
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds, while there is nothing.")] = 0
 
 
-class CallsView(Door):
+class CallsView(ApiView):
     def session(self, workload_id: UUID) -> Session:
         return sessions.session_of(self.acting, selectors.find_workload(self.acting, workload_id))
 
@@ -69,8 +68,8 @@ class CallsView(Door):
 class Calls(CallsView):
     parser_classes = [FramesParser]
 
-    @described("Hand in calls", bytes_of=CONTENT_TYPE, answer=AddedAnswer, status=201)
-    @once
+    @operation("Hand in calls", body_type=CONTENT_TYPE, answer=AddedAnswer, status=201)
+    @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         session = self.session(workload_id)
@@ -80,25 +79,25 @@ class Calls(CallsView):
 
 
 class DropCalls(CallsView):
-    @described("Give up calls", body=Dropped, status=204)
-    @once
+    @operation("Give up calls", body=Dropped, status=204)
+    @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
-        calls.drop(session=self.session(workload_id), keys=body_of(request, Dropped).keys)
-        return done()
+        calls.drop(session=self.session(workload_id), keys=parse_body(request, Dropped).keys)
+        return no_content()
 
 
 class Results(CallsView):
-    @described("What became of calls", query=ResultsQuery, text=CONTENT_TYPE)
+    @operation("What became of calls", query=ResultsQuery, media_type=CONTENT_TYPE)
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
-        query = query_of(request, ResultsQuery)
+        query = parse_query(request, ResultsQuery)
         session = self.session(workload_id)
 
         def look(last: bool) -> bytes | None:
             ended = calls.take_ended(session=session, after=query.after)
             return packed(_frame(one) for one in ended) if ended or last else None
 
-        return held_back(request, look, bell=RINGER, key=str(session.pk), seconds=query.wait)
+        return long_poll(request, look, bell=RINGER, key=str(session.pk), seconds=query.wait)
 
 
 def _calls(frames: Sequence[Frame] | Any) -> list[calls.NewCall]:
@@ -106,7 +105,7 @@ def _calls(frames: Sequence[Frame] | Any) -> list[calls.NewCall]:
         raise Invalid([Problem("", "is no number of calls", shown(len(frames)), f"1 to {AT_ONCE}")])
     found = []
     for words, payload in frames:
-        said = checked(CallWords, words)
+        said = validated(CallWords, words)
         found.append(calls.NewCall(said.key, payload, said.everywhere))
     if len({call.key for call in found}) < len(found):
         raise Invalid([Problem("key", "stands twice", "", "each call once")])

@@ -15,12 +15,11 @@ from rest_framework.response import Response
 from berth.core.spec.quantities import Cores, Gpus, Mebibytes, Priority
 from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds
 from berth.core.spec.texts import Name, Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, NoBody, body_of
-from berth.server.api.door import Door, created
-from berth.server.api.idempotency import once
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.requests import Body, NoBody, no_query, parse_body
+from berth.server.api.responses import Answer, created
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import Action
 from projects.api.workloads.schemas import PhaseWord
@@ -101,12 +100,12 @@ class SessionAnswer(Answer):
     ended: int = Field(description="How many calls have ended so far.")
 
 
-class Sessions(Door):
-    @described("Open a session", body=SessionBody, answer=SessionAnswer, status=201)
-    @once
+class Sessions(ApiView):
+    @operation("Open a session", body=SessionBody, answer=SessionAnswer, status=201)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        body = body_of(request, SessionBody)
+        body = parse_body(request, SessionBody)
         address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
         session = sessions.open_session(
             acting=self.acting, document=_document(body), wanted=_wanted(body, address)
@@ -114,20 +113,20 @@ class Sessions(Door):
         return created(answer(session), f"/api/v1/sessions/{session.pk}")
 
 
-class OneSession(Door):
-    @described("A session, and which nodes take calls", answer=SessionAnswer)
+class OneSession(ApiView):
+    @operation("A session, and which nodes take calls", answer=SessionAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workload = selectors.find_workload(self.acting, workload_id)
         return Response(answer(sessions.session_of(self.acting, workload, Action.VIEW)))
 
 
-class EndSession(Door):
-    @described("End a session: it has done what it was for", answer=SessionAnswer)
-    @once
+class EndSession(ApiView):
+    @operation("End a session: it has done what it was for", answer=SessionAnswer)
+    @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
-        body_of(request, NoBody)
+        parse_body(request, NoBody)
         session = sessions.session_of(self.acting, selectors.find_workload(self.acting, workload_id))
         session.workload = sessions.end_session(acting=self.acting, session=session)
         return Response(answer(session))
@@ -159,7 +158,7 @@ _OWN = ("fault", "executor", "slots", "max_attempts", "idle_timeout")
 
 def _document(body: SessionBody) -> dict[str, Any]:
     plain = ("name", "project", "pools", "priority", "preemptible", "max_runtime", "env", "labels")
-    said = body.given()
+    said = body.explicit_values()
     return {
         **{name: said[name] for name in plain if name in said and said[name] is not None},
         "node": body.node.model_dump(exclude_none=True),

@@ -13,14 +13,13 @@ from berth.core.errors import Invalid, Unauthenticated
 from berth.core.frames import CONTENT_TYPE, Frame, packed
 from berth.core.problems import Problem, shown
 from berth.core.spec.texts import Text
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import Body, body_of, checked
-from berth.server.api.door import DoorBySecret, done
-from berth.server.api.idempotency import once
+from berth.server.api.idempotency import idempotent
+from berth.server.api.long_polling import WAIT_MAX, long_poll
 from berth.server.api.parsers import FramesParser
-from berth.server.api.queries import Query, no_query, query_of
-from berth.server.api.schema import described
-from berth.server.api.waiting import WAIT_MAX, held_back
+from berth.server.api.requests import Body, Query, no_query, parse_body, parse_query, validated
+from berth.server.api.responses import Answer, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import TokenlessView
 from projects.api.sessions.calls import RINGER
 from projects.models import Pod
 from projects.services.sessions import calls, workers
@@ -67,7 +66,7 @@ class DoneWords(Body):
     told: dict[str, str] = Field(default_factory=dict)
 
 
-class WorkerView(DoorBySecret):
+class WorkerView(TokenlessView):
     """Knows no people: the secret of a live pod is all there is."""
 
     caller = "worker"
@@ -80,11 +79,11 @@ class WorkerView(DoorBySecret):
 
 
 class Hello(WorkerView):
-    @described("A worker is there", body=HelloBody, answer=WelcomeAnswer)
-    @once
+    @operation("A worker is there", body=HelloBody, answer=WelcomeAnswer)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
-        pod, body = self.pod(request), body_of(request, HelloBody)
+        pod, body = self.pod(request), parse_body(request, HelloBody)
         hello = workers.Hello(body.python, body.cloudpickle)
         fault = workers.greet(pod=pod, hello=hello)
         if body.ready and not fault:
@@ -100,9 +99,9 @@ class Hello(WorkerView):
 
 
 class Orders(WorkerView):
-    @described("Calls for a worker to run", query=OrdersQuery, text=CONTENT_TYPE)
+    @operation("Calls for a worker to run", query=OrdersQuery, media_type=CONTENT_TYPE)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
-        pod, query = self.pod(request), query_of(request, OrdersQuery)
+        pod, query = self.pod(request), parse_query(request, OrdersQuery)
 
         def look(last: bool) -> bytes | None:
             if not last and not workers.has_news(pod, query.having):
@@ -110,29 +109,31 @@ class Orders(WorkerView):
             return _orders(pod, query.having)
 
         workers.seen(pod=pod)
-        return held_back(request, look, bell=RINGER, key=str(pod.pk), seconds=query.wait)
+        return long_poll(request, look, bell=RINGER, key=str(pod.pk), seconds=query.wait)
 
 
 class DoneCalls(WorkerView):
     parser_classes = [FramesParser]
 
-    @described("What became of a worker's calls", query=HavingQuery, bytes_of=CONTENT_TYPE, text=CONTENT_TYPE)
-    @once  # type: ignore[arg-type]  # no person signs in here, so no key is ever heeded
+    @operation(
+        "What became of a worker's calls", query=HavingQuery, body_type=CONTENT_TYPE, media_type=CONTENT_TYPE
+    )
+    @idempotent  # type: ignore[arg-type]  # no person signs in here, so no key is ever heeded
     def post(self, request: Request) -> HttpResponse:
         """Answers with what is next: one way less for each call."""
-        pod, query = self.pod(request), query_of(request, HavingQuery)
+        pod, query = self.pod(request), parse_query(request, HavingQuery)
         workers.finish(pod=pod, done=_done(request.data))
         return HttpResponse(_orders(pod, query.having), content_type=CONTENT_TYPE)
 
 
 class LeaveSession(WorkerView):
-    @described("A worker goes", body=LeaveBody, status=204)
-    @once
+    @operation("A worker goes", body=LeaveBody, status=204)
+    @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
         pod = self.pod(request)
-        workers.leave(pod=pod, fault=body_of(request, LeaveBody).fault)
-        return done()
+        workers.leave(pod=pod, fault=parse_body(request, LeaveBody).fault)
+        return no_content()
 
 
 def program(request: HttpRequest) -> HttpResponse:
@@ -152,7 +153,7 @@ def _done(frames: Sequence[Frame] | Any) -> list[workers.Done]:
         raise Invalid([Problem("", "is no number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
     found = []
     for words, result in frames:
-        said = checked(DoneWords, words)
+        said = validated(DoneWords, words)
         if sum(len(text) for text in said.told.values()) > TOLD_MAX or len(result) > calls.limit():
             raise Invalid([Problem("", "is too large", "", f"{TOLD_MAX} characters, {calls.limit()} bytes")])
         found.append(workers.Done(said.number, said.outcome, _plain(said.told), result))

@@ -7,8 +7,8 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.server.api.pages import Order
-from berth.server.api.queries import ListQuery, Word
+from berth.server.api.pagination import Order
+from berth.server.api.requests import ListQuery, Word
 from projects.api.workloads.schemas import KindWord, PhaseWord
 from projects.models import Workload
 

@@ -9,11 +9,11 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer, whole
-from berth.server.api.door import Door
-from berth.server.api.pages import Order, page
-from berth.server.api.queries import ListQuery, Word, query_of
-from berth.server.api.schema import described
+from berth.server.api.pagination import Order, page
+from berth.server.api.requests import ListQuery, Word, parse_query
+from berth.server.api.responses import Answer, from_milli
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.models import Pod
 
@@ -52,10 +52,10 @@ class PodAnswer(Answer):
     message: str
 
 
-class Pods(Door):
-    @described("Pods that you see, newest first", query=PodsQuery, page=PodAnswer)
+class Pods(ApiView):
+    @operation("Pods that you see, newest first", query=PodsQuery, page=PodAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, PodsQuery)
+        query = parse_query(request, PodsQuery)
         rows = with_devices(selectors.pods(self.acting))
         if query.workload is not None:
             rows = rows.filter(workload=query.workload)
@@ -66,10 +66,10 @@ class Pods(Door):
         return Response(page(rows, query, NEWEST_POD, presented))
 
 
-class PodsOfWorkload(Door):
-    @described("The pods of all runs of one workload", query=ListQuery, page=PodAnswer)
+class PodsOfWorkload(ApiView):
+    @operation("The pods of all runs of one workload", query=ListQuery, page=PodAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query = query_of(request, ListQuery)
+        query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.acting, workload_id)
         rows = with_devices(selectors.pods(self.acting)).filter(workload=workload)
         return Response(page(rows, query, BY_PLACE, presented))
@@ -93,7 +93,7 @@ def _answer(pod: Pod) -> PodAnswer:
         node=pod.node.name,
         pool=pod.node.pool.name,
         devices=list(held.devices) if held else [],
-        gpus=(whole(held.gpu_milli * len(held.devices)) if held else 0) or 0,
+        gpus=(from_milli(held.gpu_milli * len(held.devices)) if held else 0) or 0,
         **own,
     )
 

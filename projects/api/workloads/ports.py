@@ -8,12 +8,11 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.server.api.answers import Answer
-from berth.server.api.bodies import NoBody, body_of
-from berth.server.api.door import Door
-from berth.server.api.idempotency import anew
-from berth.server.api.queries import no_query
-from berth.server.api.schema import described
+from berth.server.api.idempotency import repeatable
+from berth.server.api.requests import NoBody, no_query, parse_body
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.visits.links import link_to
 
@@ -23,12 +22,12 @@ class PortLinkAnswer(Answer):
     expires_at: datetime
 
 
-class LinkToPort(Door):
-    @described("A link that opens a port of a running workload, once", answer=PortLinkAnswer, status=201)
-    @anew
+class LinkToPort(ApiView):
+    @operation("A link that opens a port of a running workload, once", answer=PortLinkAnswer, status=201)
+    @repeatable
     def post(self, request: Request, workload_id: UUID, port: str) -> HttpResponse:
         no_query(request)
-        body_of(request, NoBody)
+        parse_body(request, NoBody)
         workload = selectors.find_workload(self.acting, workload_id)
         url, expires_at = link_to(acting=self.acting, workload=workload, port=port, at=timezone.now())
         return Response(PortLinkAnswer(url=url, expires_at=expires_at), 201)

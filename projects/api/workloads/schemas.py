@@ -9,7 +9,7 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from pydantic import Field
 
-from berth.server.api.answers import Answer, ProblemAnswer, whole
+from berth.server.api.responses import Answer, ProblemAnswer, from_milli
 from projects.models import Pod, PodState, RoleNode, Workload
 from projects.services.workloads import Submission
 
@@ -131,7 +131,7 @@ def values_of(row: Any) -> dict[str, Any]:
         "department": row.project.department.name,
         "pool": row.pool.name if row.pool else None,
         "submitted_by": row.submitted_by.username if row.submitted_by else None,
-        "gpus": Gpus(asked=whole(row.gpu_milli_min) or 0, now=whole(row.gpu_milli_now) or 0),
+        "gpus": Gpus(asked=from_milli(row.gpu_milli_min) or 0, now=from_milli(row.gpu_milli_now) or 0),
         "position": explanation.get("position"),
         "expected_start": explanation.get("expected_start"),
         "pods": PodCount(running=row.pods_running, wanted=row.pods_wanted),

@@ -10,13 +10,12 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.spec import WorkloadSpec
-from berth.server.api.answers import Answer, ProblemAnswer
-from berth.server.api.bodies import Body, NoBody, body_of, document_of
-from berth.server.api.door import Door, created, done
-from berth.server.api.idempotency import once
-from berth.server.api.pages import page
-from berth.server.api.queries import Query, no_query, query_of
-from berth.server.api.schema import described
+from berth.server.api.idempotency import idempotent
+from berth.server.api.pagination import page
+from berth.server.api.requests import Body, NoBody, Query, no_query, parse_body, parse_document, parse_query
+from berth.server.api.responses import Answer, ProblemAnswer, created, no_content
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.workloads.filters import WorkloadsQuery, found, order_of
 from projects.api.workloads.schemas import (
@@ -40,58 +39,58 @@ class SubmitQuery(Query):
     dry_run: Annotated[bool, Field(description="Predict the outcome; store nothing.")] = False
 
 
-class Workloads(Door):
-    @described("Workloads that you see", query=WorkloadsQuery, page=WorkloadAnswer)
+class Workloads(ApiView):
+    @operation("Workloads that you see", query=WorkloadsQuery, page=WorkloadAnswer)
     def get(self, request: Request) -> Response:
-        query = query_of(request, WorkloadsQuery)
+        query = parse_query(request, WorkloadsQuery)
         rows = with_counts(found(selectors.workloads(self.acting), query)).defer("spec")
         return Response(page(rows, query, order_of(query), listed))
 
-    @described(
+    @operation(
         "Submit a workload, or predict what submitting it would do",
         query=SubmitQuery, body=WorkloadSpec, answer=SubmittedAnswer, status=201,
-        instead=(200, PredictionAnswer),
+        alternative=(200, PredictionAnswer),
     )  # fmt: skip
-    @once
+    @idempotent
     def post(self, request: Request) -> Response:
-        if query_of(request, SubmitQuery).dry_run:
+        if parse_query(request, SubmitQuery).dry_run:
             return Response(self._predict(request))
-        submitted = workloads.submit_with_warnings(acting=self.acting, document=document_of(request))
+        submitted = workloads.submit_with_warnings(acting=self.acting, document=parse_document(request))
         return created(submission(submitted), f"/api/v1/workloads/{submitted.workload.pk}")
 
     def _predict(self, request: Request) -> PredictionAnswer:
         try:
-            return PredictionAnswer(**asdict(dry_run(acting=self.acting, document=document_of(request))))
+            return PredictionAnswer(**asdict(dry_run(acting=self.acting, document=parse_document(request))))
         except Invalid as error:
             faults = [ProblemAnswer.Fault(**problem.to_dict()) for problem in error.problems]
             return PredictionAnswer(outcome="invalid", workload=None, errors=faults)
 
 
-class OneWorkload(Door):
-    @described("One workload", answer=OneWorkloadAnswer)
+class OneWorkload(ApiView):
+    @operation("One workload", answer=OneWorkloadAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         return Response(answer(selectors.find_workload(self.acting, workload_id)))
 
-    @described("Remove a workload that has ended", status=204)
+    @operation("Remove a workload that has ended", status=204)
     def delete(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workloads.delete(acting=self.acting, workload=selectors.find_workload(self.acting, workload_id))
-        return done()
+        return no_content()
 
 
-class Act(Door):
+class Act(ApiView):
     """What can be done to a workload needs no more than its address."""
 
     def target(self, request: Request, workload_id: UUID) -> Workload:
         no_query(request)
-        body_of(request, NoBody)
+        parse_body(request, NoBody)
         return selectors.find_workload(self.acting, workload_id)
 
 
 class Cancel(Act):
-    @described("End a workload for good", answer=OneWorkloadAnswer)
-    @once
+    @operation("End a workload for good", answer=OneWorkloadAnswer)
+    @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
         return Response(answer(workloads.cancel(acting=self.acting, workload=target)))
@@ -111,13 +110,13 @@ class ManyAnswer(Answer):
     refused: list[RefusedAnswer]
 
 
-class CancelMany(Door):
-    @described("End several workloads for good", body=ManyBody, answer=ManyAnswer)
-    @once
+class CancelMany(ApiView):
+    @operation("End several workloads for good", body=ManyBody, answer=ManyAnswer)
+    @idempotent
     def post(self, request: Request) -> Response:
         """One that is refused does not keep the others; one that is not seen is not there."""
         no_query(request)
-        asked = list(dict.fromkeys(body_of(request, ManyBody).ids))
+        asked = list(dict.fromkeys(parse_body(request, ManyBody).ids))
         rows = {row.pk: row for row in selectors.workloads(self.acting).filter(pk__in=asked)}
         mine = [rows[pk] for pk in asked if pk in rows]
         outcome = workloads.bulk_cancel(acting=self.acting, workloads=mine)
@@ -127,16 +126,16 @@ class CancelMany(Door):
 
 
 class Suspend(Act):
-    @described("Stop a workload until it is resumed", answer=OneWorkloadAnswer)
-    @once
+    @operation("Stop a workload until it is resumed", answer=OneWorkloadAnswer)
+    @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
         return Response(answer(workloads.suspend(acting=self.acting, workload=target)))
 
 
 class Resume(Act):
-    @described("Let a suspended workload wait for its turn again", answer=OneWorkloadAnswer)
-    @once
+    @operation("Let a suspended workload wait for its turn again", answer=OneWorkloadAnswer)
+    @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
         return Response(answer(workloads.resume(acting=self.acting, workload=target)))

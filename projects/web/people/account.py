@@ -10,7 +10,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, RateLimited
-from berth.server.api.guesses import guessing
+from berth.server.api.rate_limits import password_attempt
 from berth.server.web.faults import take_faults
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.models import Membership
@@ -89,7 +89,7 @@ def password(request: Request) -> HttpResponse:
 def _changed(request: Request, form: PasswordForm) -> passwords.Changed:
     """Raises RateLimited and what the service raises. This browser stays signed in."""
     values = form.cleaned_data
-    with guessing(request, request.user.get_username(), passwords.WrongPassword):
+    with password_attempt(request, request.user.get_username(), passwords.WrongPassword):
         changed = passwords.change(
             acting=request.acting, current=values["current_password"], new=values["new_password"],
             revoke_tokens=values["revoke_tokens"],

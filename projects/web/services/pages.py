@@ -7,7 +7,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.server.api.csv_files import csv_file
+from berth.server.api.streaming import csv_file
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.tables import Column, asked_of, exported, list_query
 from projects.access import Action, may

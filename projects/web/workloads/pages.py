@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.server.api.csv_files import csv_file
+from berth.server.api.streaming import csv_file
 from berth.server.web.pages import Request, done, page, signed_in
 from berth.server.web.paging import ordered, slice_of
 from projects.access import Action, require, visible_pools

@@ -15,9 +15,9 @@ from rest_framework.request import Request
 
 from berth.core.errors import BerthError, Invalid
 from berth.core.problems import Problem
-from berth.server.api.door import Door
-from berth.server.api.queries import Query, Word, query_of
-from berth.server.api.schema import described
+from berth.server.api.requests import Query, Word, parse_query
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from pools.runtimes.base import LogChunk
 from projects import selectors
 from scheduler.api.logs.pod_log import PIECE_MAX, PodLog, log_of
@@ -36,10 +36,10 @@ class LogsQuery(Query):
     follow: Annotated[bool, Field(description="Go on until the pod has ended.")] = False
 
 
-class Logs(Door):
-    @described("What a pod printed", query=LogsQuery, text="text/plain")
+class Logs(ApiView):
+    @operation("What a pod printed", query=LogsQuery, media_type="text/plain")
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
-        query = query_of(request, LogsQuery)
+        query = parse_query(request, LogsQuery)
         if query.tail is not None and "offset" in query.model_fields_set:
             raise Invalid(
                 [Problem("offset", "given together with tail", f"{query.offset}", "one of the two")]

@@ -10,10 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.texts import plain
-from berth.server.api.answers import Answer
-from berth.server.api.door import Door
-from berth.server.api.queries import Query, Word, query_of
-from berth.server.api.schema import described
+from berth.server.api.requests import Query, Word, parse_query
+from berth.server.api.responses import Answer
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects import selectors
 from scheduler.api.logs.endpoint import PODS_MAX
 from scheduler.api.logs.pod_log import log_of
@@ -66,10 +66,10 @@ class FoundAnswer(Answer):
     next: str | None
 
 
-class SearchLogs(Door):
-    @described("Lines of what a pod printed that contain a text", query=SearchQuery, answer=FoundAnswer)
+class SearchLogs(ApiView):
+    @operation("Lines of what a pod printed that contain a text", query=SearchQuery, answer=FoundAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
-        query = query_of(request, SearchQuery)
+        query = parse_query(request, SearchQuery)
         workload = selectors.find_workload(self.acting, workload_id)
         log = log_of(self.acting, workload, name=query.pod, run=query.run)
         found = log_search.search(

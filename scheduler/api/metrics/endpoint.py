@@ -20,8 +20,8 @@ from rest_framework.request import Request
 
 from berth.core.errors import Unauthenticated
 from berth.db.models import Lease
-from berth.server.api.door import Door
-from berth.server.api.schema import described
+from berth.server.api.schema import operation
+from berth.server.api.views import ApiView
 from projects.models import Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES, Phase
 from scheduler.api.metrics.pools import pool_metrics
@@ -40,8 +40,8 @@ HOW_TO_READ = (
 )
 
 
-class Metrics(Door):
-    @described("Numbers for Prometheus", text="text/plain")
+class Metrics(ApiView):
+    @operation("Numbers for Prometheus", media_type="text/plain")
     def get(self, request: Request) -> HttpResponse:
         self.require("administer")
         return measured()

@@ -8,7 +8,7 @@ from django.db.models import F, Q, Sum
 from django.http import StreamingHttpResponse
 
 from berth.core.amounts import MILLI
-from berth.server.api.csv_files import csv_file
+from berth.server.api.streaming import csv_file
 from berth.server.web.pages import Request
 from berth.server.web.tables import Column, Listing, asked_of, list_query
 from pools import selectors

@@ -1,4 +1,4 @@
-"""Django app of the parts that all REST endpoints share."""
+"""Django app of the code shared by all REST endpoints."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Serve REST beside live updates: one hop into a thread per request."""
+"""ASGI handler for REST requests: one switch to a thread per request."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -12,9 +12,12 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 PATHS = ("/api/", "/healthz", "/readyz", "/metrics")
 
 
-class OneHop(ASGIHandler):
-    """Django's handler with its middleware as for threads: the hops between loop and thread, two for each
-    middleware and three for a view, become one. Answers that stream still do so in the loop."""
+class SingleThreadHandler(ASGIHandler):
+    """Django's handler with synchronous middleware.
+
+    One switch between event loop and thread per request replaces two per middleware and three per view.
+    Streaming responses still run in the event loop.
+    """
 
     def __init__(self) -> None:
         self.load_middleware(is_async=False)
@@ -23,12 +26,12 @@ class OneHop(ASGIHandler):
         return await sync_to_async(self.get_response)(request)
 
 
-class Rest:
-    """Routes the addresses of REST to their own handler and all others to the handler of pages."""
+class RestRouter:
+    """Send REST paths to their own handler and all others to the handler of pages."""
 
     def __init__(self, pages: Any) -> None:
         self.pages = pages
-        self.rest = OneHop()
+        self.rest = SingleThreadHandler()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         handler = self.rest if scope["path"].startswith(PATHS) else self.pages

@@ -1,4 +1,4 @@
-"""Give every request an id that its answer, audit rows and log lines share."""
+"""Request ids, shared by response, audit rows and log lines."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ ACCEPTED = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 
 
 class RequestIds:
-    """Works in threads and in the event loop alike, so that it costs no hop between them."""
+    """Set the request id; runs in threads and in the event loop without switching between them."""
 
     sync_capable = True
     async_capable = True
@@ -32,38 +32,38 @@ class RequestIds:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        request_id = _given(request) or uuid.uuid4().hex
+        request_id = _client_id(request) or uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]
         if self.is_async:
-            return self._later(request, request_id)
-        with bound_contextvars(request_id=request_id), of_request(request, request_id) as told:
-            began = time.perf_counter()
+            return self._call_async(request, request_id)
+        with bound_contextvars(request_id=request_id), of_request(request, request_id) as span:
+            started = time.perf_counter()
             response: HttpResponseBase = self.get_response(request)
-            answered(told, request, response)
-            _written_down(request, response, began)
+            answered(span, request, response)
+            _log_request(request, response, started)
         response.headers[HEADER] = request_id
         return response
 
-    async def _later(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        with bound_contextvars(request_id=request_id), of_request(request, request_id) as told:
-            began = time.perf_counter()
+    async def _call_async(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
+        with bound_contextvars(request_id=request_id), of_request(request, request_id) as span:
+            started = time.perf_counter()
             response: HttpResponseBase = await self.get_response(request)
-            answered(told, request, response)
-            _written_down(request, response, began)
+            answered(span, request, response)
+            _log_request(request, response, started)
         response.headers[HEADER] = request_id
         return response
 
 
-def _written_down(request: HttpRequest, response: HttpResponseBase, began: float) -> None:
-    """One line per request, where the operator wants that; by its route, as in traces."""
+def _log_request(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
+    """Log one line per request at level INFO, with its route as in traces."""
     if log.isEnabledFor(logging.INFO):
         structlog.get_logger(log.name).info(
             "request", method=request.method, route=route_of(request), status=response.status_code,
-            ms=round((time.perf_counter() - began) * 1000, 1),
+            ms=round((time.perf_counter() - started) * 1000, 1),
         )  # fmt: skip
 
 
-def _given(request: HttpRequest) -> str:
-    """The caller's own id, if it is harmless to repeat."""
+def _client_id(request: HttpRequest) -> str:
+    """Return the id that the client sent, or nothing if it is malformed."""
     text = request.headers.get(HEADER, "")
     return text if ACCEPTED.fullmatch(text) else ""

@@ -1,4 +1,4 @@
-"""Stored answers of requests with an idempotency key."""
+"""Stored responses of requests with an idempotency key."""
 
 from django.conf import settings
 from django.db import models
@@ -6,25 +6,25 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 
-class KeptAnswer(models.Model):
-    """One answer per person and key. Only its writer's open transaction ever sees it without a status."""
+class StoredResponse(models.Model):
+    """One response per user and key; `status` is null only inside the transaction that writes the row."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=255)
-    fingerprint = models.CharField(max_length=64, help_text="Keyed digest of method, address and body.")
+    fingerprint = models.CharField(max_length=64, help_text="Keyed digest of method, URL and body.")
     status = models.PositiveSmallIntegerField(null=True)
     headers = models.JSONField(default=dict)
     body = models.BinaryField(default=b"")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
-        verbose_name = "kept answer"
+        verbose_name = "stored response"
         ordering = ["-id"]
-        indexes = [models.Index(fields=["created_at"], name="kept_answer_age")]
+        indexes = [models.Index(fields=["created_at"], name="stored_response_age")]
         constraints = [
-            models.UniqueConstraint(name="answer_once_per_person_and_key", fields=["user", "key"]),
+            models.UniqueConstraint(name="stored_response_per_user_and_key", fields=["user", "key"]),
             models.CheckConstraint(
-                name="answer_status_range",
+                name="stored_response_status_range",
                 condition=Q(status__isnull=True) | Q(status__gte=200, status__lte=299),
             ),
         ]

@@ -13,27 +13,30 @@ from berth.core.frames import CONTENT_TYPE, unpacked
 from berth.documents.strict import TOO_DEEP, read_yaml
 
 BODY_MAX = 2**20
-CALLS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # functions and what they returned
-TOO_LARGE = f"A body may have at most {BODY_MAX} bytes."
+CALLS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")  # functions and their results
 
 
 def body_max(path: str) -> int:
-    """Bytes that a body may have at this address."""
+    """Return the maximum body size in bytes for this URL path."""
     if CALLS.fullmatch(path):
         return int(settings.BERTH_CALL_MIB) * 2**20 + BODY_MAX
     return BODY_MAX
 
 
+def too_large(limit: int) -> str:
+    return f"The body is too large. Send at most {limit} bytes."
+
+
 def read_json(body: bytes) -> Any:
-    """Refuses NaN and Infinity, which are not JSON, and keys given twice, of which one would win silently."""
+    """Parse JSON; refuse NaN, Infinity and duplicate keys. Raises Malformed."""
     try:
-        return json.loads(body, parse_constant=_no_constant, object_pairs_hook=_without_doubles)
+        return json.loads(body, parse_constant=_no_constant, object_pairs_hook=_without_duplicates)
     except RecursionError:
         raise Malformed(TOO_DEEP) from None
     except UnicodeDecodeError:
-        raise Malformed("The body is not UTF-8 text.") from None
+        raise Malformed("The body is not UTF-8 text. Encode it as UTF-8.") from None
     except ValueError as error:
-        raise Malformed(f"The body is not JSON: {error}.") from None
+        raise Malformed(f"The body is not valid JSON: {error}.") from None
 
 
 class JSONParser(BaseParser):
@@ -60,14 +63,14 @@ class YAMLParser(BaseParser):
         return read_yaml(_bounded(stream))
 
 
-class OldYAMLParser(YAMLParser):
-    """The name that tools used before YAML had a registered one."""
+class LegacyYAMLParser(YAMLParser):
+    """The media type that tools sent before YAML had a registered one."""
 
     media_type = "application/x-yaml"
 
 
 class FramesParser(BaseParser):
-    """Words and opaque bytes, for the few addresses that take them."""
+    """Parse frames of JSON and bytes, for session calls and their results."""
 
     media_type = CONTENT_TYPE
 
@@ -78,20 +81,17 @@ class FramesParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         assert parser_context is not None
-        most = body_max(parser_context["request"].path)
-        body = stream.read(most + 1)
-        if len(body) > most:
-            raise TooLarge(f"A body may have at most {most} bytes here.")
+        body = _bounded(stream, body_max(parser_context["request"].path))
         try:
             return unpacked(body)
         except ValueError as error:
-            raise Malformed(f"The body is not made of frames: {error}.") from None
+            raise Malformed(f"The body is not a valid sequence of frames: {error}.") from None
 
 
-def _bounded(stream: IO[bytes]) -> bytes:
-    body = stream.read(BODY_MAX + 1)
-    if len(body) > BODY_MAX:
-        raise TooLarge(TOO_LARGE)
+def _bounded(stream: IO[bytes], limit: int = BODY_MAX) -> bytes:
+    body = stream.read(limit + 1)
+    if len(body) > limit:
+        raise TooLarge(too_large(limit))
     return body
 
 
@@ -99,10 +99,10 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice[:80]!a} stands twice")
-    return found
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"duplicate key {duplicate[:80]!a}")
+    return mapping

@@ -23,35 +23,35 @@ LOST_DATABASE = (OperationalError, InterfaceError)
 
 
 class MethodNotAllowed(BerthError):
-    code, status, title = "method-not-allowed", 405, "This address does not know that method"
+    code, status, title = "method-not-allowed", 405, "Method not allowed for this URL"
 
 
 class UnsupportedMediaType(BerthError):
-    code, status, title = "unsupported-media-type", 415, "The body is of a type that is not read here"
+    code, status, title = "unsupported-media-type", 415, "Unsupported media type"
 
 
-class Broken(BerthError):
-    code, status, title = "broken", 500, "Berth made a mistake"
+class InternalError(BerthError):
+    code, status, title = "broken", 500, "Internal error"
 
 
-def explained(exc: Exception, context: dict[str, Any]) -> Response:
-    """What the framework calls for every exception of a view."""
-    error = understood_and_logged(exc)
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
+    """Build the problem document for an exception; REST framework calls this for every view."""
+    error = to_logged_error(exc)
     request = context.get("request")
     document = {**error.to_problem(), "request_id": getattr(request, "request_id", "")}
     return Response(document, error.status, headers=_headers(error, exc), content_type=CONTENT_TYPE)
 
 
-def understood_and_logged(exc: Exception) -> BerthError:
-    """What is our mistake, the caller is told little of: the log knows the rest."""
-    error = understood(exc)
+def to_logged_error(exc: Exception) -> BerthError:
+    """Convert an exception, and log it with its traceback if the server is at fault."""
+    error = to_error(exc)
     if error.status >= 500:
         logger.error("%s: %s", type(exc).__name__, error.code, exc_info=exc)
     return error
 
 
-def understood(exc: Exception) -> BerthError:
-    """Any exception as one of ours; what we did not foresee says nothing about its inside."""
+def to_error(exc: Exception) -> BerthError:
+    """Convert any exception to a BerthError; unexpected ones reveal no internals."""
     if isinstance(exc, BerthError):
         return exc
     if isinstance(exc, drf.APIException):
@@ -65,19 +65,19 @@ def understood(exc: Exception) -> BerthError:
     if isinstance(exc, SuspiciousOperation):
         return errors.Malformed()
     if isinstance(exc, IntegrityError):
-        logger.warning("the database refused a change", exc_info=exc)
+        logger.warning("Database constraint violated", exc_info=exc)
         return errors.Conflict(
-            "Somebody else changed the same thing at this moment. Read it again and retry."
+            "Another request changed the same object at the same time. Read it again and retry."
         )
     if isinstance(exc, LOST_DATABASE):
-        return errors.Unavailable("The database cannot be reached. Try again in a moment.", retry_after=5)
-    return Broken("The request was not carried out. The log knows more under this request_id.")
+        return errors.Unavailable("The database is unavailable. Try again in a few seconds.", retry_after=5)
+    return InternalError("The request failed. The server log has the details under this request_id.")
 
 
-@csrf_exempt  # nothing is there to be forged; an answer of Django's own would be a page
+@csrf_exempt  # no state to protect; Django's own response would be an HTML page
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> JsonResponse:
-    """The answer to every address under /api/ that no door has."""
-    error = errors.NotFound(f"There is nothing at {shown(request.path)}.")
+    """Answer requests for unknown URLs under /api/."""
+    error = errors.NotFound(f"No endpoint at {shown(request.path)}. See /api/v1/docs for all endpoints.")
     document = {**error.to_problem(), "request_id": getattr(request, "request_id", "")}
     return JsonResponse(document, status=error.status, content_type=CONTENT_TYPE)
 

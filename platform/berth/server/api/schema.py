@@ -1,83 +1,68 @@
-"""Generate the OpenAPI 3.1 document from the request and answer models."""
+"""The OpenAPI 3.1 document, generated from request and response models, and its Swagger UI."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from pydantic import BaseModel
+from rest_framework.permissions import AllowAny
 
-from berth.server.api.answers import ProblemAnswer
+from berth.server.api.responses import ProblemAnswer
 
 REF = "#/components/schemas/{model}"
 F = TypeVar("F", bound=Callable[..., Any])
-READ_TYPES = ("application/json", "application/yaml")
+BODY_TYPES = ("application/json", "application/yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """What one method of a door takes and gives."""
+class Operation:
+    """Decorate a method of a view with its OpenAPI operation."""
 
     summary: str
+    _: KW_ONLY
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+    body_type: str = ""  # the media type of a binary body
     answer: type[BaseModel] | None = None
-    page: type[BaseModel] | None = None
-    text: str = ""
+    page: type[BaseModel] | None = None  # one item of a paginated list
+    media_type: str = ""  # of a response that is not JSON
     status: int = 200
-    headers: tuple[str, ...] = ()
-    also: tuple[int, ...] = ()
-    instead: tuple[int, type[BaseModel]] | None = None
-    bytes_of: str = ""
+    also_status: int | None = None  # another status with the same response
+    alternative: tuple[int, type[BaseModel]] | None = None  # another status with another response
+    headers: tuple[str, ...] = ()  # request headers
 
-
-def described(
-    summary: str,
-    *,
-    query: type[BaseModel] | None = None,
-    body: type[BaseModel] | None = None,
-    answer: type[BaseModel] | None = None,
-    page: type[BaseModel] | None = None,
-    text: str = "",
-    status: int = 200,
-    headers: tuple[str, ...] = (),
-    also: tuple[int, ...] = (),
-    instead: tuple[int, type[BaseModel]] | None = None,
-    bytes_of: str = "",
-) -> Callable[[F], F]:
-    """`page` is one item of a list that comes in pages; `text` the media type of an answer that is no JSON;
-    `headers` those a request may carry; `also` further statuses with the same answer;
-    `instead` a status with another one; `bytes_of` the media type of a body that is no document."""
-    found = Described(summary, query, body, answer, page, text, status, headers, also, instead, bytes_of)
-
-    def mark(method: F) -> F:
-        method.described = found  # type: ignore[attr-defined]
+    def __call__(self, method: F) -> F:
+        method.operation = self  # type: ignore[attr-defined]
         return method
 
-    return mark
+
+operation = Operation
 
 
-class DoorSchema(AutoSchema):
-    """One operation, from what stands on the method."""
+class ApiSchema(AutoSchema):
+    """Build one operation of the document from the `Operation` of a method."""
 
     @property
-    def told(self) -> Described:
-        return getattr(self.view, self.method.lower()).described
+    def operation(self) -> Operation:
+        declared: Operation = getattr(self.view, self.method.lower()).operation
+        return declared
 
     def get_request_serializer(self) -> None:
-        """There are none here: models describe bodies and answers."""
+        """Return nothing: models describe bodies and responses."""
 
     def get_response_serializers(self) -> None:
-        """The same."""
+        """Return nothing, as above."""
 
     def get_operation_id(self) -> str:
         name = type(self.view).__name__
         return f"{self.method.lower()}{name}"
 
     def get_summary(self) -> str:
-        return self.told.summary
+        return self.operation.summary
 
     def get_description(self) -> str:  # type: ignore[override]
         return ""
@@ -86,45 +71,46 @@ class DoorSchema(AutoSchema):
         return [self.path.removeprefix("/api/v1/").split("/")[0]]
 
     def get_override_parameters(self) -> list[Any]:
-        found = [_header(name) for name in self.told.headers]
+        parameters = [_header(name) for name in self.operation.headers]
         if self.method == "POST":
-            found.append(_header("Idempotency-Key"))
-        if self.told.query is not None:
-            found += _parameters(self.told.query)
-        return found
+            parameters.append(_header("Idempotency-Key"))
+        if self.operation.query is not None:
+            parameters += _parameters(self.operation.query)
+        return parameters
 
     def _get_request_body(self, direction: str = "request") -> dict[str, Any] | None:
-        if self.told.bytes_of:
+        if self.operation.body_type:
             plain = {"schema": {"type": "string", "format": "binary"}}
-            return {"required": True, "content": {self.told.bytes_of: plain}}
-        if self.told.body is None:
+            return {"required": True, "content": {self.operation.body_type: plain}}
+        if self.operation.body is None:
             return None
-        reference = self._reference(self.told.body, "validation")
-        return {"required": True, "content": {kind: {"schema": reference} for kind in READ_TYPES}}
+        reference = self._reference(self.operation.body, "validation")
+        return {"required": True, "content": {kind: {"schema": reference} for kind in BODY_TYPES}}
 
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
-        told, content = self.told, self._content()
-        fine = {"description": "Done.", **({"content": content} if content else {})}
+        operation, content = self.operation, self._content()
+        success = {"description": "Success.", **({"content": content} if content else {})}
         problem = {"application/problem+json": {"schema": self._reference(ProblemAnswer, "serialization")}}
-        answers: dict[str, Any] = {str(status): fine for status in (told.status, *told.also)}
-        if told.instead is not None:
-            status, model = told.instead
+        statuses = [operation.status, *([operation.also_status] if operation.also_status else [])]
+        answers: dict[str, Any] = {str(status): success for status in statuses}
+        if operation.alternative is not None:
+            status, model = operation.alternative
             other = {"application/json": {"schema": self._reference(model, "serialization")}}
-            answers[str(status)] = {"description": "Done.", "content": other}
-        return {**answers, "default": {"description": "What went wrong.", "content": problem}}
+            answers[str(status)] = {"description": "Success.", "content": other}
+        return {**answers, "default": {"description": "The problem.", "content": problem}}
 
     def _content(self) -> dict[str, Any]:
-        told = self.told
+        operation = self.operation
         content: dict[str, Any] = {}
-        if told.page is not None:
-            items = {"type": "array", "items": self._reference(told.page, "serialization")}
+        if operation.page is not None:
+            items = {"type": "array", "items": self._reference(operation.page, "serialization")}
             following = {"type": ["string", "null"], "description": "`cursor` of the next page."}
             shape = {"type": "object", "properties": {"items": items, "next": following}}
             content["application/json"] = {"schema": {**shape, "required": ["items", "next"]}}
-        elif told.answer is not None:
-            content["application/json"] = {"schema": self._reference(told.answer, "serialization")}
-        if told.text:
-            content[told.text] = {"schema": {"type": "string"}}
+        elif operation.answer is not None:
+            content["application/json"] = {"schema": self._reference(operation.answer, "serialization")}
+        if operation.media_type:
+            content[operation.media_type] = {"schema": {"type": "string"}}
         return content
 
     def _reference(self, model: type[BaseModel], mode: Any) -> dict[str, Any]:
@@ -147,25 +133,25 @@ def _header(name: str) -> OpenApiParameter:
 def _parameters(query: type[BaseModel]) -> list[OpenApiParameter]:
     schema = query.model_json_schema(mode="validation")
     parts = schema.get("$defs", {})
-    found = []
-    for name, given in schema["properties"].items():
-        plain = _without_null(given)
+    parameters = []
+    for name, declared in schema["properties"].items():
+        plain = _without_null(declared)
         if "$ref" in plain:
             plain = {**parts[plain["$ref"].rpartition("/")[2]]}
         text = plain.pop("description", "")
         plain.pop("title", None)
-        needed = name in schema.get("required", ())
+        required = name in schema.get("required", ())
         many = plain.get("type") == "array"
-        found.append(
+        parameters.append(
             OpenApiParameter(
-                name, plain, OpenApiParameter.QUERY, needed, text, explode=True if many else None
+                name, plain, OpenApiParameter.QUERY, required, text, explode=True if many else None
             )
         )
-    return found
+    return parameters
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter is there or is not; null is no value it can have."""
+    """Drop null from the types of a parameter: a missing parameter stands for it."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind.get("type") != "null"]
     plain = {**schema, **kinds[0]} if len(kinds) == 1 else dict(schema)
     if len(kinds) == 1:
@@ -173,3 +159,19 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     if plain.get("default") is None:
         plain.pop("default", None)
     return plain
+
+
+class OpenApiDocument(SpectacularAPIView):
+    """The OpenAPI document, public like the source code: it reveals endpoints, not data."""
+
+    permission_classes = [AllowAny]
+    authentication_classes = []
+
+
+class SwaggerPage(SpectacularSwaggerSplitView):
+    """Swagger UI without inline scripts and styles, which the content security policy forbids."""
+
+    template_name = "api/docs.html"
+    permission_classes = [AllowAny]
+    authentication_classes = []
+    url_name = "api:schema"

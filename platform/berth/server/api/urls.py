@@ -2,12 +2,12 @@
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
-from berth.server.api import docs, health
+from berth.server.api import health, schema
 from berth.server.api.problems import not_found
 
 v1: list[URLPattern | URLResolver] = [
-    path("schema", docs.Description.as_view(), name="schema"),
-    path("docs", docs.DocsPage.as_view(), name="docs"),
+    path("schema", schema.OpenApiDocument.as_view(), name="schema"),
+    path("docs", schema.SwaggerPage.as_view(), name="docs"),
     path("", include("projects.api.urls")),
     path("", include("pools.api.urls")),
     path("", include("scheduler.api.urls")),

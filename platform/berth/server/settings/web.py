@@ -125,9 +125,9 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_PARSER_CLASSES": [
         "berth.server.api.parsers.JSONParser",
         "berth.server.api.parsers.YAMLParser",
-        "berth.server.api.parsers.OldYAMLParser",
+        "berth.server.api.parsers.LegacyYAMLParser",
     ],
-    "EXCEPTION_HANDLER": "berth.server.api.problems.explained",
+    "EXCEPTION_HANDLER": "berth.server.api.problems.exception_handler",
 }
 
 SPECTACULAR_SETTINGS: dict[str, Any] = {

@@ -10,7 +10,7 @@ from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 
 from berth.core.errors import RateLimited
-from berth.server.api.guesses import attempt
+from berth.server.api.rate_limits import count_attempt
 
 
 class SignIn(LoginView):
@@ -23,7 +23,7 @@ class SignIn(LoginView):
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
-            counted = attempt(request, request.POST.get("username", ""))
+            counted = count_attempt(request, request.POST.get("username", ""))
         except RateLimited as error:
             return self._refused(error)
         answer = super().post(request, *args, **kwargs)
@@ -46,7 +46,7 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
     """The admin site has a form of its own, and the same limits. Raises RateLimited."""
     if request.method != "POST":
         return admin.site.login(request)
-    counted = attempt(request, request.POST.get("username", ""))
+    counted = count_attempt(request, request.POST.get("username", ""))
     answer = admin.site.login(request)
     if is_signed_in(answer):
         counted.succeeded()

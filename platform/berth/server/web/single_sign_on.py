@@ -18,7 +18,7 @@ from joserfc.errors import JoseError
 from requests import RequestException
 
 from berth.core.errors import BerthError, NotFound, RateLimited
-from berth.server.api.limits import caller, spend
+from berth.server.api.rate_limits import client_address, spend
 from projects.services.people.identities import person_of
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     request.session[NEXT] = wanted if safe else settings.LOGIN_REDIRECT_URL
     try:
-        spend("login", f"single sign-on of {caller(request)}")
+        spend("login", f"single sign-on of {client_address(request)}")
         answer: HttpResponse = provider().authorize_redirect(request, _here(request))
     except RateLimited as error:
         return _refused(request, error.detail, 429)

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="KeptAnswer",
+            name="StoredResponse",
             fields=[
                 (
                     "id",
@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ("key", models.CharField(max_length=255)),
                 (
                     "fingerprint",
-                    models.CharField(help_text="Keyed digest of method, address and body.", max_length=64),
+                    models.CharField(help_text="Keyed digest of method, URL and body.", max_length=64),
                 ),
                 ("status", models.PositiveSmallIntegerField(null=True)),
                 ("headers", models.JSONField(default=dict)),
@@ -47,18 +47,18 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "kept answer",
+                "verbose_name": "stored response",
                 "ordering": ["-id"],
-                "indexes": [models.Index(fields=["created_at"], name="kept_answer_age")],
+                "indexes": [models.Index(fields=["created_at"], name="stored_response_age")],
                 "constraints": [
-                    models.UniqueConstraint(fields=("user", "key"), name="answer_once_per_person_and_key"),
+                    models.UniqueConstraint(fields=("user", "key"), name="stored_response_per_user_and_key"),
                     models.CheckConstraint(
                         condition=models.Q(
                             ("status__isnull", True),
                             models.Q(("status__gte", 200), ("status__lte", 299)),
                             _connector="OR",
                         ),
-                        name="answer_status_range",
+                        name="stored_response_status_range",
                     ),
                 ],
             },

@@ -1,4 +1,4 @@
-"""Base view of the REST endpoints: authentication, scopes, limits and idempotency."""
+"""Base views of the REST endpoints: authentication, scopes, rate limits, response headers."""
 
 from io import SEEK_END
 from typing import Any, ClassVar
@@ -13,14 +13,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
-from berth.server.api import limits
-from berth.server.api.parsers import TOO_LARGE, body_max
-from berth.server.api.render import AnswerRenderer
-from berth.server.api.schema import DoorSchema
+from berth.server.api import rate_limits
+from berth.server.api.parsers import body_max, too_large
+from berth.server.api.responses import JsonRenderer
+from berth.server.api.schema import ApiSchema
 
 
-class OneAnswer(BaseContentNegotiation):
-    """Every answer has one form, whatever a client says it would rather have."""
+class SingleRenderer(BaseContentNegotiation):
+    """Choose the parser by Content-Type and ignore Accept: every response is JSON."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         kind = (request.content_type or "application/json").split(";")[0].strip().lower()
@@ -33,31 +33,31 @@ class OneAnswer(BaseContentNegotiation):
 
 
 class HasScope(BasePermission):
-    """A token must carry the scope that the method needs; what the person may is decided further in."""
+    """Require the token scope of the method. Services check the user's roles."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not request.user.is_authenticated:
             return False
-        assert isinstance(view, Door)
-        needed = "read" if request.method in SAFE_METHODS else view.change_scope
-        if needed not in view.acting.scopes:
-            raise Forbidden(f"This token lacks the scope {needed}.", allowed=[needed])
+        assert isinstance(view, ApiView)
+        scope = "read" if request.method in SAFE_METHODS else view.change_scope
+        if scope not in view.acting.scopes:
+            raise Forbidden(f"This token lacks the scope `{scope}`. Create a token with it.", allowed=[scope])
         return True
 
 
-class Door(APIView):
-    """One address. A subclass reads its body and query, makes one call, and says how the answer looks."""
+class ApiView(APIView):
+    """One URL. A subclass parses body and query, makes one call, and builds the response."""
 
     change_scope: ClassVar[str] = "write"
     permission_classes = [HasScope]
-    renderer_classes = [AnswerRenderer]
-    content_negotiation_class = OneAnswer
-    schema = DoorSchema()
-    budget: limits.Budget | None = None
+    renderer_classes = [JsonRenderer]
+    content_negotiation_class = SingleRenderer
+    schema = ApiSchema()
+    budget: rate_limits.Budget | None = None
 
     @property
     def acting(self) -> Any:
-        """Who acts, with which scopes: what every service and selector asks for."""
+        """The actor of this request, with the scopes of its token; services and selectors require it."""
         return self.request.auth
 
     def require(self, action: str, obj: object = None) -> None:
@@ -65,7 +65,7 @@ class Door(APIView):
         self.acting.require(action, obj)
 
     def allowed(self, action: str, obj: object = None) -> bool:
-        """For answers that tell more to those who run things (and whose token has the scope for it)."""
+        """Return whether `require` passes, for responses that show more to admins."""
         try:
             self.require(action, obj)
         except (Forbidden, NotFound):
@@ -73,23 +73,23 @@ class Door(APIView):
         return True
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        _measure_body(request)
+        _set_content_length(request)
         return super().initialize_request(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        _readable(request)
+        _check_readable(request)
         super().initial(request, *args, **kwargs)
 
     def check_throttles(self, request: Request) -> None:
         bucket = "read" if request.method in SAFE_METHODS else "write"
         self.spend(bucket, f"user {request.user.pk}")
 
-    def spend(self, bucket: str, who: str) -> None:
-        """The answer says what is left, also the one that refuses."""
+    def spend(self, bucket: str, client: str) -> None:
+        """Count this request and keep the budget for the response headers. Raises LimitExceeded."""
         try:
-            self.budget = limits.spend(bucket, who)
-        except limits.Spent as refusal:
-            self.budget = refusal.budget
+            self.budget = rate_limits.spend(bucket, client)
+        except rate_limits.LimitExceeded as error:
+            self.budget = error.budget
             raise
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
@@ -102,49 +102,44 @@ class Door(APIView):
         return final
 
 
-class DoorBySecret(Door):
-    """Knows no people: the secret in the request is all there is, and guessing it is slowed by address."""
+class TokenlessView(ApiView):
+    """A view authenticated by a secret in the request instead of a user's token.
+
+    Failed attempts are rate-limited by address.
+    """
 
     authentication_classes = []
     permission_classes = [AllowAny]
     caller: ClassVar[str]  # in words
 
     def check_throttles(self, request: Request) -> None:
-        """Who it is that calls is known further in."""
+        """Skip the limit per user: the handler identifies the caller later."""
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthenticated | Invalid | Malformed):
             try:
-                self.spend("bad_token", f"{self.caller} at {limits.caller(self.request)}")
-            except limits.Spent as refusal:
-                exc = refusal
+                self.spend("bad_token", f"{self.caller} at {rate_limits.client_address(self.request)}")
+            except rate_limits.LimitExceeded as error:
+                exc = error
         return super().handle_exception(exc)
 
 
-def created(answer: Any, location: str, **headers: str) -> Response:
-    return Response(answer, 201, headers={"Location": location, **headers})
-
-
-def done() -> Response:
-    return Response(status=204)
-
-
-def _measure_body(request: HttpRequest) -> None:
-    """A chunked body announces no length, and the framework would take it for none."""
+def _set_content_length(request: HttpRequest) -> None:
+    """Measure a chunked body: it announces no length, and Django would read it as empty."""
     if isinstance(request, ASGIRequest) and "CONTENT_LENGTH" not in request.META:
         size = request._stream.seek(0, SEEK_END)
         request._stream.seek(0)
         request.META["CONTENT_LENGTH"] = str(size)
 
 
-def _readable(request: Request) -> None:
-    """A NUL byte is in no name that exists, and the database refuses it; a long body is not even read."""
+def _check_readable(request: Request) -> None:
+    """Refuse NUL bytes, which PostgreSQL rejects, and bodies that are too large to read."""
     text = request.get_full_path()
     if "%00" in text or "\x00" in text:
-        raise Malformed("The address holds a NUL byte.")
+        raise Malformed("The URL contains a NUL byte. Remove it.")
     try:
         length = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
-        raise Malformed("Content-Length is not a number.") from None
+        raise Malformed("Content-Length is not a number. Send the length of the body in bytes.") from None
     if length > body_max(request.path):
-        raise TooLarge(TOO_LARGE)
+        raise TooLarge(too_large(body_max(request.path)))

@@ -14,19 +14,19 @@ from pydantic_core import to_jsonable_python
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from berth.server.api.queries import ListQuery
+from berth.server.api.requests import ListQuery
 
 R = TypeVar("R", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Columns that are never null, the last one unique: a total order. All run in one direction."""
+    """A total order: columns that are never null, the last one unique, all in one direction."""
 
     name: str
     columns: tuple[str, ...]
     down: bool = False
-    annotated: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)  # columns that are worked out
+    annotated: "Mapping[str, Field[Any, Any]]" = field(default_factory=dict)  # computed columns
 
     def terms(self) -> list[OrderBy]:
         return [F(column).desc() if self.down else F(column).asc() for column in self.columns]
@@ -38,23 +38,23 @@ NEWEST = Order("newest", ("id",), down=True)
 def page(
     rows: QuerySet[R], query: ListQuery, order: Order, present: Callable[[Sequence[R]], list[Any]]
 ) -> dict[str, Any]:
-    """The rows after the cursor, and the cursor of the next page; null when this was the last."""
+    """Return the rows after the cursor, and the cursor of the next page; null on the last page."""
     if query.cursor is not None:
         rows = rows.filter(_after(order, _positions(query.cursor, order, rows.model)))
-    found = list(rows.order_by(*order.terms())[: query.limit + 1])
-    shown_rows = found[: query.limit]
-    following = _cursor(order, shown_rows[-1]) if len(found) > query.limit else None
-    return {"items": present(shown_rows), "next": following}
+    fetched = list(rows.order_by(*order.terms())[: query.limit + 1])
+    items = fetched[: query.limit]
+    following = _cursor(order, items[-1]) if len(fetched) > query.limit else None
+    return {"items": present(items), "next": following}
 
 
 def _after(order: Order, at: Sequence[Any]) -> Q:
-    """Greater (or smaller) in the lexical order of the columns; the first bound alone can use an index."""
+    """Match rows after `at` in lexical order; the bound on the first column lets PostgreSQL use an index."""
     step = "lt" if order.down else "gt"
     condition = Q(**{f"{order.columns[0]}__{step}e": at[0]})
     beyond = Q()
-    for place, column in enumerate(order.columns):
-        same = dict(zip(order.columns[:place], at[:place], strict=True))
-        beyond |= Q(**same, **{f"{column}__{step}": at[place]})
+    for index, column in enumerate(order.columns):
+        same = dict(zip(order.columns[:index], at[:index], strict=True))
+        beyond |= Q(**same, **{f"{column}__{step}": at[index]})
     return condition & beyond
 
 
@@ -72,17 +72,17 @@ def _value(row: Any, column: str) -> Any:
 
 def _positions(cursor: str, order: Order, model: type[Model]) -> list[Any]:
     try:
-        name, *given = json.loads(
+        name, *values = json.loads(
             base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         )
-        if name != order.name or len(given) != len(order.columns):
+        if name != order.name or len(values) != len(order.columns):
             raise ValueError
         return [
             (order.annotated.get(column) or _field(model, column)).clean(value, None)
-            for column, value in zip(order.columns, given, strict=True)
+            for column, value in zip(order.columns, values, strict=True)
         ]
     except (ValueError, TypeError, binascii.Error, ValidationError, RecursionError, FieldError):
-        allowed = "`next` of an earlier page with the same sort and filters"
+        allowed = "`next` of a previous page with the same sort and filters"
         raise Invalid([Problem("cursor", "is not a cursor of this list", "", allowed)]) from None
 
 
@@ -94,7 +94,7 @@ def _field(model: type[Model], column: str) -> Any:
 
 
 class Page(BaseModel):
-    """The shape of every list, for the description of the interface."""
+    """The shape of every list, for the OpenAPI document."""
 
     items: list[Any]
     next: str | None

@@ -1,0 +1,79 @@
+"""Long polling: delay a response until something changes or the client's timeout expires."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connection
+from django.http import HttpResponse, StreamingHttpResponse
+from rest_framework.request import Request
+
+from berth.core.frames import CONTENT_TYPE, packed
+from berth.db.bell import Bell, Ear
+from berth.server.api.problems import to_logged_error
+
+WAIT_MAX = 25  # seconds; many proxies close connections that are silent for longer
+RECHECK_SECONDS = 2.0  # for changes without a wake-up: a killed pod, an ended workload
+POLL_SECONDS = 0.1
+
+Responder = Callable[[bool], bytes | None]
+
+
+def long_poll(
+    request: Request, respond: Responder, *, bell: Bell, key: str, seconds: float
+) -> HttpResponse | StreamingHttpResponse:
+    """Return the first result of `respond(last)` that is not None; with `last` it must return frames.
+
+    The first call runs before the response starts, so that an error has its own status. A later error
+    arrives as a frame `problem`.
+    """
+    data = respond(seconds <= 0)
+    if data is not None:
+        return HttpResponse(data, content_type=CONTENT_TYPE)
+    asynchronous = isinstance(request._request, ASGIRequest)
+    parts = _wait_async(respond, bell, key, seconds) if asynchronous else _wait_in_thread(respond, seconds)
+    return StreamingHttpResponse(parts, content_type=CONTENT_TYPE, headers={"X-Accel-Buffering": "no"})
+
+
+async def _wait_async(respond: Responder, bell: Bell, key: str, seconds: float) -> AsyncIterator[bytes]:
+    """Wait without a thread or a database connection; cancelled when the client disconnects."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    ear = Ear(key)
+    bell.add(ear)
+    try:
+        while True:
+            await ear.wait(min(RECHECK_SECONDS, max(0.0, deadline - loop.time())))
+            if (
+                data := await sync_to_async(_respond_and_disconnect)(respond, loop.time() >= deadline)
+            ) is not None:
+                yield data
+                return
+    finally:
+        bell.remove(ear)
+
+
+def _wait_in_thread(respond: Responder, seconds: float) -> Iterator[bytes]:
+    """Wait under WSGI, where each request has a thread."""
+    deadline = time.monotonic() + seconds
+    data = None
+    while data is None:
+        time.sleep(POLL_SECONDS)
+        data = _respond(respond, time.monotonic() >= deadline)
+    yield data
+
+
+def _respond_and_disconnect(respond: Responder, last: bool) -> bytes | None:
+    try:
+        return _respond(respond, last)
+    finally:
+        connection.close()
+
+
+def _respond(respond: Responder, last: bool) -> bytes | None:
+    try:
+        return respond(last)
+    except Exception as error:  # the status line is sent already: report the error in a frame
+        return packed([({"problem": to_logged_error(error).to_problem()}, b"")])

@@ -1,0 +1,181 @@
+"""Rate limits per user and address, and limits on failed passwords.
+
+Failed passwords are counted without locking the owner of an account out:
+
+1. An address has BERTH_RATE_LOGIN failures a minute, whatever user names it tries.
+2. Failures for one user name count over all addresses for 15 minutes. Beyond ATTACKED times that limit the
+   name is under attack.
+3. For a name under attack each address has only ATTACKED_TRIES failures in 15 minutes.
+
+No number of failures elsewhere refuses an address its first attempts: the owner, who knows the password,
+gets in. Guessing from many addresses is slowed by a factor of a hundred.
+"""
+
+import logging
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache as once_per_process
+from hashlib import sha256
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from django.conf import settings
+from django.core.cache import cache
+from django.http import HttpRequest
+
+from berth.core.errors import RateLimited
+
+log = logging.getLogger(__name__)
+WINDOW = 60
+FAILURE_WINDOW = 15 * 60
+ATTACKED = 5
+ATTACKED_TRIES = 3
+LOGIN_BUCKET = "login"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The remaining requests of one window, and the seconds until the next one."""
+
+    limit: int
+    remaining: int
+    seconds: int
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(self.remaining),
+            "RateLimit-Reset": str(self.seconds),
+            "RateLimit-Policy": f"{self.limit};w={WINDOW}",
+        }
+
+
+class LimitExceeded(RateLimited):
+    """The client has used up its budget; the budget goes into the headers of the refusal."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(budget.seconds)
+        self.budget = budget
+
+
+def spend(bucket: str, client: str) -> Budget:
+    """Count one request of `client` in this minute. Raises LimitExceeded when none are left.
+
+    Counted in Django's cache: per process with the default one, across processes with Redis.
+    """
+    limit = settings.BERTH_RATE_LIMITS[bucket]
+    used, seconds = counter(bucket, client).add()
+    budget = Budget(limit, max(0, limit - used), seconds)
+    if used > limit:
+        raise LimitExceeded(budget)
+    return budget
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The count of one client in one time window."""
+
+    key: str
+    seconds: int  # of the window
+    ends_in: int
+
+    def add(self) -> tuple[int, int]:
+        """Increment; return the new count and the seconds until the window ends."""
+        cache.add(self.key, 0, self.seconds * 2)
+        return cache.incr(self.key), self.ends_in
+
+    def subtract(self) -> None:
+        with suppress(ValueError):  # the count has expired
+            cache.decr(self.key)
+
+    def value(self) -> int:
+        return int(cache.get(self.key, 0))
+
+
+def counter(bucket: str, client: str, seconds: int = WINDOW) -> Counter:
+    """Return the counter of `client` for the current window of `seconds`."""
+    window, into = divmod(time.time(), seconds)
+    digest = sha256(client.encode()).hexdigest()[:32]  # cache keys may not contain spaces
+    return Counter(f"berth.rate:{bucket}:{int(window)}:{digest}", seconds, max(1, round(seconds - into)))
+
+
+def client_address(request: HttpRequest) -> str:
+    """What counts as one caller: an IPv4 address, or the /64 network of an IPv6 address, whose owner could
+    otherwise come from a new address each time."""
+    text = request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ip_network((address, 64), strict=False))
+    return str(address)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One password attempt, counted as a failure until `succeeded` is called."""
+
+    budget: Budget
+    counters: tuple[Counter, ...]
+
+    def succeeded(self) -> None:
+        for each in self.counters:
+            each.subtract()
+
+
+@contextmanager
+def password_attempt(request: HttpRequest, name: str, wrong: type[Exception]) -> Iterator[Budget]:
+    """Run the block as one password attempt, which fails only by raising `wrong`.
+
+    Raises RateLimited before the block when no attempts are left.
+    """
+    attempt = count_attempt(request, name)
+    try:
+        yield attempt.budget
+    except wrong:
+        raise
+    except BaseException:
+        attempt.succeeded()
+        raise
+    attempt.succeeded()
+
+
+def count_attempt(request: HttpRequest, name: str) -> Attempt:
+    """Count an attempt before the password is checked, so that simultaneous attempts count as well.
+
+    Raises RateLimited when the address, or the address for this name, has no failures left.
+    """
+    if "HTTP_X_FORWARDED_FOR" in request.META and not settings.BERTH_TRUSTED_PROXIES:
+        _warn_of_untrusted_proxy()
+    limit = settings.BERTH_RATE_LIMITS[LOGIN_BUCKET]
+    name, address = _normal(name), client_address(request)
+    by_address = counter(LOGIN_BUCKET, f"failures of {address}")
+    used, seconds = by_address.add()
+    budget = Budget(limit, max(0, limit - used), seconds)
+    if used > limit:
+        raise LimitExceeded(budget)
+    by_both = counter(LOGIN_BUCKET, f"failures of {address} at {name}", FAILURE_WINDOW)
+    by_name = counter(LOGIN_BUCKET, f"failures at {name}", FAILURE_WINDOW)
+    tries, seconds = by_both.add()
+    if tries > ATTACKED_TRIES and by_name.value() >= ATTACKED * limit:
+        raise RateLimited(seconds)
+    by_name.add()
+    return Attempt(budget, (by_address, by_both, by_name))
+
+
+@once_per_process
+def _warn_of_untrusted_proxy() -> None:
+    log.warning(
+        "Ignoring X-Forwarded-For: BERTH_TRUSTED_PROXIES is empty, so all clients behind one proxy share one "
+        "rate limit. List the proxy's address there"
+    )
+
+
+def _normal(name: str) -> str:
+    """Return one spelling of the user name: sign-in accepts variants, and they share one count."""
+    return unicodedata.normalize("NFKC", name.strip()).strip().lower()[:150]

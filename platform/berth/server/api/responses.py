@@ -1,0 +1,81 @@
+"""Base models of REST responses, their JSON renderer, and amounts in whole units."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json
+from rest_framework.renderers import BaseRenderer
+from rest_framework.response import Response
+
+from berth.core.amounts import MILLI
+
+
+class Answer(BaseModel):
+    """A response body, validated when it is built so that it matches the OpenAPI document."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Amounts(Answer):
+    """GPUs, CPU cores and MiB of memory; null is unlimited."""
+
+    gpu: float | None
+    cpu: float | None
+    memory_mib: int | None
+
+
+class ProblemAnswer(BaseModel):
+    """A problem document (RFC 9457); `errors` lists every invalid value."""
+
+    class Fault(BaseModel):
+        path: str
+        message: str
+        given: str
+        allowed: str
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[Fault] | None = None
+    retry_after: int | None = None
+    allowed: list[str] | None = None
+
+
+class JsonRenderer(BaseRenderer):
+    """Render models, times in UTC and ids; several times as fast as the standard library."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self,
+        data: Any,
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        return b"" if data is None else to_json(data, inf_nan_mode="null")
+
+
+def created(body: Any, location: str, **headers: str) -> Response:
+    return Response(body, 201, headers={"Location": location, **headers})
+
+
+def no_content() -> Response:
+    return Response(status=204)
+
+
+def from_milli(milli: int | None) -> float | None:
+    """Convert thousandths to units: 8000 to 8, 500 to 0.5."""
+    if milli is None:
+        return None
+    return milli // MILLI if milli % MILLI == 0 else milli / MILLI
+
+
+def amounts(milli_gpu: int | None, milli_cpu: int | None, memory_mib: int | None) -> Amounts:
+    return Amounts(gpu=from_milli(milli_gpu), cpu=from_milli(milli_cpu), memory_mib=memory_mib)
