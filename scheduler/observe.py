@@ -60,7 +60,7 @@ def observe(now: datetime, specs: Specs, known: Known | None = None) -> Seen:
             names[row.pk],
             queues.projects[row.project_id],
             waits.unmet.get(row.pk, ()),
-            waits.not_there.get(row.pk, ()),
+            waits.unsubmitted.get(row.pk, ()),
             meanings[row.pk],
         )
         work.append(known.work.described(row, pods.get(row.pk, ()), called, places, now))

@@ -17,14 +17,14 @@ from scheduler.work import WorkloadRow
 class Waits:
     """Handles by the waiting workload's id, and stand-ins for those the snapshot would not show.
 
-    `not_there` are those of `unmet` that nobody has submitted: a mistyped name looks like that.
+    `unsubmitted` are those of `unmet` that have not been submitted, for example because a name is mistyped.
 
     Somebody who failed, was cancelled, is suspended or never was will not complete by itself: a
     suspended stand-in keeps those who wait for it waiting.
     """
 
     unmet: Mapping[uuid.UUID, tuple[str, ...]]
-    not_there: Mapping[uuid.UUID, tuple[str, ...]]
+    unsubmitted: Mapping[uuid.UUID, tuple[str, ...]]
     stand_ins: tuple[model.Workload, ...]
 
 
@@ -43,19 +43,19 @@ def find_waits(
         return Waits({}, {}, ())
     newest = _newest(asking)
     unmet: dict[uuid.UUID, tuple[str, ...]] = {}
-    not_there: dict[uuid.UUID, tuple[str, ...]] = {}
+    unsubmitted: dict[uuid.UUID, tuple[str, ...]] = {}
     stand_ins: dict[str, model.Workload] = {}
     for row, names in asking:
         project = queues.projects[row.project_id]
         missing = [name for name in names if newest.get((row.project_id, name)) != Phase.COMPLETED]
         unmet[row.pk] = tuple(f"{project}/{name}" for name in missing)
-        not_there[row.pk] = tuple(
+        unsubmitted[row.pk] = tuple(
             f"{project}/{name}" for name in missing if (row.project_id, name) not in newest
         )
         for handle in unmet[row.pk]:
             if handle not in shown:
                 stand_ins[handle] = _stand_in(handle, project, tuple(row.pools))
-    return Waits(unmet, not_there, tuple(stand_ins[handle] for handle in sorted(stand_ins)))
+    return Waits(unmet, unsubmitted, tuple(stand_ins[handle] for handle in sorted(stand_ins)))
 
 
 def _newest(asking: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:

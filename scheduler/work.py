@@ -98,7 +98,7 @@ class Names(NamedTuple):
     name: str
     queue: str
     waits_for: tuple[str, ...]
-    not_there: tuple[str, ...]
+    unsubmitted: tuple[str, ...]
     meaning: Meaning
 
 
@@ -187,7 +187,7 @@ def _described(
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=meaning.trouble,
         waits_for=names.waits_for,
-        not_there=names.not_there,
+        unsubmitted=names.unsubmitted,
         pods=tuple(_pod(now, pod, node, row, meaning) for pod, node in zip(pods, nodes, strict=True)),
     )
     return Described(

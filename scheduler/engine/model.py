@@ -261,7 +261,7 @@ class Workload:
     suspended: bool = False
     misconfigured: str = ""  # a sentence: why it can never run; empty when fine
     waits_for: tuple[str, ...] = ()  # names of workloads that must complete first
-    not_there: tuple[str, ...] = ()  # those of them that nobody has submitted
+    unsubmitted: tuple[str, ...] = ()  # those of them that have not been submitted
     pods: tuple[Pod, ...] = ()
 
 

@@ -47,9 +47,9 @@ class Reason(StrEnum):
     IN_PREEMPTION_DELAY = "InPreemptionDelay"
     BACKOFF = "Backoff"
     BEHIND_RESERVATION = "BehindReservation"
-    NOTHING_TO_TAKE = "NothingToTake"
+    NO_RECLAIMABLE_RESOURCES = "NoReclaimableResources"
     VICTIMS_PROTECTED = "VictimsProtected"
-    OUT_OF_TRIALS = "OutOfTrials"
+    PLACEMENT_ATTEMPTS_EXHAUSTED = "PlacementAttemptsExhausted"
 
 
 Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, seconds, counts

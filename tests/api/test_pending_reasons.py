@@ -38,8 +38,14 @@ def explained(caller: Caller, workload_id: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("role", "sentence"),
     [
-        ({"replicas": 10_000, "gpu": 0}, "It requests 10000 pods; the pool can hold at most 220 pods"),
-        ({"replicas": 5, "gpu": 1}, "It requests 5 GPUs; the pool can hold at most 4 GPUs"),
+        (
+            {"replicas": 10_000, "gpu": 0},
+            "more than the pool provides at its maximum size (220 pods)",
+        ),
+        (
+            {"replicas": 5, "gpu": 1},
+            "Requests 5 GPUs, more than the pool provides at its maximum size (4",
+        ),
     ],
 )
 def test_impossible_workload_is_unschedulable_and_others_start_in_the_same_cycle(

@@ -63,7 +63,7 @@ def _engines(service: Service, now: datetime) -> None:
         },
     )  # fmt: skip
     Workload.objects.filter(pk=child.pk).update(
-        reason="WaitingForScaleUp", message="1 more node would serve it; the pool can grow."
+        reason="WaitingForScaleUp", message="1 more node would be enough; the pool can grow."
     )
     for number in (2, 3):
         engine = Engine.objects.create(

@@ -24,7 +24,7 @@ from tests.browser.past import some_weeks
 PASSWORD = "correct horse battery"
 # The tests' own settings hash differently.
 STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=1000)
-SCALE_UP = "1 more node would serve it; the pool can grow."
+SCALE_UP = "1 more node would be enough; the pool can grow."
 
 
 @dataclass
@@ -230,16 +230,16 @@ def _waiting(scene: Scene) -> None:
             "blockers": [
                 {
                     "reason": "WaitingForScaleUp",
-                    "message": "1 more node would serve it; the pool can grow.",
+                    "message": "1 more node would be enough; the pool can grow.",
                     "numbers": {"nodes": 1},
                 },
                 {
                     "reason": "Fragmented",
-                    "message": "Enough is free, but not in one piece: 8 GPUs asked, 9.25 free, "
-                    "the biggest free block of a node is 1.",
+                    "message": "Enough is free, but fragmented: 8 GPUs requested, 9.25 free, "
+                    "the largest free block on a node is 1.",
                     "numbers": {
                         "resource": "gpu",
-                        "asked": 8000,
+                        "requested": 8000,
                         "free": 9250,
                         "biggest_block": 1000,
                         "missing": 0,
@@ -256,14 +256,14 @@ def _waiting(scene: Scene) -> None:
             "ablation-7",
             2,
             "ProjectLimit",
-            "vision may hold 16 GPUs of train at most; it would hold 18.",
+            "Project vision is limited to 16 GPUs: 16 allocated, 2 requested.",
         ),
         (
             "vision",
             "ablation-8",
             2,
             "ProjectLimit",
-            "vision may hold 16 GPUs of train at most; it would hold 18.",
+            "Project vision is limited to 16 GPUs: 16 allocated, 2 requested.",
         ),
         (
             "robotics",

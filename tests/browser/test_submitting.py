@@ -47,9 +47,11 @@ def test_a_person_sees_it_would_wait_and_why_changes_it_submits_and_watches(
         page.get_by_label("Pods", exact=True).fill("12")
         expect(page.get_by_role("heading", name="It would wait")).to_be_visible()
         answer = page.locator("#answer")
-        expect(answer).to_contain_text("vision may hold 16 GPUs: it holds 12, 12 asked.")
+        expect(answer).to_contain_text("Project vision is limited to 16 GPUs: 12 allocated, 12 requested.")
         expect(answer).to_contain_text("missing8 GPUs")
-        expect(page.get_by_role("status").filter(has_text="It would wait. vision may hold")).to_be_attached()
+        expect(
+            page.get_by_role("status").filter(has_text="It would wait. Project vision is limited to")
+        ).to_be_attached()
         page.get_by_label("Pods", exact=True).fill("1")
         page.get_by_label("GPUs per pod").fill("0.25")
         expect(page.get_by_role("heading", name="It would start at once")).to_be_visible()

@@ -92,7 +92,7 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "phase": "pending", "reason": "OverFairShare", "message": "Beyond its share.", "position": 2,
         "key": ["within quota: no", "submitted earlier"], "expected_start": None,
         "blockers": [
-            {"reason": "OverFairShare", "message": "Beyond.", "numbers": {"asked": 4000, "share": 2000}},
+            {"reason": "OverFairShare", "message": "Beyond.", "numbers": {"requested": 4000, "share": 2000}},
             {"reason": "Fragmented", "message": "In pieces.", "numbers": {"biggest_block": 1000}},
         ],
         "queue": {"project": {
@@ -116,7 +116,7 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     told = terminal.run("why", "train", desk=desk).stdout
     for part in (
         "vision/train is pending: OverFairShare\n",
-        "OverFairShare: Beyond.\n  asked 4 GPUs, fair share 2 GPUs\n",
+        "OverFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
         "Fragmented: In pieces.\n  largest free block 1 GPU\n", "Position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    It has no quota.\n",
         "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",

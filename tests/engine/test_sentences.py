@@ -1,4 +1,4 @@
-"""Sentences agree in number for zero, one and two."""
+"""Blocker sentences agree in number."""
 
 import re
 from typing import Any
@@ -10,73 +10,83 @@ from scheduler.engine.explain.reasons import SENTENCES, blocker
 from scheduler.engine.plan import Reason
 
 COUNTS = (0, 1, 2)
-# One of something is never said with a plural, and nothing is said of "1 times".
-ONE_OF_MANY = re.compile(r"(?<![\d.])1 (?:more )?(?:nodes|GPUs|CPUs|trials|times|replicas|pods)\b")
-MANY_OF_ONE = re.compile(r"(?<![\d.])(?:0|2) (?:more )?(?:node|GPU|CPU|trial|time|replica|pod)\b")
+NOUNS = "node|GPU|CPU|attempt|replica|pod"
+PLURAL_OF_ONE = re.compile(rf"(?<![\d.])1 (?:more |booting |placement )?(?:{NOUNS})s\b")
+SINGULAR_OF_MANY = re.compile(rf"(?<![\d.])[02] (?:more |booting |placement )?(?:{NOUNS})\b")
 
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("reason", list(Reason))
 @pytest.mark.parametrize("resource", ["gpu", "cpu", "memory_mib"])
-def test_every_reason_counts_as_people_do(reason: Reason, count: int, resource: str) -> None:
+def test_sentence_uses_singular_and_plural_correctly(reason: Reason, count: int, resource: str) -> None:
     milli = count if resource == "memory_mib" else count * 1000
     amounts = dict.fromkeys(
-        ("asked", "allocated", "bound", "free", "share", "quota", "most", "takeable", "protected"), milli
+        ("requested", "allocated", "bound", "free", "share", "quota", "most", "reclaimable", "protected"),
+        milli,
     )
-    counts = {"nodes": count, "trials": count, "preemptions": count, "seconds": count}
-    words = dict.fromkeys(("role", "queue", "level", "behind", "waits_for", "why", "obstacles"), "somebody")
+    counts = {"nodes": count, "attempts": count, "preemptions": count, "seconds": count}
+    names = dict.fromkeys(("role", "queue", "level", "behind", "depends_on", "why", "obstacles"), "name")
     missing = count if reason is Reason.WAITING_FOR_GANG else milli
-    said = blocker(reason, {"resource": resource, "biggest_block": milli, "missing": missing,
-                            **amounts, **counts, **words}).message  # fmt: skip
-    assert not ONE_OF_MANY.search(said), said
-    assert not MANY_OF_ONE.search(said), said
-    assert "?" not in said, said
-    assert said.endswith(".") and ".." not in said
+    message = blocker(reason, {"resource": resource, "biggest_block": milli, "missing": missing,
+                               **amounts, **counts, **names}).message  # fmt: skip
+    assert not PLURAL_OF_ONE.search(message), message
+    assert not SINGULAR_OF_MANY.search(message), message
+    assert "?" not in message, message
+    assert message.endswith(".") and ".." not in message
 
 
 def test_every_reason_has_a_sentence() -> None:
     assert set(SENTENCES) == set(Reason)
 
 
-@pytest.mark.parametrize(("count", "said"), [
-    (0, "0 of its replicas are missing."), (1, "1 of its replicas is missing."),
-    (2, "2 of its replicas are missing."),
+@pytest.mark.parametrize(("count", "message"), [
+    (0, "0 replicas are missing."), (1, "1 replica is missing."), (2, "2 replicas are missing."),
 ])  # fmt: skip
-def test_verbs_follow_what_they_count(count: int, said: str) -> None:
-    assert blocker(Reason.WAITING_FOR_GANG, {"missing": count}).message == said
+def test_verb_agrees_with_missing_replicas(count: int, message: str) -> None:
+    assert blocker(Reason.WAITING_FOR_GANG, {"missing": count}).message == message
 
 
-@pytest.mark.parametrize(("not_there", "said"), [
-    ({}, "It waits for p/a, p/b to complete."),
-    ({"not_there": "p/b"}, "It waits for p/a, p/b to complete; there is no workload p/b yet."),
+@pytest.mark.parametrize(("unsubmitted", "message"), [
+    ({}, "Waiting for p/a, p/b to complete."),
+    ({"unsubmitted": "p/b"}, "Waiting for p/a, p/b to complete; p/b has not been submitted."),
 ])  # fmt: skip
-def test_who_waits_for_a_name_that_nobody_has_is_told_so(not_there: dict[str, str], said: str) -> None:
-    assert blocker(Reason.DEPENDENCY_NOT_MET, {"waits_for": "p/a, p/b", **not_there}).message == said
+def test_unsubmitted_dependency_is_named(unsubmitted: dict[str, str], message: str) -> None:
+    assert blocker(Reason.DEPENDENCY_NOT_MET, {"depends_on": "p/a, p/b", **unsubmitted}).message == message
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 more node"), (2, "2 more nodes")])
-def test_one_more_node_is_one(count: int, said: str) -> None:
-    sentence = f"{said} would serve it; the pool can grow."
-    assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == sentence
-
-
-@pytest.mark.parametrize(("numbers", "said"), [
-    ({"preemptions": 0, "restarts": 0, "seconds": 9}, "It may start again in 9 s."),
-    ({"preemptions": 2, "restarts": 0, "seconds": 9}, "It may start again in 9 s, after 2 evictions."),
-    ({"preemptions": 0, "restarts": 1, "seconds": 9}, "It may start again in 9 s, after 1 failed run."),
-    ({"why": "its own pods have not stopped yet", "until": None},
-     "It cannot start yet: its own pods have not stopped yet."),
+@pytest.mark.parametrize(("reclaimable", "missing", "message"), [
+    (2000, 1000, "Only 2 GPUs can be reclaimed; 1 missing."),
+    (0, 2000, "No GPU can be reclaimed; 2 missing."),
+    (2000, 0, "Reclaiming 2 GPUs would not make the workload fit."),
 ])  # fmt: skip
-def test_backoff_names_its_cause(numbers: dict[str, Any], said: str) -> None:
-    assert blocker(Reason.BACKOFF, numbers).message == said
+def test_reclaimable_amount_is_stated(reclaimable: int, missing: int, message: str) -> None:
+    numbers = {"resource": "gpu", "reclaimable": reclaimable, "missing": missing}
+    assert blocker(Reason.NO_RECLAIMABLE_RESOURCES, numbers).message == message
 
 
-def test_a_reservation_on_booting_nodes_does_not_wait_for_victims() -> None:
-    said = blocker(Reason.WAITING_FOR_SCALE_UP, {"pods": 4, "nodes": 2, "booting": 2}).message
-    assert said == "It is reserved on 2 nodes that are booting."
+@pytest.mark.parametrize(("count", "nodes"), [(1, "1 more node"), (2, "2 more nodes")])
+def test_missing_nodes_are_counted(count: int, nodes: str) -> None:
+    message = f"{nodes} would be enough; the pool can grow."
+    assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == message
 
 
-def test_amounts_carry_their_units() -> None:
+@pytest.mark.parametrize(("numbers", "message"), [
+    ({"preemptions": 0, "restarts": 0, "seconds": 9}, "Can start again in 9 s."),
+    ({"preemptions": 2, "restarts": 0, "seconds": 9}, "Can start again in 9 s, after 2 evictions."),
+    ({"preemptions": 0, "restarts": 1, "seconds": 9}, "Can start again in 9 s, after 1 failed run."),
+    ({"why": "its previous pods have not stopped", "until": None},
+     "Cannot start yet: its previous pods have not stopped."),
+])  # fmt: skip
+def test_backoff_names_its_cause(numbers: dict[str, Any], message: str) -> None:
+    assert blocker(Reason.BACKOFF, numbers).message == message
+
+
+def test_reservation_on_booting_nodes_does_not_wait_for_victims() -> None:
+    message = blocker(Reason.WAITING_FOR_SCALE_UP, {"pods": 4, "nodes": 2, "booting": 2}).message
+    assert message == "Capacity is reserved on 2 booting nodes."
+
+
+def test_amounts_include_their_units() -> None:
     assert [amount("gpu", milli) for milli in (0, 500, 1000, 2000, None)] == [
         "no GPU", "0.5 GPUs", "1 GPU", "2 GPUs", "any number of GPUs",
     ]  # fmt: skip

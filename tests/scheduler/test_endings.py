@@ -284,14 +284,14 @@ def test_who_waits_for_what_nobody_has_submitted_is_told_so_until_somebody_does(
     stage.tick()
     waits.refresh_from_db()
     assert waits.reason == "DependencyNotMet"
-    assert waits.message == "It waits for vision/first to complete; there is no workload vision/first yet."
+    assert waits.message == "Waiting for vision/first to complete; vision/first has not been submitted."
     (blocker,) = explain(acting=stage.cast.dave, workload=waits).blockers
     assert blocker["message"] == waits.message
     assert blocker["numbers"]["not_there"] == "vision/first"
     running(stage, "first", roles=ONE)
     stage.tick()
     waits.refresh_from_db()
-    assert waits.message == "It waits for vision/first to complete."
+    assert waits.message == "Waiting for vision/first to complete."
 
 
 def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stage: Stage) -> None:

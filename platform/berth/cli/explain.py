@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from berth.client.answers import QuotaImpact, ShareStory
 
 NAMES = {
-    "queue": "queue", "asked": "asked", "allocated": "held", "bound": "may hold", "quota": "quota",
+    "queue": "queue", "requested": "requested", "allocated": "allocated", "bound": "limit", "quota": "quota",
     "share": "fair share", "free": "free", "biggest_block": "largest free block", "missing": "missing",
-    "most": "at most", "takeable": "may be taken", "protected": "protected",
+    "most": "at most", "reclaimable": "reclaimable", "protected": "protected",
 }  # fmt: skip
 AMOUNTS = frozenset(NAMES) - {"queue"}
 STANDINGS = ("quota", "share", "allocated", "requested", "limit")

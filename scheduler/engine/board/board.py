@@ -379,7 +379,7 @@ class Board:
             self.refuse_alone(gang, reason, numbers)
             return
         found = gang.peers.found
-        if reason is Reason.NOTHING_TO_TAKE and reason in found:
+        if reason is Reason.NO_RECLAIMABLE_RESOURCES and reason in found:
             numbers = max(found[reason], numbers, key=nearest)
         found[reason] = numbers
 

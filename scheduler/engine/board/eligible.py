@@ -74,7 +74,7 @@ def _numbers(
     return {
         "queue": account.name,
         "resource": RESOURCES[kind],
-        "asked": asked[kind],
+        "requested": asked[kind],
         "allocated": held[kind],
         "bound": bound[kind] if bound[kind] < NO_BOUND else None,
         "missing": held[kind] + asked[kind] - bound[kind],

@@ -95,7 +95,7 @@ def _exceeds_every_node(board: Board, role: Role) -> Found | None:
 
 def _too_large(role: Role, resource: str, requested: int, most: int) -> Found:
     return Reason.EXCEEDS_NODE_SHAPE, {
-        "role": role.name, "resource": resource, "asked": requested, "most": most,
+        "role": role.name, "resource": resource, "requested": requested, "most": most,
     }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def _beyond_the_pool(board: Board, way: Way) -> Found | None:
 
 
 def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float | str | None]:
-    return {"resource": resource, "asked": requested, "most": most, "missing": requested - most}
+    return {"resource": resource, "requested": requested, "most": most, "missing": requested - most}
 
 
 def _requested(way: Sequence[Want]) -> Sums:

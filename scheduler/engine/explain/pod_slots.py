@@ -52,7 +52,7 @@ def _seats(board: Board, gang: Gang, way: Way) -> Numbers:
     found = on_one.total()
     return {
         "resource": "pods",
-        "asked": asked,
+        "requested": asked,
         "free": found,
         "missing": asked - found,
         "biggest_block": max(on_one.values(), default=0),

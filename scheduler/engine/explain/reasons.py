@@ -1,6 +1,6 @@
-"""Why a workload is pending, in tokens, numbers and sentences."""
+"""Reasons why a workload is pending: tokens, numbers and sentences."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from berth.core.amounts import MILLI
 from berth.core.words import amount, counted
@@ -16,173 +16,188 @@ NEVER = frozenset({
 
 
 def dominance(reason: Reason) -> int:
-    """0 leads all others."""
+    """Return the rank of a reason; 0 comes first."""
     return _RANK[reason]
 
 
 SENTENCES: Mapping[Reason, str] = {
-    Reason.MISCONFIGURED: "It can never run as it is: {why}.",
-    Reason.SUSPENDED: "It was suspended by a person.",
-    Reason.DEPENDENCY_NOT_MET: "It waits for {waits_for} to complete{there}.",
-    Reason.NO_MATCHING_NODE: "No node of the pool matches role {role}: {obstacles}.",
-    Reason.EXCEEDS_NODE_SHAPE: "One replica of role {role} requests {asked_of}; "
-    "the largest node of the pool has {most_of}.",
-    Reason.EXCEEDS_POOL_MAX: "It requests {asked_of}; "
-    "the pool can hold at most {most_of}, at its maximum size and empty.",
-    Reason.EXCEEDS_DOMAIN: "It must run inside one {level} and requests {asked_of}; "
-    "the largest {level} can hold at most {most_of}, empty.",
-    Reason.NODES_UNAVAILABLE: "No node of the pool accepts role {role} now: {obstacles}.",
-    Reason.PROJECT_LIMIT: "{queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
-    Reason.DEPARTMENT_LIMIT: "Department {queue} may hold {bound_of}: it holds {allocated}, {asked} asked.",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible work must fit within the quota of {queue}: "
-    "{bound_of}, {allocated} held, {asked} asked.",
-    Reason.DEPARTMENT_OVERSOLD: "Non-preemptible work must fit within the quota of department {queue} too: "
-    "{bound_of}, {allocated} held, {asked} asked.",
-    Reason.OVER_FAIR_SHARE: "{queue} would stand beyond quota and fair share ({share_of}): "
-    "{allocated} held, {asked} asked; it may only use what is free.",
-    Reason.WAITING_FOR_CAPACITY: "{asked_of} requested, {free} free, {missing} missing{also}.",
-    Reason.FRAGMENTED: "Enough is free, but {cut}: {asked_of} requested, {free} free{there}, "
-    "the biggest free block of a node is {biggest_block}.",
-    Reason.TOPOLOGY: "It would fit, but not inside one {level}.",
-    Reason.WAITING_FOR_GANG: "{missing} of its replicas {are} missing.",
-    Reason.WAITING_FOR_VICTIMS: "It is reserved; the pods on its place have not stopped yet.",
+    Reason.MISCONFIGURED: "Cannot start as specified: {why}.",
+    Reason.SUSPENDED: "Suspended by a user.",
+    Reason.DEPENDENCY_NOT_MET: "Waiting for {depends_on} to complete{unsubmitted}.",
+    Reason.NO_MATCHING_NODE: "No node in the pool matches role {role}: {obstacles}.",
+    Reason.EXCEEDS_NODE_SHAPE: "Each replica of role {role} requests {requested_of}; "
+    "the largest node in the pool has {most_of}.",
+    Reason.EXCEEDS_POOL_MAX: "Requests {requested_of}, "
+    "more than the pool provides at its maximum size ({most_of}).",
+    Reason.EXCEEDS_DOMAIN: "Must run within one {level} and requests {requested_of}; "
+    "the largest {level} provides {most_of} when empty.",
+    Reason.NODES_UNAVAILABLE: "No node in the pool accepts role {role} now: {obstacles}.",
+    Reason.PROJECT_LIMIT: "Project {queue} is limited to {bound_of}: {allocated} allocated, "
+    "{requested} requested.",
+    Reason.DEPARTMENT_LIMIT: "Department {queue} is limited to {bound_of}: {allocated} allocated, "
+    "{requested} requested.",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible workloads must fit in the quota of {queue} "
+    "({bound_of}): {allocated} allocated, {requested} requested.",
+    Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
+    "({bound_of}): {allocated} allocated, {requested} requested.",
+    Reason.OVER_FAIR_SHARE: "Would put {queue} over its quota and fair share ({share_of}): "
+    "{allocated} allocated, {requested} requested. Only free capacity can be used.",
+    Reason.WAITING_FOR_CAPACITY: "{requested_of} requested, {free} free, {missing} missing{also}.",
+    Reason.FRAGMENTED: "Enough is free, but {fragmentation}: {requested_of} requested, {free} free{where}, "
+    "the largest free block on a node is {biggest_block}.",
+    Reason.TOPOLOGY: "Would fit, but not within one {level}.",
+    Reason.WAITING_FOR_GANG: "{replicas} missing.",
+    Reason.WAITING_FOR_VICTIMS: "Capacity is reserved; waiting for the evicted pods to stop.",
     Reason.WAITING_FOR_SCALE_UP: "{scale_up}.",
-    Reason.IN_PREEMPTION_DELAY: "It may make others give way in {seconds} s.",
+    Reason.IN_PREEMPTION_DELAY: "Preemption is allowed in {seconds} s.",
     Reason.BACKOFF: "{backoff}.",
-    Reason.BEHIND_RESERVATION: "The free nodes are kept for {behind}, which has waited longer.",
-    Reason.NOTHING_TO_TAKE: "Fairness lets {takeable_of} be taken{short}.",
-    Reason.VICTIMS_PROTECTED: "Fairness would let {protected_of} be taken, but {why}.",
-    Reason.OUT_OF_TRIALS: "No arrangement was found in {trials_counted}.",
+    Reason.BEHIND_RESERVATION: "The free nodes are reserved for {behind}, which has waited longer.",
+    Reason.NO_RECLAIMABLE_RESOURCES: "{reclaim}.",
+    Reason.VICTIMS_PROTECTED: "Cannot reclaim {protected_of}: held by {holders}.",
+    Reason.PLACEMENT_ATTEMPTS_EXHAUSTED: "Gave up after {placement_attempts}.",
 }
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Whether waiting can help: of an unschedulable workload the first blocker says why not."""
+    """Return whether waiting can help; the first blocker of an unschedulable workload says why not."""
     return blockers[0].reason not in NEVER
 
 
 def nearest(numbers: Numbers) -> tuple[float, float]:
-    """Sort key for the answers of several policies: the greatest misses the smallest part of its resource."""
-    missing, requested, takeable = (float(numbers.get(key) or 0) for key in ("missing", "asked", "takeable"))
-    return -missing / max(1, requested), takeable
+    """Sort key for the refusals of several policies: the greatest misses the smallest part of its request."""
+    keys = ("missing", "requested", "reclaimable")
+    missing, requested, reclaimable = (float(numbers.get(key) or 0) for key in keys)
+    return -missing / max(1, requested), reclaimable
 
 
-class _Spoken(dict[str, object]):
+class _Values(dict[str, object]):
     def __missing__(self, key: str) -> object:
         return "?"
 
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
-    spoken = _Spoken({key: _speak(key, value, numbers) for key, value in numbers.items()})
+    """Return the blocker with its message; `numbers` are in engine units."""
+    values = _Values({key: _in_units(key, value, numbers) for key, value in numbers.items()})
     for key in _COUNTED:
         if key in numbers:
-            spoken[f"{key}_of"] = _with_unit(key, numbers)
-    spoken.update(_in_words(reason, numbers))
-    return Blocker(reason, SENTENCES[reason].format_map(spoken), dict(numbers))
+            values[f"{key}_of"] = _with_unit(key, numbers)
+    values.update(_phrases(reason, numbers))
+    return Blocker(reason, SENTENCES[reason].format_map(values), dict(numbers))
 
 
 # Numbers that are amounts of the resource named beside them.
-_COUNTED = ("asked", "allocated", "bound", "free", "missing", "share", "quota", "most", "takeable",
+_COUNTED = ("requested", "allocated", "bound", "free", "missing", "share", "quota", "most", "reclaimable",
             "protected", "biggest_block")  # fmt: skip
 AMOUNTS = frozenset({*_COUNTED, "by_runtime", "non_preemptible"})
 
 
-def _speak(key: str, value: object, numbers: Numbers) -> object:
-    """Milli-GPU as GPUs, milli-CPU as CPUs; everything else as it is."""
+def _in_units(key: str, value: object, numbers: Numbers) -> object:
+    """Convert milli-GPUs to GPUs and milli-CPUs to CPUs; leave other values as they are."""
     if value is None:
-        return "no bound" if key in ("bound", "quota") else "-"
+        return "unlimited" if key in ("bound", "quota") else "-"
     if key in _COUNTED and isinstance(value, int) and numbers.get("resource") in ("gpu", "cpu"):
         return f"{value / MILLI:g}"
     return value
 
 
 def _with_unit(key: str, numbers: Numbers) -> str:
-    """1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
+    """Return an amount such as 1 GPU, 2.5 CPUs, no GPU, 300 MiB of memory."""
     value = numbers[key]
     if value is not None and not isinstance(value, int):
         return str(value)
     return amount(str(numbers.get("resource", "gpu")), value)
 
 
-def _in_words(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """What a sentence says otherwise of one than of many."""
-    for name, (key, phrase) in _PHRASES.items():
-        value = numbers.get(key)
-        if isinstance(value, int):
-            yield name, phrase(value)
-    if reason is Reason.VICTIMS_PROTECTED:
-        yield "why", _protection(numbers)
-    if reason is Reason.NOTHING_TO_TAKE:
-        missing = _speak("missing", numbers["missing"], numbers)
-        yield "short", f"; {missing} missing" if numbers["missing"] else ", which makes no room for it"
-    if reason is Reason.DEPENDENCY_NOT_MET:
-        yield "there", f"; there is no workload {nobody} yet" if (nobody := numbers.get("not_there")) else ""
-    if reason is Reason.FRAGMENTED:
-        yield "cut", _cut(numbers)
-        yield "there", " on those nodes" if numbers.get("beside") else ""
-    if reason is Reason.WAITING_FOR_CAPACITY:
-        yield "also", f"; {numbers['also']} missing too" if numbers.get("also") else ""
-    if reason is Reason.WAITING_FOR_SCALE_UP:
-        yield "scale_up", _scale_up(numbers)
-    if reason is Reason.BACKOFF:
-        yield "backoff", _backoff(numbers)
+def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a sentence that depend on several numbers or on singular and plural."""
+    match reason:
+        case Reason.VICTIMS_PROTECTED:
+            yield "holders", _holders(numbers)
+        case Reason.NO_RECLAIMABLE_RESOURCES:
+            yield "reclaim", _reclaim(numbers)
+        case Reason.DEPENDENCY_NOT_MET:
+            names = numbers.get("unsubmitted")
+            yield "unsubmitted", f"; {names} has not been submitted" if names else ""
+        case Reason.FRAGMENTED:
+            yield "fragmentation", _fragmentation(numbers)
+            yield "where", " on those nodes" if numbers.get("beside") else ""
+        case Reason.WAITING_FOR_CAPACITY:
+            yield "also", f"; also missing: {numbers['also']}" if numbers.get("also") else ""
+        case Reason.WAITING_FOR_GANG:
+            count = _count(numbers, "missing")
+            yield "replicas", f"{counted(count, 'replica')} {'is' if count == 1 else 'are'}"
+        case Reason.WAITING_FOR_SCALE_UP:
+            yield "scale_up", _scale_up(numbers)
+        case Reason.BACKOFF:
+            yield "backoff", _backoff(numbers)
+        case Reason.PLACEMENT_ATTEMPTS_EXHAUSTED:
+            yield "placement_attempts", counted(_count(numbers, "attempts"), "placement attempt")
 
 
-def _cut(numbers: Numbers) -> str:
+def _count(numbers: Numbers, key: str) -> int:
+    value = numbers.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _reclaim(numbers: Numbers) -> str:
+    reclaimable = _with_unit("reclaimable", numbers)
+    if not numbers["missing"]:
+        return f"Reclaiming {reclaimable} would not make the workload fit"
+    missing = _in_units("missing", numbers["missing"], numbers)
+    only = f"Only {reclaimable}" if numbers["reclaimable"] else reclaimable[:1].upper() + reclaimable[1:]
+    return f"{only} can be reclaimed; {missing} missing"
+
+
+def _fragmentation(numbers: Numbers) -> str:
     most = numbers.get("spread_per_node")
     if isinstance(most, int):
-        return f"no more than {counted(most, 'of its replicas', 'of its replicas')} may share a node"
+        return f"at most {counted(most, 'replica')} may run on a node"
     if numbers.get("beside"):
-        return f"not on nodes that also have its {numbers['beside']} free"
-    return "not in one piece"
+        return f"not on nodes that also have the required {numbers['beside']} free"
+    return "fragmented"
 
 
 def _scale_up(numbers: Numbers) -> str:
-    nodes = numbers.get("nodes")
-    count = nodes if isinstance(nodes, int) else 0
+    count = _count(numbers, "nodes")
     if numbers.get("booting"):
-        return f"It is reserved on {counted(count, 'node')} that {'is' if count == 1 else 'are'} booting"
-    return f"{counted(count, 'more node')} would serve it; the pool can grow"
+        return f"Capacity is reserved on {counted(count, 'booting node')}"
+    return f"{counted(count, 'more node')} would be enough; the pool can grow"
 
 
 def _backoff(numbers: Numbers) -> str:
     if "seconds" not in numbers:
-        return f"It cannot start yet: {numbers.get('why')}"
+        return f"Cannot start yet: {numbers.get('why')}"
     counts = (("preemptions", "eviction"), ("restarts", "failed run"))
-    causes = [
-        counted(count, noun) for key, noun in counts if isinstance(count := numbers.get(key), int) and count
-    ]
+    causes = [counted(count, noun) for key, noun in counts if (count := _count(numbers, key))]
     after = f", after {' and '.join(causes)}" if causes else ""
-    return f"It may start again in {numbers['seconds']} s{after}"
+    return f"Can start again in {numbers['seconds']} s{after}"
 
 
-_PHRASES: Mapping[str, tuple[str, Callable[[int], str]]] = {
-    "trials_counted": ("trials", lambda count: counted(count, "trial")),
-    "are": ("missing", lambda count: "is" if count == 1 else "are"),
-}
+def _holders(numbers: Numbers) -> str:
+    runtime = "workloads within their minimum runtime" if numbers.get("by_runtime") else ""
+    fixed = "non-preemptible workloads" if numbers.get("non_preemptible") else ""
+    return " or ".join(part for part in (runtime, fixed) if part)
 
 
-def _protection(numbers: Numbers) -> str:
-    waits = "has not run its minimum runtime" if numbers.get("by_runtime") else ""
-    firm = "is not preemptible" if numbers.get("non_preemptible") else ""
-    return "what holds it " + " or ".join(part for part in (waits, firm) if part)
-
-
-class Speaker:
-    """Says the same thing once, however many wait for the same reason."""
+class BlockerFormatter:
+    """Formats blockers, once for all workloads that share the numbers of a reason."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}
+        self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}
 
-    def blockers(self, found: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
-        return tuple(self._say(reason, found[reason]) for reason in sorted(found, key=_RANK.__getitem__))
+    def blockers(self, reasons: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
+        """Return one blocker for each reason, the dominant one first."""
+        return tuple(self._blocker(reason, reasons[reason]) for reason in sorted(reasons, key=dominance))
 
-    def _say(self, reason: Reason, numbers: Numbers) -> Blocker:
+    def _blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
         key = reason, id(numbers)
-        if key not in self._said:
-            self._said[key] = numbers, blocker(reason, numbers)  # keeps the numbers, and so their identity
-        return self._said[key][1]
+        if key not in self._formatted:
+            self._formatted[key] = (
+                numbers,
+                blocker(reason, numbers),
+            )  # keeps the id valid
+        return self._formatted[key][1]
 
 
-def blockers(found: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
-    return Speaker().blockers(found)
+def blockers(reasons: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
+    return BlockerFormatter().blockers(reasons)

@@ -16,12 +16,12 @@ from scheduler.engine.board.eligible import beyond_due, pending, speaker
 from scheduler.engine.board.gang import Gang, Peers, ways
 from scheduler.engine.board.ledger import Account, Turn
 from scheduler.engine.board.order import Order
-from scheduler.engine.explain.reasons import Speaker, dominance, is_schedulable, nearest
+from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable, nearest
 from scheduler.engine.explain.shortage import capacity_short_of, why_no_room
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
 Found = Mapping[Reason, Numbers]
-_ABOUT_EVICTIONS = (Reason.NOTHING_TO_TAKE, Reason.VICTIMS_PROTECTED)
+_ABOUT_EVICTIONS = (Reason.NO_RECLAIMABLE_RESOURCES, Reason.VICTIMS_PROTECTED)
 
 
 class Told(Peers):
@@ -48,17 +48,17 @@ class PoolRefusals:
 
     def written(self) -> Iterator[Refusal]:
         """Who is next in front, then those who do not stand in line."""
-        position, speaker = 0, Speaker()
-        blockers = {told: speaker.blockers(told.found) for told in self.line}
+        position, formatter = 0, BlockerFormatter()
+        blockers = {told: formatter.blockers(told.found) for told in self.line}
         keys = {told: _key(told) for told in self.line}
         for told, gang in _Roll(self.line, self.served):
             alone = self.alone.get(gang.name)
             if alone or told.found:
-                said = speaker.blockers({**told.found, **alone}) if alone else blockers[told]
+                said = formatter.blockers({**told.found, **alone}) if alone else blockers[told]
                 position += is_schedulable(said)
                 yield self._refusal(gang, said, position, keys[told])
         for gang in self.apart:
-            said = speaker.blockers(self.alone[gang.name])
+            said = formatter.blockers(self.alone[gang.name])
             position += is_schedulable(said)
             yield self._refusal(gang, said, position, ())
 

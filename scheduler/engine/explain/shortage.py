@@ -37,7 +37,7 @@ def why_no_room(board: Board, gang: Gang) -> Found:
     if any(want.scopes for want in way) and _fits_anywhere(board, gang, way):
         return Reason.TOPOLOGY, _in_one_domain(board, usable, way)
     if trials := board.efforts.exhausted(gang):
-        return Reason.OUT_OF_TRIALS, {"trials": trials, **_fragmented(board, usable, way)}
+        return Reason.PLACEMENT_ATTEMPTS_EXHAUSTED, {"attempts": trials, **_fragmented(board, usable, way)}
     seats = too_few_seats(board, gang, way)
     if seats is not None:
         return seats
@@ -122,7 +122,7 @@ def _fragmented_beside(
 def _numbers(board: Board, usable: Sequence[int], way: Way, kind: int) -> dict[str, int | float | str | None]:
     return {
         "resource": RESOURCES[kind],
-        "asked": _needed(way)[kind],
+        "requested": _needed(way)[kind],
         "free": _free(board, usable)[kind],
         "biggest_block": max((_block(board, i, way, kind) for i in usable), default=0),
     }

@@ -175,7 +175,7 @@ class Layout:
             if unmet:
                 return Reason.DEPENDENCY_NOT_MET, _unmet(workload, unmet)
         if workload.pods and gang.is_leaving:
-            return Reason.BACKOFF, {"why": "its own pods have not stopped yet", "until": None}
+            return Reason.BACKOFF, {"why": "its previous pods have not stopped", "until": None}
         if workload.backoff_until is not None and workload.backoff_until > self.now and not gang.stands:
             return Reason.BACKOFF, {
                 "until": workload.backoff_until,
@@ -228,9 +228,9 @@ def promises_of(snapshot: Snapshot) -> dict[str, list[Reservation]]:
 
 
 def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
-    told: dict[str, int | float | str | None] = {"waits_for": ", ".join(unmet), "count": len(unmet)}
-    if not_there := [name for name in unmet if name in workload.not_there]:
-        told["not_there"] = ", ".join(not_there)
+    told: dict[str, int | float | str | None] = {"depends_on": ", ".join(unmet), "count": len(unmet)}
+    if unsubmitted := [name for name in unmet if name in workload.unsubmitted]:
+        told["unsubmitted"] = ", ".join(unsubmitted)
     return told
 
 

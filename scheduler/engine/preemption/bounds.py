@@ -42,7 +42,7 @@ def _short(sums: "_Sums", asked: Asked) -> tuple[Reason, Numbers] | None:
         if asked[kind] > sums.free[kind] + sums.takeable[kind]:
             numbers = sums.numbers(asked, kind)
             enough = numbers["protected"] >= numbers["missing"]
-            return Reason.VICTIMS_PROTECTED if enough else Reason.NOTHING_TO_TAKE, numbers
+            return Reason.VICTIMS_PROTECTED if enough else Reason.NO_RECLAIMABLE_RESOURCES, numbers
     return None
 
 
@@ -70,9 +70,9 @@ class _Sums:
     def numbers(self, asked: Asked, kind: int) -> dict[str, Any]:
         return {
             "resource": RESOURCES[kind],
-            "asked": asked[kind],
+            "requested": asked[kind],
             "free": self.free[kind],
-            "takeable": self.takeable[kind],
+            "reclaimable": self.takeable[kind],
             "missing": asked[kind] - self.free[kind] - self.takeable[kind],
             "protected": self.guarded[kind] + self.firm[kind],
             "by_runtime": self.guarded[kind],

@@ -15,7 +15,7 @@ Asked = tuple[int, int, int]
 def obstacle(board: Board, law: Law) -> Obstacle | None:
     """What no taking could cure."""
     if not law.may_evict():
-        return over_share(law.gang, law.asked) or (Reason.NOTHING_TO_TAKE, {})
+        return over_share(law.gang, law.asked) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
     return _out_of_bounds(board, law.gang, law.asked, type(law))
 
 

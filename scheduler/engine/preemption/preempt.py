@@ -74,7 +74,7 @@ def _all_refused(board: Board, hopeful: Iterable[Peers], make_law: type[Law]) ->
         obstacles.append((gang, obstacle))
     for gang, (reason, numbers) in obstacles:
         board.trials += 1
-        if make_law.silent and reason is Reason.NOTHING_TO_TAKE:
+        if make_law.silent and reason is Reason.NO_RECLAIMABLE_RESOURCES:
             continue
         if numbers:
             board.refuse(gang, reason, numbers)
@@ -83,11 +83,11 @@ def _all_refused(board: Board, hopeful: Iterable[Peers], make_law: type[Law]) ->
 
 def _attempt(board: Board, gang: Gang, make_law: type[Law]) -> tuple[Reason, Numbers] | None:
     """None: it was served, or nobody has to make room for it."""
-    with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
+    with board.trial(gang, otherwise=Reason.NO_RECLAIMABLE_RESOURCES) as trial:
         law = make_law(board, gang, gang.asked)
         found = _try_ways(trial, law, make_law, ways(gang))
         trial.pass_over()  # the refusal is written down for all who are alike
-    if found is not None and law.silent and found[0] is Reason.NOTHING_TO_TAKE:
+    if found is not None and law.silent and found[0] is Reason.NO_RECLAIMABLE_RESOURCES:
         return found[0], {}
     return found
 
@@ -95,7 +95,7 @@ def _attempt(board: Board, gang: Gang, make_law: type[Law]) -> tuple[Reason, Num
 def serve_one(board: Board, gang: Gang, way: Way, make_law: type[Law]) -> bool:
     """Try the law for one step of growth. Nobody waits for growth, so nothing is refused."""
     law = make_law(board, gang, amounts_of(way))
-    with board.trial(gang, otherwise=Reason.NOTHING_TO_TAKE) as trial:
+    with board.trial(gang, otherwise=Reason.NO_RECLAIMABLE_RESOURCES) as trial:
         if _try_ways(trial, law, make_law, (way,)) is not None:
             trial.pass_over()
     return trial.kind is not None
@@ -137,8 +137,8 @@ def _no_arrangement(board: Board, law: Law, budget: "_Budget") -> tuple[Reason, 
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = in_sum(Taker(board, law), short.get("resource"))
     if budget.left <= 0:
-        return Reason.OUT_OF_TRIALS, {"trials": budget.given, **numbers}
-    return Reason.NOTHING_TO_TAKE, numbers
+        return Reason.PLACEMENT_ATTEMPTS_EXHAUSTED, {"attempts": budget.given, **numbers}
+    return Reason.NO_RECLAIMABLE_RESOURCES, numbers
 
 
 class _Budget:

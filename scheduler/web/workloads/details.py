@@ -21,7 +21,7 @@ from scheduler.reports.visibility import own_departments, reader
 
 MOST_EVICTIONS, MOST_PODS = 20, 500
 COUNTED = (
-    "asked",
+    "requested",
     "allocated",
     "bound",
     "quota",
@@ -30,21 +30,21 @@ COUNTED = (
     "biggest_block",
     "missing",
     "most",
-    "takeable",
+    "reclaimable",
     "protected",
 )
 NAMES = {
     "queue": "queue",
-    "asked": "asked",
-    "allocated": "held",
-    "bound": "may hold",
+    "requested": "requested",
+    "allocated": "allocated",
+    "bound": "limit",
     "quota": "quota",
     "share": "fair share",
     "free": "free",
     "biggest_block": "largest free block",
     "missing": "missing",
     "most": "at most",
-    "takeable": "may be taken",
+    "reclaimable": "reclaimable",
     "protected": "protected",
     "seconds": "for another",
 }
