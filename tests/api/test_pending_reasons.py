@@ -40,11 +40,11 @@ def explained(caller: Caller, workload_id: str) -> dict[str, Any]:
     [
         (
             {"replicas": 10_000, "gpu": 0},
-            "more than the pool provides at its maximum size (220 pods)",
+            "Requests 10000 pods, more than the pool provides at its maximum size (220 pods)",
         ),
         (
             {"replicas": 5, "gpu": 1},
-            "Requests 5 GPUs, more than the pool provides at its maximum size (4",
+            "Requests 5 GPUs, more than the pool provides at its maximum size (4 GPUs)",
         ),
     ],
 )

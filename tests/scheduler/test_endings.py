@@ -287,7 +287,7 @@ def test_who_waits_for_what_nobody_has_submitted_is_told_so_until_somebody_does(
     assert waits.message == "Waiting for vision/first to complete; vision/first has not been submitted."
     (blocker,) = explain(acting=stage.cast.dave, workload=waits).blockers
     assert blocker["message"] == waits.message
-    assert blocker["numbers"]["not_there"] == "vision/first"
+    assert blocker["numbers"]["unsubmitted"] == "vision/first"
     running(stage, "first", roles=ONE)
     stage.tick()
     waits.refresh_from_db()

@@ -141,6 +141,8 @@ def _count(numbers: Numbers, key: str) -> int:
 
 def _reclaim(numbers: Numbers) -> str:
     reclaimable = _with_unit("reclaimable", numbers)
+    if not numbers["missing"] and not numbers["reclaimable"]:
+        return "Nothing can be reclaimed that would make the workload fit"
     if not numbers["missing"]:
         return f"Reclaiming {reclaimable} would not make the workload fit"
     missing = _in_units("missing", numbers["missing"], numbers)

@@ -187,7 +187,7 @@ def test_a_reservation_on_nodes_that_boot_says_so(stage: Stage) -> None:
     workload.refresh_from_db()
     assert workload.reason == "WaitingForScaleUp"
     assert [blocker["message"] for blocker in workload.explanation["blockers"]] == [
-        "It is reserved on 1 node that is booting."
+        "Capacity is reserved on 1 booting node."
     ]
 
 

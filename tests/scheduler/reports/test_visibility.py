@@ -51,7 +51,8 @@ def test_nor_does_who_made_others_give_way_because_nodes_are_kept_for_that_stran
     stage.submit("high", priority=90, roles=worker(1))
     stage.tick()
     refused = Eviction.objects.get(beneficiary_name="high").numbers["refused"]
-    assert "The free nodes are reserved for a workload of another project, which" in refused
+    message = "The free nodes are reserved for a workload of another project, which has waited longer."
+    assert message in refused
 
 
 def worker(gpu: int) -> list[dict[str, object]]:
