@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from berth.client.use import ClusterUse, NodeUse, OneWorkloadUse, WorkloadUse
+from berth.client.models.usage import ClusterUse, NodeUse, OneWorkloadUse, WorkloadUse
 from projects.models import Pod, Project
 from scheduler.models import NodeUse as Seen
 from tests import factories as make

@@ -9,7 +9,7 @@ import pytest
 from berth.cli.columns import workload_columns
 from berth.cli.output import Output, table_of
 from berth.cli.text import age, now, number, pairs, safe, span
-from berth.client.answers import Workload
+from berth.client.models.workloads import Workload
 from tests.cli.desk_of_commands import Terminal
 from tests.client.desk import Desk, page, problem, workload
 

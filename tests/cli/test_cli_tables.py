@@ -15,8 +15,9 @@ from berth.cli.commands import nodes, pools, quota
 from berth.cli.output import Output, Place, Wish, csv_text, fitted, table_of
 from berth.cli.text import now, short
 from berth.client import Unreachable
-from berth.client.answers import Quota, Workload
-from berth.client.machine_answers import Node, NodePool
+from berth.client.models.pools import Node, NodePool
+from berth.client.models.tenants import Quota
+from berth.client.models.workloads import Workload
 from tests.cli.desk_of_commands import Terminal
 from tests.client.desk import Desk, page, workload
 

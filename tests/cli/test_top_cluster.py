@@ -8,9 +8,9 @@ from berth.cli.text import now
 from berth.cli.top.cluster import ClusterSight, NodeRow, PoolRow, Sort, WorkloadRow, headline, look
 from berth.cli.top.cluster_app import ClusterTop
 from berth.client import Unreachable
-from berth.client.answers import Workload
-from berth.client.machine_answers import Node, NodePool
-from berth.client.use import Use
+from berth.client.models.pools import Node, NodePool
+from berth.client.models.usage import Use
+from berth.client.models.workloads import Workload
 from tests.client.desk import Desk, page, workload
 
 USE = {

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from berth.client import Client, Settings
-from berth.client.transport import Transport
+from berth.client.sync.transport import Transport
 
 HERE = Settings("http://127.0.0.1:8000", "berth_secret")
 Reply = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]

@@ -1,4 +1,4 @@
-"""The asyncio client matches the synchronous one."""
+"""Behaviour of both clients, the synchronous and the asynchronous one."""
 
 import asyncio
 import inspect
@@ -9,14 +9,10 @@ import httpx
 import pytest
 
 from berth.client import AsyncClient, Client, Conflict, NotFound, Unreachable
+from berth.client.aio.session import AsyncSession
+from berth.client.sync.session import Session
 from tests.client.desk import HERE, Desk, page, problem, workload
 
-PARTS = ("workloads", "templates")  # of both
-WITHOUT_ASYNCIO = {
-    "events", "evictions", "cycles", "audit", "departments", "projects", "quotas", "lines", "node_pools",
-    "nodes",
-    "services", "usage", "use", "budgets", "subscriptions", "tokens", "members", "users",
-}  # fmt: skip
 Asked = Callable[..., Any]  # (desk, "workloads.get", arguments...) -> what it came to; of what yields, a list
 
 
@@ -73,19 +69,15 @@ def both() -> tuple[Client, AsyncClient]:
     return Client(HERE, http=Desk(page([]))), AsyncClient(HERE, http=AwaitedDesk(Desk(page([]))))
 
 
-def test_what_has_asyncio_has_all_of_it_with_the_same_parameters() -> None:
-    plain, under = both()
-    pairs = [(type(plain), type(under)), *((type(getattr(plain, p)), type(getattr(under, p))) for p in PARTS)]
+def test_both_clients_have_the_same_parts_methods_and_parameters() -> None:
+    plain, awaitable = both()
+    assert parts(plain).keys() == parts(awaitable).keys()
+    pairs = [(type(plain), type(awaitable)), (Session, AsyncSession)]
+    pairs += [(type(part), type(parts(awaitable)[name])) for name, part in parts(plain).items()]
     for one, other in pairs:
         assert public(one).keys() == public(other).keys()
         for name, method in public(one).items():
             assert asked_for(public(other)[name]) == asked_for(method), f"{one.__name__}.{name}"
-
-
-def test_every_part_of_the_client_is_known_to_have_asyncio_or_not() -> None:
-    plain, under = both()
-    assert set(parts(under)) == set(PARTS)
-    assert set(parts(plain)) == WITHOUT_ASYNCIO | set(PARTS)
 
 
 def test_a_link_to_a_port_is_asked_for_anew_with_every_call(ask: Asked) -> None:

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from berth.client import CallInterrupted, NotPicklable, RemoteError, SessionEnded, SessionError
-from berth.client.sessions.ledger import Ledger
+from berth.client.sessions.calls import PendingCalls
 from berth.client.sessions.offender import offender
-from berth.client.sessions.paths import SessionState, Waiting
-from berth.client.sessions.payload import closed_call, outcome_of
+from berth.client.sessions.payload import outcome_of, pickle_call
+from berth.client.sessions.protocol import SessionState, StartProgress
 from pools.plugins import Plugin
 from tests.client.desk import Desk
 
@@ -60,9 +60,9 @@ def test_the_part_that_cannot_be_pickled_is_found(value: object, way: str) -> No
 
 def test_the_offender_is_named_with_its_kind() -> None:
     with pytest.raises(NotPicklable, match=r"argument 1\['x'\] cannot be pickled, it is a _thread.lock"):
-        closed_call(print, (1, {"x": threading.Lock()}), {}, MOST)
+        pickle_call(print, (1, {"x": threading.Lock()}), {}, MOST)
     with pytest.raises(NotPicklable, match="argument end cannot be pickled"):
-        closed_call(print, (), {"end": threading.Lock()}, MOST)
+        pickle_call(print, (), {"end": threading.Lock()}, MOST)
 
 
 def test_an_error_without_itself_is_told_in_words() -> None:
@@ -89,37 +89,37 @@ def ended(key: uuid.UUID, value: object, **words: Any) -> tuple[dict[str, Any], 
 
 
 def test_a_broadcast_is_done_when_all_its_nodes_are_whichever_answer_comes_first() -> None:
-    ledger = Ledger()
-    future = ledger.add(b"x", everywhere=True)
-    [sent] = ledger.batch()
+    calls = PendingCalls()
+    future = calls.add(b"x", everywhere=True)
+    [sent] = calls.take_batch()
     first, second = uuid.uuid4(), uuid.uuid4()
-    ledger.take(*ended(second, "b", broadcast=str(sent.key)))
+    calls.take(*ended(second, "b", broadcast=str(sent.key)))
     nodes = [{"key": str(first), "node": 0}, {"key": str(second), "node": 1}]
-    ledger.sent([{"key": str(sent.key), "nodes": nodes}])
+    calls.set_broadcast_nodes([{"key": str(sent.key), "nodes": nodes}])
     assert not future.done()
-    ledger.take(*ended(uuid.uuid4(), "late", broadcast=str(sent.key), late=True))
-    ledger.take(*ended(first, "a", broadcast=str(sent.key)))
+    calls.take(*ended(uuid.uuid4(), "late", broadcast=str(sent.key), late=True))
+    calls.take(*ended(first, "a", broadcast=str(sent.key)))
     assert future.result(0) == ["a", "b"]
-    assert ledger.outstanding == 0
+    assert calls.outstanding == 0
 
 
 def test_a_broadcast_goes_alone_and_in_its_turn() -> None:
-    ledger = Ledger()
+    calls = PendingCalls()
     for everywhere in (False, False, True, False):
-        ledger.add(b"x", everywhere=everywhere)
-    assert [len(ledger.batch()) for _ in range(4)] == [2, 1, 1, 0]
+        calls.add(b"x", everywhere=everywhere)
+    assert [len(calls.take_batch()) for _ in range(4)] == [2, 1, 1, 0]
 
 
 def test_a_call_that_was_cancelled_before_it_was_sent_is_never_sent() -> None:
-    ledger = Ledger()
-    future = ledger.add(b"x")
+    calls = PendingCalls()
+    future = calls.add(b"x")
     assert future.cancel()
-    assert (ledger.batch(), ledger.given_up(), ledger.outstanding) == ([], [], 0)
-    sent = ledger.add(b"y")
-    ledger.batch()
+    assert (calls.take_batch(), calls.take_cancelled(), calls.outstanding) == ([], [], 0)
+    sent = calls.add(b"y")
+    calls.take_batch()
     sent.cancel()
-    assert ledger.given_up() == [sent.key]
-    ledger.take(*ended(sent.key, 1))  # it ran all the same
+    assert calls.take_cancelled() == [sent.key]
+    calls.take(*ended(sent.key, 1))  # it ran all the same
     with pytest.raises(CancelledError):
         sent.result(0)
 
@@ -145,47 +145,47 @@ class Opened(Exception):
 def test_what_was_not_asked_for_here_is_never_opened(outcome: str, more: dict[str, Any]) -> None:
     """An admin may hand calls in to the session of somebody else, whose program must not run the results."""
     opened.clear()
-    ledger = Ledger()
-    future = ledger.add(b"x")
-    ledger.take(*ended(uuid.uuid4(), Opened(), outcome=outcome, told={"message": "no"}, **more))
+    calls = PendingCalls()
+    future = calls.add(b"x")
+    calls.take(*ended(uuid.uuid4(), Opened(), outcome=outcome, told={"message": "no"}, **more))
     assert (opened, future.done()) == ([], False)
-    ledger.take(*ended(future.key, Opened(), outcome=outcome))
+    calls.take(*ended(future.key, Opened(), outcome=outcome))
     assert (opened, future.done()) == (["it"], True)
 
 
 def test_a_node_that_came_later_and_failed_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     words = {"outcome": "error", "told": {"message": "no such disk"}, "late": True}
-    Ledger().take(*ended(uuid.uuid4(), None, **words))
+    PendingCalls().take(*ended(uuid.uuid4(), None, **words))
     assert "no such disk" in caplog.text
 
 
 def test_who_waits_for_nodes_is_told_why_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    waiting = Waiting()
+    waiting = StartProgress()
     state = SessionState(id="1", name="s", project="vision", reason="OverFairShare", message="2 missing.")
     for waited in range(0, 95, 5):
-        waiting.tell(state, float(waited))
+        waiting.report(state, float(waited))
     assert [record.getMessage() for record in caplog.records] == [
         f"vision/s has waited for its nodes for {waited} s: OverFairShare: 2 missing." for waited in (10, 70)
     ]
 
 
 def test_what_waits_for_a_future_may_add_another_call() -> None:
-    ledger = Ledger()
+    calls = PendingCalls()
     more: list[Any] = []
-    first = ledger.add(b"x")
-    first.add_done_callback(lambda _: more.append(ledger.add(b"y")))
-    ledger.take(*ended(first.key, 1))
-    assert (first.result(0), len(more), ledger.outstanding) == (1, 1, 1)
+    first = calls.add(b"x")
+    first.add_done_callback(lambda _: more.append(calls.add(b"y")))
+    calls.take(*ended(first.key, 1))
+    assert (first.result(0), len(more), calls.outstanding) == (1, 1, 1)
 
 
 def test_after_the_end_nothing_hangs_and_nothing_can_be_added() -> None:
-    ledger = Ledger()
-    future = ledger.add(b"x")
-    ledger.fail(SessionEnded("cancelled by carol"))
+    calls = PendingCalls()
+    future = calls.add(b"x")
+    calls.fail(SessionEnded("cancelled by carol"))
     with pytest.raises(SessionEnded, match="carol"):
         future.result(0)
     with pytest.raises(SessionEnded, match="carol"):
-        ledger.add(b"y")
+        calls.add(b"y")
 
 
 def test_a_plugin_that_cannot_be_pickled_is_named_and_no_session_opened() -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from berth.client.answers import Event, Pod, Workload
-from berth.client.machine_answers import Node
+from berth.client.models.pools import Node
+from berth.client.models.workloads import Event, Pod, Workload
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
 from tests.contracts.ray_cluster import name_of

@@ -15,7 +15,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from berth.client import CallInterrupted, Client
-from berth.client.sessions.session import Session
+from berth.client.sync.session import Session
 from tests.journeys import test_ray_session as here
 from tests.journeys.installation import ROOT, Installation, until
 from tests.journeys.ray_place import POOL, Place, ray_place

@@ -28,7 +28,7 @@ from berth.client import (
     RemoteTraceback,
     SessionError,
 )
-from berth.client.sessions.session import Session
+from berth.client.sync.session import Session
 from pools.plugins import Plugin
 from tests.journeys import test_sessions as here
 from tests.journeys.command import Terminal, sign_in

@@ -15,7 +15,7 @@ import cloudpickle
 import pytest
 
 from berth.client import Client, SessionEnded
-from berth.client.sessions.session import Session
+from berth.client.sync.session import Session
 from tests.journeys import test_sessions_killed as here
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from berth.client.answers import Workload
+    from berth.client.models.workloads import Workload
 
 
 class ExitCode(IntEnum):

@@ -9,7 +9,7 @@ from berth.cli.text import local, number, plain, safe
 from berth.core.words import UNSAID, amount, counted
 
 if TYPE_CHECKING:
-    from berth.client.answers import QuotaImpact, ShareStory
+    from berth.client.models.tenants import QuotaImpact, ShareStory
 
 NAMES = {
     "queue": "queue", "requested": "requested", "allocated": "allocated", "bound": "limit", "quota": "quota",

@@ -13,7 +13,7 @@ from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import Workload
+    from berth.client.models.workloads import Workload
 
 Text = str | None
 Texts = list[str] | None

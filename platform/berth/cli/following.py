@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from berth.client import Client
-    from berth.client.answers import Pod, Workload
-    from berth.client.workloads import LineInLog
+    from berth.client.models.workloads import LineInLog, Pod, Workload
 
 PAUSE_SECONDS = 0.5
 SLOW_PAUSE_SECONDS = 1.0

@@ -1,29 +1,33 @@
-"""Python client of the REST API, without any server code."""
+"""Python client of the REST interface, without any server code."""
 
-from berth.client.aio.client import AsyncClient
-from berth.client.client import Client
-from berth.client.config import Settings, load_settings
-from berth.client.errors import (
-    Ambiguous,
-    CallFailed,
-    CallInterrupted,
-    CallTooLarge,
-    ClientError,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    NotPicklable,
-    NotSignedIn,
-    RateLimited,
-    Refused,
-    RemoteError,
-    RemoteTraceback,
-    ServerFailed,
-    SessionEnded,
-    SessionError,
-    Unreachable,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from berth.client.aio.client import AsyncClient
+    from berth.client.config import Settings, load_settings
+    from berth.client.errors import (
+        Ambiguous,
+        CallFailed,
+        CallInterrupted,
+        CallTooLarge,
+        ClientError,
+        Conflict,
+        Forbidden,
+        Invalid,
+        NotFound,
+        NotPicklable,
+        NotSignedIn,
+        RateLimited,
+        Refused,
+        RemoteError,
+        RemoteTraceback,
+        ServerFailed,
+        SessionEnded,
+        SessionError,
+        Unreachable,
+    )
+    from berth.client.sync.client import Client
 
 __all__ = [
     "Ambiguous", "AsyncClient", "CallFailed", "CallInterrupted", "CallTooLarge", "Client", "ClientError",
@@ -31,3 +35,18 @@ __all__ = [
     "RemoteError", "RemoteTraceback", "ServerFailed", "SessionEnded", "SessionError", "Settings",
     "Unreachable", "load_settings",
 ]  # fmt: skip
+_MODULES = {
+    "AsyncClient": "aio.client",
+    "Client": "sync.client",
+    "Settings": "config",
+    "load_settings": "config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a program needs one of the two clients."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value

@@ -23,7 +23,8 @@ from berth.cli.text import age, local, now, plain, safe, short
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.people_answers import Change, Health
+    from berth.client.models.people import Change
+    from berth.client.models.scheduling import Health
 
 Since = Annotated[str | None, typer.Option(help="From then on: a time, or so long ago, such as 2h.")]
 Limit = Annotated[int, typer.Option(min=1, help="At most so many, newest first.")]

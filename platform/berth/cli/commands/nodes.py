@@ -15,7 +15,7 @@ from berth.cli.text import age, local, now, number, safe, short
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.machine_answers import Node
+    from berth.client.models.pools import Node
 
 node_app = typer.Typer(no_args_is_help=True, help="Nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]

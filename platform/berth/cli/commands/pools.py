@@ -23,7 +23,7 @@ from berth.core.words import counted
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.machine_answers import NodePool
+    from berth.client.models.pools import NodePool
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
 Name = PoolArgument

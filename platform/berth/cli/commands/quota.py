@@ -15,7 +15,7 @@ from berth.cli.text import local, now, number, plain, safe, short
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import QuotaChange
+    from berth.client.models.tenants import QuotaChange
 
 app = typer.Typer(
     no_args_is_help=True, help="Quotas: what a department or project may expect of a node pool."

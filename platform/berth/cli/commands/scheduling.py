@@ -40,10 +40,10 @@ def queue(
             name = names[0]
         if watch:
             listing(
-                lambda: client.lines.read(name, limit=limit).items, _queue_columns, output, "", watch=True
+                lambda: client.queues.read(name, limit=limit).items, _queue_columns, output, "", watch=True
             )
             return
-        found = client.lines.read(name, limit=limit)
+        found = client.queues.read(name, limit=limit)
 
     if output is Output.CSV:
         show_list(found.items, _queue_columns(), output, "")

@@ -23,8 +23,8 @@ from berth.cli.text import safe
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.service_answers import ScaleAccepted
-    from berth.client.services import Direction
+    from berth.client.models.services import ScaleAccepted
+    from berth.client.sync.services import Direction
 
 app = typer.Typer(no_args_is_help=True, help="Inference services: their engines, and how many there are.")
 Name = Annotated[

@@ -18,7 +18,7 @@ from berth.core.words import counted
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import DryRun, Workload
+    from berth.client.models.workloads import DryRun, Workload
 
 
 @takes(SubmitFlags)

@@ -25,7 +25,8 @@ from berth.cli.text import local, now, number, pairs, plain, safe, span
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import Eviction, Explanation, Workload
+    from berth.client.models.scheduling import Eviction
+    from berth.client.models.workloads import Explanation, Workload
 
 EVENTS_SHOWN = 10
 

@@ -13,9 +13,9 @@ from berth.cli.text import age, now, number
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.answers import Workload
-    from berth.client.machine_answers import Node, NodePool
-    from berth.client.use import Use
+    from berth.client.models.pools import Node, NodePool
+    from berth.client.models.usage import Use
+    from berth.client.models.workloads import Workload
 
 SHOWN = 200  # of workloads and of nodes; who looks for one in thousands asks `berth list` or the pages
 GIB = 1024
@@ -80,10 +80,10 @@ class ClusterSight:
 
 def look(client: "Client", pool: str | None, project: str | None, sort: Sort) -> ClusterSight:
     """What everybody may see, and of workloads what this person sees."""
-    whole = client.use.cluster(pool=pool, hours=1)
+    whole = client.utilization.cluster(pool=pool, hours=1)
     of_pools = {each.pool: each.now for each in whole.pools}
-    of_nodes = {each.node: each.now for each in client.use.nodes(pool=pool, limit=SHOWN)}
-    of_work = {each.id: each for each in client.use.workloads(pool=pool, project=project, limit=SHOWN)}
+    of_nodes = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=SHOWN)}
+    of_work = {each.id: each for each in client.utilization.workloads(pool=pool, project=project, limit=SHOWN)}
     nodes = list(client.nodes.list(pool=pool, limit=SHOWN + 1))
     live = client.workloads.list(limit=SHOWN + 1, phase=LIVE, pool=pool, project=project, sort="-gpus")
     work, pools = list(live), client.node_pools.list()

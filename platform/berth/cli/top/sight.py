@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 from berth.cli.text import now
 from berth.client.config import BadSettings, Settings, load_settings
 from berth.client.retry import Patience
-from berth.client.transport import Transport
-from berth.client.workloads import Workloads
+from berth.client.sync.transport import Transport
+from berth.client.sync.workloads import Workloads
 
 HISTORY = 20
 ROOT = "/api/v1/services/"

@@ -1,1 +1,1 @@
-"""The asyncio client."""
+"""The asynchronous client, from which the synchronous one is generated."""

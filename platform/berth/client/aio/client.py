@@ -1,4 +1,4 @@
-"""The asyncio client of one server."""
+"""The asynchronous client of one server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,23 +7,31 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import httpx
 
+from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
+from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
+from berth.client.aio.pools import AsyncNodePools, AsyncNodes
+from berth.client.aio.queues import AsyncQueues
+from berth.client.aio.services import AsyncServices
+from berth.client.aio.subscriptions import AsyncSubscriptions
 from berth.client.aio.templates import AsyncTemplates
+from berth.client.aio.tenants import AsyncDepartments, AsyncProjects, AsyncQuotas
 from berth.client.aio.transport import AsyncTransport
+from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
 from berth.client.aio.workloads import AsyncWorkloads
-from berth.client.answers import Identity, PasswordChanged
 from berth.client.config import Settings, load_settings
-from berth.client.machine_answers import NodePool
+from berth.client.models.people import Identity, PasswordChanged
 from berth.client.retry import Patience
 
 if TYPE_CHECKING:
     from berth.client.aio.session import AsyncSession
-    from berth.client.sessions.options import Asked
+    from berth.client.sessions.options import SessionOptions
 
 
 class AsyncClient:
-    """One server, one person: who they are, their workloads, templates, sessions. Use it in an `async with`.
+    """The REST interface of one server, as one user. Close it, or use it in an `async with`.
 
-    Without settings, the address and token come from the environment or from the file `berth login` wrote.
+    Without settings, the address and the token come from the environment or from the file that
+    `berth login` wrote.
     """
 
     def __init__(
@@ -38,7 +46,25 @@ class AsyncClient:
         self._sleep = sleep
         self._transport = AsyncTransport(self.settings, http=http, patience=patience, sleep=sleep)
         self.workloads = AsyncWorkloads(self._transport, sleep)
+        self.events = AsyncEvents(self._transport)
+        self.evictions = AsyncEvictions(self._transport)
+        self.cycles = AsyncCycles(self._transport)
+        self.audit = AsyncAudit(self._transport)
+        self.departments = AsyncDepartments(self._transport)
+        self.projects = AsyncProjects(self._transport)
+        self.quotas = AsyncQuotas(self._transport)
+        self.queues = AsyncQueues(self._transport)
+        self.node_pools = AsyncNodePools(self._transport)
+        self.nodes = AsyncNodes(self._transport)
+        self.services = AsyncServices(self._transport, sleep)
+        self.usage = AsyncUsage(self._transport)
+        self.utilization = AsyncUtilization(self._transport)
+        self.budgets = AsyncBudgets(self._transport)
+        self.subscriptions = AsyncSubscriptions(self._transport)
         self.templates = AsyncTemplates(self._transport)
+        self.tokens = AsyncTokens(self._transport)
+        self.members = AsyncMembers(self._transport)
+        self.users = AsyncUsers(self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,15 +81,18 @@ class AsyncClient:
         return Identity.model_validate(await self._transport.get("whoami"))
 
     async def sign_in(self, username: str, password: str) -> str:
-        """A token for this person; this client goes on with what it was opened with."""
+        """Return a new token for this user. This client continues to use its own token."""
         answer = await self._transport.post("login", {"username": username, "password": password})
         return str(answer["token"])
 
     async def change_password(
         self, current: str, new: str, *, revoke_tokens: bool = False
     ) -> PasswordChanged:
-        """Change your password. Tokens created by sign-in end; `revoke_tokens` revokes all others as well.
-        Where this client uses a token created by sign-in, it goes on with the token of the answer."""
+        """Change your password, which revokes all tokens created by sign-in.
+
+        With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
+        sign-in continues with the new token in the answer.
+        """
         body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
         changed = PasswordChanged.model_validate(await self._transport.post("password", body))
         if changed.token is not None:
@@ -77,17 +106,17 @@ class AsyncClient:
         nodes: int | tuple[int, int] = 1,
         *,
         start_timeout: float | None = None,
-        **asked: Unpack["Asked"],
+        **options: Unpack["SessionOptions"],
     ) -> "AsyncSession":
-        """Nodes of a pool that run Python functions; open it with `async with`. What may be asked for is what
-        Client.session takes."""
+        """Create a session that runs Python functions on nodes of a pool; open it with `async with`.
+
+        `nodes` is a number or a (minimum, maximum) pair, `start_timeout` is in seconds. SessionOptions lists
+        the other options.
+        """
         from berth.client.aio.session import AsyncSession
         from berth.client.sessions.options import options_of
 
-        options = options_of(pool, nodes, self.settings.project, asked)
         return AsyncSession(
-            self._transport, options, pool=self._pool, start_timeout=start_timeout, sleep=self._sleep
-        )
-
-    async def _pool(self, name: str) -> NodePool:
-        return NodePool.model_validate(await self._transport.get(f"node-pools/{name}"))
+            self._transport, options_of(pool, nodes, self.settings.project, options),
+            pool=self.node_pools.get, start_timeout=start_timeout, sleep=self._sleep,
+        )  # fmt: skip

@@ -1,6 +1,5 @@
-"""A session under asyncio, whose results can be awaited."""
+"""A session: run Python functions on nodes of a pool and wait for their results."""
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -9,24 +8,28 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from pools.plugins.contexts import Hook, HookContexts
+
+from berth.client.aio.background import Background, ResultFuture, deliver, for_threads, in_order, sleep
 from berth.client.aio.transport import AsyncTransport
 from berth.client.errors import ClientError, SessionEnded, SessionError
-from berth.client.machine_answers import NodePool
-from berth.client.sessions import paths
-from berth.client.sessions.ledger import Ledger
-from berth.client.sessions.options import Options, around
-from berth.client.sessions.payload import closed_call
-from pools.plugins.contexts import Hook, HookContexts
+from berth.client.models.pools import NodePool
+from berth.client.sessions import protocol
+from berth.client.sessions.calls import PendingCalls
+from berth.client.sessions.options import Options, plugin_context
+from berth.client.sessions.payload import pickle_call
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Submit = Callable[[Callable[..., Any], tuple[Any, ...]], Future[Any]]
-POLL_SECONDS, KEEP_SECONDS = 0.2, 5.0
+POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
 
 
 class AsyncSession:
-    """As Session, for `async with`. Plugins' contexts and joblib are not made to be awaited: what uses joblib
-    runs in a thread (`asyncio.to_thread`)."""
+    """Open it with `async with`: it starts when its nodes are ready and ends with the block.
+
+    Leaving the block waits for outstanding calls, unless an exception ends the block. Plugin contexts and
+    joblib are synchronous; run code that uses joblib in a thread (`asyncio.to_thread`).
+    """
 
     def __init__(
         self,
@@ -35,27 +38,26 @@ class AsyncSession:
         *,
         pool: Callable[[str], Awaitable[NodePool]],
         start_timeout: float | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self._transport, self._options, self._pool = transport, options, pool
         self._start_timeout, self._sleep = start_timeout, sleep
-        self._ledger = Ledger()
-        self._news = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._around = HookContexts(Hook.AROUND_CLIENT)
-        self._state = paths.SessionState(id="")
+        self._calls = PendingCalls()
+        self._background = Background()
+        self._plugins = HookContexts(Hook.AROUND_CLIENT)
+        self._state = protocol.SessionState(id="")
         self._after = 0
 
     async def __aenter__(self) -> Self:
         pools = self._options.pools
-        beside = around(self._options, await self._pool(pools[0]) if len(pools) == 1 else None)
+        context = plugin_context(self._options, await self._pool(pools[0]) if len(pools) == 1 else None)
         opened = await self._transport.post("sessions", self._options.body())
-        self._state = paths.SessionState.model_validate(opened)
+        self._state = protocol.SessionState.model_validate(opened)
         try:
             await self._wait_for_nodes()
-            self._ledger.changed = self._tells(asyncio.get_running_loop())
-            self._tasks = [asyncio.create_task(self._guarded(step)) for step in (self._send, self._receive)]
-            self._around.enter(beside.plugins, self, beside.cluster)
+            self._calls.changed = self._background.notify
+            self._background.start(self._send_calls, self._receive_results)
+            self._plugins.enter(context.plugins, self, context.cluster)
         except BaseException:
             await self._end()
             raise
@@ -65,15 +67,18 @@ class AsyncSession:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         try:
-            while error is None and self._ledger.outstanding:
-                await self._wait_for_news(1.0)
-            self._around.leave()
+            while error is None:
+                version = self._background.version
+                if not self._calls.outstanding:
+                    break
+                await self._background.wait(version, 1.0)
+            self._plugins.leave()
         finally:
             await self._end()
 
     @property
     def id(self) -> str:
-        """Of the session and of its workload: the same."""
+        """Id of the session, which is also the id of its workload."""
         return self._state.id
 
     @property
@@ -82,41 +87,50 @@ class AsyncSession:
 
     @property
     def concurrency(self) -> int:
-        """Calls at a time on each node."""
+        """Concurrent calls per node."""
         return self._state.slots
 
-    async def state(self) -> paths.SessionState:
-        """As it is now, with the nodes that take calls."""
-        self._state = paths.SessionState.model_validate(await self._transport.get(f"sessions/{self.id}"))
+    @property
+    def last_ready_nodes(self) -> int:
+        """Number of ready nodes when the state was last read."""
+        return len(self._state.nodes)
+
+    async def state(self) -> protocol.SessionState:
+        """Read the current state with the nodes that accept calls."""
+        self._state = protocol.SessionState.model_validate(await self._transport.get(f"sessions/{self.id}"))
         return self._state
 
-    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Run it on the node whose turn it is. Raises NotPicklable or CallTooLarge here, at once."""
-        return asyncio.wrap_future(self._call(function, args, kwargs))
+    async def ready_nodes(self) -> int:
+        """Number of nodes that accept calls now."""
+        await self.state()
+        return self.last_ready_nodes
 
-    async def map(self, function: Callable[..., T], /, *iterables: Iterable[Any]) -> AsyncIterator[T]:
-        """All calls are handed in at once; their results come in the order of the arguments."""
-        futures = [self.submit(function, *args) for args in zip(*iterables, strict=False)]
-        try:
-            for future in futures:
-                yield await future
-        finally:
-            for future in futures:
-                future.cancel()
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> ResultFuture[T]:
+        """Run a function on the next node in turn. Raises NotPicklable or CallTooLarge at once."""
+        return deliver(self.call(function, args, kwargs))
+
+    def map(
+        self, function: Callable[..., T], /, *iterables: Iterable[Any], timeout: float | None = None
+    ) -> AsyncIterator[T]:
+        """Submit all calls at once and yield their results in the order of the arguments."""
+        return in_order([self.submit(function, *args) for args in zip(*iterables, strict=False)], timeout)
 
     def broadcast(
         self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> asyncio.Future[list[T]]:
-        """Run it once on every node, as Session.broadcast does."""
-        return asyncio.wrap_future(self._call(function, args, kwargs, everywhere=True))
+    ) -> ResultFuture[list[T]]:
+        """Run a function once on every node and return the results by node.
+
+        A node that joins later, or restarts, runs it too before it accepts other calls.
+        """
+        return deliver(self.call(function, args, kwargs, everywhere=True))
 
     def parallel(self) -> AbstractContextManager[object]:
-        """While it is open, joblib's `Parallel(n_jobs=-1)`, run in a thread, runs on the session's nodes."""
+        """Within the block, joblib's `Parallel(n_jobs=-1)` runs on the nodes of this session."""
         from berth.client.sessions.parallel import parallel_on
 
-        return parallel_on(FromThreads(self._call, len(self._state.nodes), self.concurrency))
+        return parallel_on(for_threads(self))
 
-    def _call(
+    def call(
         self,
         function: Callable[..., Any],
         args: tuple[Any, ...] = (),
@@ -124,116 +138,94 @@ class AsyncSession:
         *,
         everywhere: bool = False,
     ) -> Future[Any]:
-        if not self._tasks:
+        """Queue a call; its future is completed from another thread."""
+        if not self._background.is_running:
             raise SessionError("The session is not open: use it in an `async with`.")
-        payload = closed_call(function, args, kwargs or {}, self._state.call_bytes_max)
-        return self._ledger.add(payload, everywhere=everywhere)
+        payload = pickle_call(function, args, kwargs or {}, self._state.call_bytes_max)
+        return self._calls.add(payload, everywhere=everywhere)
 
     async def _wait_for_nodes(self) -> None:
-        began = kept = time.monotonic()
-        waiting = paths.Waiting()
+        needed = self._options.min_nodes
+        began = kept_alive = time.monotonic()
+        progress = protocol.StartProgress()
         while True:
             state = await self.state()
             if state.has_ended:
                 raise state.end()
-            if len(state.nodes) >= self._options.least:
+            if len(state.nodes) >= needed:
                 return
             now = time.monotonic()
             if self._start_timeout is not None and now - began > self._start_timeout:
-                raise state.too_late(self._options.least, self._start_timeout)
-            waiting.tell(state, now - began)
-            if now - kept > KEEP_SECONDS:  # who waits is no client that went away
+                raise state.start_timeout(needed, self._start_timeout)
+            progress.report(state, now - began)
+            if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise the idle timeout ends the session
                 await self._transport.ask("GET", f"sessions/{self.id}/results")
-                kept = now
+                kept_alive = now
             await self._sleep(POLL_SECONDS)
 
-    async def _guarded(self, step: Callable[[], Awaitable[bool]]) -> None:
-        """`step` returns whether it did anything; when not, news are waited for."""
-        reach = paths.Reach()
-        while self._ledger.fatal is None:
+    async def _send_calls(self) -> None:
+        await self._repeat(self._send)
+
+    async def _receive_results(self) -> None:
+        await self._repeat(self._receive)
+
+    async def _repeat(self, step: Callable[[], Awaitable[bool]]) -> None:
+        """Repeat a step until the session ends. A step that returns False had nothing to do."""
+        outage = protocol.Outage()
+        while self._background.is_running and self._calls.fatal is None:
+            version = self._background.version
             try:
-                did = await step()
-                reach.regained()
+                worked = await step()
+                outage.clear()
             except ClientError as error:
-                if reach.is_lost(error, time.monotonic()):
-                    self._ledger.fail(paths.end_of(error))
+                if outage.is_final(error, time.monotonic()):
+                    self._calls.fail(protocol.session_error(error))
                     return
-                await self._sleep(paths.RETRY_SECONDS)
+                await sleep(protocol.RETRY_SECONDS)
                 continue
-            except Exception as error:  # nobody would ever be told otherwise
-                self._ledger.fail(error)
+            except Exception as error:  # no other code would report it
+                self._calls.fail(error)
                 return
-            if not did:
-                await self._wait_for_news(0.5)
+            if not worked:
+                await self._background.wait(version, 0.5)
 
     async def _send(self) -> bool:
-        dropped = self._ledger.given_up()
+        dropped = self._calls.take_cancelled()
         if dropped:
-            await self._transport.post(f"sessions/{self.id}/calls/drop", paths.drop_body(dropped))
-        batch = self._ledger.batch()
+            await self._transport.post(f"sessions/{self.id}/calls/drop", protocol.drop_body(dropped))
+        batch = self._calls.take_batch()
         if not batch:
             return bool(dropped)
         try:
             answer = await self._transport.ask(
-                "POST", f"sessions/{self.id}/calls", content=paths.calls_body(batch), headers=paths.FRAMES,
-                repeatable=True,
+                "POST", f"sessions/{self.id}/calls", content=protocol.calls_body(batch),
+                headers=protocol.FRAMES, repeatable=True,
             )  # fmt: skip
         except ClientError as error:
-            self._ledger.unsent(batch)
-            if not paths.is_for_later(error):
+            self._calls.put_back(batch)
+            if not protocol.is_retryable(error):
                 raise
-            await self._sleep(paths.RETRY_SECONDS)
+            await sleep(protocol.RETRY_SECONDS)
             return True
-        self._ledger.sent(answer.json()["broadcasts"])
+        self._calls.set_broadcast_nodes(answer.json()["broadcasts"])
         return True
 
     async def _receive(self) -> bool:
-        if not self._ledger.outstanding:
+        if not self._calls.outstanding:
             return False
-        if self._ledger.outstanding > paths.FEW:
-            await self._sleep(paths.GATHER_SECONDS)
-        params = {"after": self._after, "wait": paths.WAIT}
+        if self._calls.outstanding > protocol.FEW:
+            await sleep(protocol.GATHER_SECONDS)
+        params = {"after": self._after, "wait": protocol.WAIT}
         answer = await self._transport.ask("GET", f"sessions/{self.id}/results", params=params)
-        self._after = paths.take_results(self._ledger, answer.content, self._after)
+        self._after = protocol.take_results(self._calls, answer.content, self._after)
         return True
 
-    def _tells(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        """From any thread; a future may be settled after the loop has ended."""
-
-        def tell() -> None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._news.set)
-
-        return tell
-
-    async def _wait_for_news(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        self._news.clear()
-
     async def _end(self) -> None:
-        """Nothing of it goes on running; what was not waited for is told so."""
-        self._ledger.cancel_all()
+        """Cancel outstanding calls and end the session on the server."""
+        self._calls.cancel_all()
         try:
             with contextlib.suppress(ClientError):
                 await self._transport.post(f"sessions/{self.id}/end", {})
         finally:
-            tasks, self._tasks = self._tasks, []
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            self._ledger.fail(SessionEnded(f"The session {self.name} was closed."))
-
-
-class FromThreads:
-    """What joblib needs, for threads beside the loop."""
-
-    def __init__(self, call: Submit, nodes: int, concurrency: int) -> None:
-        self._call, self._nodes, self.concurrency = call, nodes, concurrency
-
-    def ready_nodes(self) -> int:
-        return self._nodes
-
-    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        return self._call(function, args)
+            await self._background.stop()
+            self._calls.fail(SessionEnded(f"The session {self.name} was closed."))

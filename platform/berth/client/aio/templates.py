@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.templates import Template, body_of, path_of
-from berth.client.transport import content_of
+from berth.client.http import content_of
+from berth.client.models.templates import Template
 
 
 class AsyncTemplates:
@@ -36,9 +36,18 @@ class AsyncTemplates:
 
     async def delete(self, project: str, name: str) -> None:
         path = path_of(project, name)
-        tag = (await self._transport.ask("GET", path)).headers.get("ETag", "*")
+        tag = await self._transport.etag(path)
         await self._transport.ask("DELETE", path, headers={"If-Match": tag})
 
     async def _put(self, path: str, body: object, condition: Mapping[str, str]) -> Template:
         answer = await self._transport.ask("PUT", path, body=body, headers=condition)
         return Template.model_validate(content_of(answer))
+
+
+def body_of(document: Mapping[str, Any] | str, about: str) -> dict[str, Any]:
+    kept = {"text": document} if isinstance(document, str) else {"document": dict(document)}
+    return {**kept, "about": about}
+
+
+def path_of(project: str, name: str) -> str:
+    return f"projects/{project}/templates/{name}"

@@ -12,8 +12,7 @@ import httpx
 
 from berth.client.config import Settings
 from berth.client.errors import Unreachable
-from berth.client.retry import Loss, Patience, delay_before_next
-from berth.client.transport import (
+from berth.client.http import (
     PAGE,
     Params,
     carried,
@@ -24,6 +23,7 @@ from berth.client.transport import (
     refused,
     unreachable,
 )
+from berth.client.retry import Loss, Patience, delay_before_next
 
 
 class AsyncTransport:
@@ -56,10 +56,15 @@ class AsyncTransport:
         return content_of(await self.ask("GET", path, params=params))
 
     async def post(
-        self, path: str, body: object = None, params: Params | None = None, key: str | None = None
+        self,
+        path: str,
+        body: object = None,
+        params: Params | None = None,
+        key: str | None = None,
+        condition: Mapping[str, str] | None = None,
     ) -> Any:
         """Carries a key under which the server keeps its answer, so that it is done once."""
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        headers = {**(condition or {}), "Idempotency-Key": key or uuid.uuid4().hex}
         answer = await self.ask("POST", path, params=params, body=body, headers=headers, repeatable=True)
         return content_of(answer) if answer.content else None
 
@@ -89,6 +94,11 @@ class AsyncTransport:
             if answer is not None:
                 return answer
         raise Unreachable(f"{self.settings.address} did not answer")
+
+    async def etag(self, path: str) -> str:
+        """Return the ETag of an object, for a conditional request."""
+        answer = await self.ask("GET", path)
+        return str(answer.headers.get("ETag", "*"))
 
     async def pages(
         self, path: str, params: Params | None = None, limit: int | None = None

@@ -1,20 +1,29 @@
 """Submit, find, follow and control workloads, under asyncio."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import httpx
 
 from berth.client.aio.transport import AsyncTransport
-from berth.client.answers import DryRun, Event, Eviction, Explanation, Pod, PortLink, Workload
-from berth.client.workloads import (
-    FOUND_AT_ONCE,
-    POLL_SECONDS,
-    Document,
+from berth.client.errors import Ambiguous, NotFound
+from berth.client.models.scheduling import Eviction
+from berth.client.models.workloads import (
+    DryRun,
+    Event,
+    Explanation,
     FoundInLog,
     LogChunk,
-    candidates_of,
-    chunk_of,
-    is_id,
-    the_one,
+    Pod,
+    PortLink,
+    Workload,
 )
+
+FOUND_AT_ONCE = 500
+LOG_CHUNK = 1 << 20
+POLL_SECONDS = 1.0
+Document = Mapping[str, Any]
 
 
 class AsyncWorkloads:
@@ -134,7 +143,7 @@ class AsyncWorkloads:
 
     async def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> AsyncIterator[bytes]:
         """A pod's output from `offset` on, as it is written, until the pod has ended. Who stops before that
         closes it (`contextlib.aclosing`)."""
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
@@ -144,3 +153,30 @@ class AsyncWorkloads:
 
     async def _act(self, workload_id: str, action: str) -> Workload:
         return Workload.model_validate(await self._transport.post(f"workloads/{workload_id}/{action}"))
+
+
+def candidates_of(name: str, found: Iterable[Workload]) -> Sequence[Workload]:
+    """Those of that name that live; if none does, those that have ended."""
+    named = [workload for workload in found if workload.name == name]
+    return [workload for workload in named if not workload.has_ended] or named
+
+
+def the_one(reference: str, candidates: Sequence[Workload]) -> Workload:
+    if not candidates:
+        raise NotFound(404, {"detail": f"There is no workload {reference} that you may see."})
+    handles = sorted({workload.handle for workload in candidates})
+    if len(handles) > 1:
+        raise Ambiguous(reference, handles)
+    return candidates[0]
+
+
+def chunk_of(answer: httpx.Response, start: int) -> LogChunk:
+    following = int(answer.headers.get("X-Next-Offset", start + len(answer.content)))
+    return LogChunk(answer.content, following, answer.headers.get("X-Complete", "").lower() == "true")
+
+
+def is_id(reference: str) -> bool:
+    try:
+        return str(uuid.UUID(reference)) == reference.lower()
+    except ValueError:
+        return False

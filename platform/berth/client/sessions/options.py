@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 import cloudpickle
 
 from berth.client.errors import NotPicklable
-from berth.client.machine_answers import NodePool
+from berth.client.models.pools import NodePool
 from berth.client.sessions.offender import offender
 from berth.client.sessions.plugins import plugins_of
 from berth.worker.plugins import of_pool, together
@@ -22,7 +22,7 @@ Executor = Literal["process", "thread"]
 TRAVELLING = ("transform", "bootstrap", "decorate", "around_app", "around_process")
 
 
-class Asked(TypedDict, total=False):
+class SessionOptions(TypedDict, total=False):
     """`gpus`, `cpus` and `memory_mib` are for each node, which runs `concurrency` calls at a time: each in a
     process of its own (`executor="process"`), or in threads of one. A call whose node goes away is begun
     again, `max_attempts` times at most. A session that is asked for nothing for `idle_timeout` seconds ends.
@@ -66,7 +66,7 @@ class Options:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def least(self) -> int:
+    def min_nodes(self) -> int:
         """So many nodes it needs to start."""
         return self.nodes if isinstance(self.nodes, int) else self.nodes[0]
 
@@ -98,35 +98,38 @@ class Options:
         return {name: value for name, value in said.items() if value is not None}
 
 
-def options_of(pool: str | Sequence[str], nodes: Nodes, project: str, asked: Asked) -> Options:
+def options_of(pool: str | Sequence[str], nodes: Nodes, project: str, options: SessionOptions) -> Options:
     """Raises SessionError for plugins that cannot be used; everything else is the server's to check."""
-    given = {name: value for name, value in asked.items() if name != "plugins"}
-    given["project"] = asked.get("project") or project
+    given = {name: value for name, value in options.items() if name != "plugins"}
+    given["project"] = options.get("project") or project
     return Options(
         pools=(pool,) if isinstance(pool, str) else tuple(pool),
         nodes=nodes,
-        plugins=plugins_of(asked.get("plugins", ())),
+        plugins=plugins_of(options.get("plugins", ())),
         **given,  # type: ignore[arg-type]
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class PluginContext:
     """What stands around a session on the client: the pool's facts, its plugins and the session's own."""
 
     cluster: Cluster
     plugins: tuple[Plugin, ...]
 
 
-def around(options: Options, pool: NodePool | None) -> Around:
+def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
     """`pool` is None where it may be any of several: then there are only the session's own plugins."""
     if pool is None:
-        cluster = Cluster(name=", ".join(options.pools), node_count=options.least)
-        return Around(cluster, options.plugins)
+        cluster = Cluster(name=", ".join(options.pools), node_count=options.min_nodes)
+        return PluginContext(cluster, options.plugins)
     cluster = Cluster(
-        name=pool.name, node_count=options.least, gpus_per_node=pool.gpus_per_node, gpu_model=pool.gpu_model
+        name=pool.name,
+        node_count=options.min_nodes,
+        gpus_per_node=pool.gpus_per_node,
+        gpu_model=pool.gpu_model,
     )
-    return Around(cluster, together(of_pool(pool.plugins), options.plugins))
+    return PluginContext(cluster, together(of_pool(pool.plugins), options.plugins))
 
 
 def _setup(plugins: Sequence[Plugin]) -> bytes:

@@ -22,7 +22,7 @@ FAILURES: Mapping[str, type[Exception]] = {
 }  # fmt: skip
 
 
-def closed_call(
+def pickle_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], most: int
 ) -> bytes:
     """Raises NotPicklable or CallTooLarge, before anything is sent."""

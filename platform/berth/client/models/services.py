@@ -1,21 +1,21 @@
-"""Typed answers about inference services."""
+"""Inference services and their autoscalers."""
 
 from datetime import datetime
 from typing import Any
 
-from berth.client.answers import Answer
+from berth.client.models.base import Model
 
 FINAL = ("ACTIVE", "PARTIAL", "COMPLETED", "NOOP", "FAILED", "CANCELLED")
 
 
-class ScaleUnderWay(Answer):
+class ScaleUnderWay(Model):
     request_id: str
     direction: str
     status: str
     num_replicas: int = 0
 
 
-class InferenceService(Answer):
+class InferenceService(Model):
     id: str
     name: str
     project: str
@@ -38,7 +38,7 @@ class InferenceService(Answer):
         return f"{self.project}/{self.name}"
 
 
-class ServiceEngine(Answer):
+class ServiceEngine(Model):
     engine_id: str
     url: str = ""
     status: str = ""
@@ -52,7 +52,7 @@ class ServiceEngine(Answer):
     message: str = ""
 
 
-class ScaleAccepted(Answer):
+class ScaleAccepted(Model):
     """`request_id` is None for a dry run; `engine_ids` are those that go."""
 
     request_id: str | None
@@ -62,7 +62,7 @@ class ScaleAccepted(Answer):
     engine_urls: list[str] = []
 
 
-class ScaleRequest(Answer):
+class ScaleRequest(Model):
     request_id: str
     direction: str
     status: str
@@ -87,19 +87,19 @@ class ScaleRequest(Answer):
         return self.status in FINAL
 
 
-class CancelledScaleOuts(Answer):
+class CancelledScaleOuts(Model):
     dry_run: bool
     count: int
     message: str = ""
     cancelled: list[dict[str, Any]] = []
 
 
-class AutoscalerSettings(Answer):
+class AutoscalerSettings(Model):
     enabled: bool
     settings: dict[str, Any] = {}
 
 
-class AutoscalerStatus(Answer):
+class AutoscalerStatus(Model):
     enabled: bool
     running: bool = False
     current_engines: int = 0
@@ -113,12 +113,12 @@ class AutoscalerStatus(Answer):
     trouble: str = ""
 
 
-class AutoscalerConditions(Answer):
+class AutoscalerConditions(Model):
     conditions: dict[str, dict[str, Any]] = {}
     metrics: dict[str, Any] = {}
 
 
-class Autoscaling(Answer):
+class Autoscaling(Model):
     """One thing that an autoscaler did."""
 
     request_id: str | None

@@ -1,9 +1,11 @@
+# Generated from berth/client/aio/pools.py by `python -m berth.client.generate`; do not edit.
 """List and change node pools and nodes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from berth.client.machine_answers import (
+from berth.client.http import content_of
+from berth.client.models.pools import (
     CapacityPoint,
     Fragmentation,
     JoinToken,
@@ -17,7 +19,7 @@ from berth.client.machine_answers import (
     Scaling,
     ScalingEvent,
 )
-from berth.client.transport import Transport, content_of
+from berth.client.sync.transport import Transport
 
 
 class NodePools:
@@ -107,8 +109,8 @@ class NodePools:
 
     def plugins(self) -> tuple[KnownPlugin, ...]:
         """Those that pools may name."""
-        found = self._transport.get("plugins")["plugins"]
-        return tuple(KnownPlugin.model_validate(each) for each in found)
+        answer = self._transport.get("plugins")
+        return tuple(KnownPlugin.model_validate(item) for item in answer["plugins"])
 
     def join_tokens(self, name: str) -> Iterator[JoinToken]:
         """By which machines join, newest first."""

@@ -1,11 +1,21 @@
+# Generated from berth/client/aio/tenants.py by `python -m berth.client.generate`; do not edit.
 """Departments, projects and quotas, with guarded quota edits."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from berth.client.answers import Department, Project, Quota, QuotaChange, QuotaImpact, QuotaSet, ShareStory
-from berth.client.transport import Transport, content_of
+from berth.client.http import content_of
+from berth.client.models.tenants import (
+    Department,
+    Project,
+    Quota,
+    QuotaChange,
+    QuotaImpact,
+    QuotaSet,
+    ShareStory,
+)
+from berth.client.sync.transport import Transport
 
 Owner = Literal["department", "project"]
 SETTABLE = ("gpu", "cpu", "memory_mib", "limit", "weight", "over_quota", "rank")
@@ -103,8 +113,9 @@ class Quotas:
         applied to whatever there is.
         """
         match = "*" if tag is None else f'"{tag}"'
-        made = self._transport.post("quotas/apply", draft, condition={"If-Match": match})["change"]
-        return None if made is None else QuotaChange.model_validate(made)
+        answer = self._transport.post("quotas/apply", draft, condition={"If-Match": match})
+        change = answer["change"]
+        return None if change is None else QuotaChange.model_validate(change)
 
     def changes(self, *, limit: int | None = None) -> Iterator[QuotaChange]:
         """The newest first."""

@@ -1,53 +1,15 @@
+# Generated from berth/client/aio/usage.py by `python -m berth.client.generate`; do not edit.
 """Usage, cost and monthly budgets."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any, Literal
 
-from berth.client.answers import Answer
-from berth.client.transport import Transport, content_of
+from berth.client.http import content_of
+from berth.client.models.usage import Budget, ClusterUse, NodeUse, OneWorkloadUse, UsageReport, WorkloadUse
+from berth.client.sync.transport import Transport
 
 Owner = Literal["department", "project"]
 SETTABLE = ("gpu_hours", "warn_at")
-
-
-class Used(Answer):
-    """Hours of GPUs, cores and GiB; `at` is where its piece of time begins."""
-
-    at: datetime | None = None
-    department: str | None = None
-    project: str | None = None
-    person: str | None = None
-    pool: str | None = None
-    gpu_hours: float = 0
-    cpu_hours: float = 0
-    memory_gib_hours: float = 0
-    cost: float | None = None
-
-
-class UsageReport(Answer):
-    since: datetime
-    until: datetime
-    total: Used
-    items: list[Used]
-
-
-class BudgetMonth(Answer):
-    begin: datetime
-    end: datetime
-    used: float
-    percent: float
-    pace_per_hour: float
-    forecast: float
-    forecast_percent: float
-
-
-class Budget(Answer):
-    owner: dict[str, str]
-    gpu_hours: int
-    warn_at: list[int]
-    version: int
-    month: BudgetMonth
 
 
 class Usage:
@@ -95,7 +57,7 @@ class Budgets:
     def delete(self, kind: Owner, name: str) -> None:
         """Refused with Conflict when somebody changed it meanwhile."""
         path = _path(kind, name)
-        tag = self._transport.ask("GET", path).headers.get("ETag", "*")
+        tag = self._transport.etag(path)
         self._transport.ask("DELETE", path, headers={"If-Match": tag})
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> Budget:
@@ -106,3 +68,33 @@ class Budgets:
 
 def _path(kind: Owner, name: str) -> str:
     return f"budgets/{kind}s/{name}"
+
+
+class Utilization:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUse:
+        """All pools, or one; the latest hours last."""
+        return ClusterUse.model_validate(self._transport.get("use", {"pool": pool, "hours": hours}))
+
+    def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUse]:
+        for item in self._transport.pages("use/nodes", {"pool": pool}, limit):
+            yield NodeUse.model_validate(item)
+
+    def workloads(
+        self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
+    ) -> Iterator[WorkloadUse]:
+        """Those that run, whoever holds most GPUs first."""
+        for item in self._transport.pages("use/workloads", {"project": project, "pool": pool}, limit):
+            yield WorkloadUse.model_validate(item)
+
+    def node(self, name: str, *, span: int | None = None) -> NodeUse:
+        return NodeUse.model_validate(self._transport.get(f"nodes/{name}/use", {"span": span}))
+
+    def workload(
+        self, workload_id: str, *, span: int | None = None, run: int | None = None
+    ) -> OneWorkloadUse:
+        """`span`: so many seconds back from its end, or from now."""
+        told = self._transport.get(f"workloads/{workload_id}/use", {"span": span, "run": run})
+        return OneWorkloadUse.model_validate(told)

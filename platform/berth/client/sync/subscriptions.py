@@ -1,34 +1,10 @@
+# Generated from berth/client/aio/subscriptions.py by `python -m berth.client.generate`; do not edit.
 """Subscriptions to notifications, and their deliveries."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 
-from berth.client.answers import Answer
-from berth.client.transport import Transport
-
-
-class Subscription(Answer):
-    id: int
-    of: str
-    news: list[str] = []
-    to: str = ""
-    channel: str = ""
-    waiting_minutes: int = 60
-    made_by: str = ""
-    made_at: datetime | None = None
-
-
-class Delivery(Answer):
-    id: int
-    at: datetime
-    kind: str = ""
-    to: str = ""
-    channel: str = ""
-    state: str = ""
-    tries: int = 0
-    due_at: datetime | None = None
-    last_error: str = ""
-    ended_at: datetime | None = None
+from berth.client.models.notifications import Delivery, Subscription
+from berth.client.sync.transport import Transport
 
 
 class Subscriptions:

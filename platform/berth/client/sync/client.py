@@ -1,3 +1,4 @@
+# Generated from berth/client/aio/client.py by `python -m berth.client.generate`; do not edit.
 """The synchronous client of one server."""
 
 import time
@@ -7,31 +8,31 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import httpx
 
-from berth.client.answers import Identity, PasswordChanged
 from berth.client.config import Settings, load_settings
-from berth.client.history import Audit, Cycles, Events, Evictions
-from berth.client.line import Lines
-from berth.client.machines import NodePools, Nodes
-from berth.client.people import Members, Tokens, Users, change_password, identity, sign_in
+from berth.client.models.people import Identity, PasswordChanged
 from berth.client.retry import Patience
-from berth.client.services import Services
-from berth.client.subscriptions import Subscriptions
-from berth.client.templates import Templates
-from berth.client.tenants import Departments, Projects, Quotas
-from berth.client.transport import Transport
-from berth.client.usage import Budgets, Usage
-from berth.client.use import Uses
-from berth.client.workloads import Workloads
+from berth.client.sync.history import Audit, Cycles, Events, Evictions
+from berth.client.sync.people import Members, Tokens, Users
+from berth.client.sync.pools import NodePools, Nodes
+from berth.client.sync.queues import Queues
+from berth.client.sync.services import Services
+from berth.client.sync.subscriptions import Subscriptions
+from berth.client.sync.templates import Templates
+from berth.client.sync.tenants import Departments, Projects, Quotas
+from berth.client.sync.transport import Transport
+from berth.client.sync.usage import Budgets, Usage, Utilization
+from berth.client.sync.workloads import Workloads
 
 if TYPE_CHECKING:
-    from berth.client.sessions.options import Asked
-    from berth.client.sessions.session import Session
+    from berth.client.sessions.options import SessionOptions
+    from berth.client.sync.session import Session
 
 
 class Client:
-    """One server, one person. Close it, or use it in a `with`.
+    """The REST interface of one server, as one user. Close it, or use it in an `with`.
 
-    Without settings, the address and token come from the environment or from the file `berth login` wrote.
+    Without settings, the address and the token come from the environment or from the file that
+    `berth login` wrote.
     """
 
     def __init__(
@@ -53,12 +54,12 @@ class Client:
         self.departments = Departments(self._transport)
         self.projects = Projects(self._transport)
         self.quotas = Quotas(self._transport)
-        self.lines = Lines(self._transport)
+        self.queues = Queues(self._transport)
         self.node_pools = NodePools(self._transport)
         self.nodes = Nodes(self._transport)
         self.services = Services(self._transport, sleep)
         self.usage = Usage(self._transport)
-        self.use = Uses(self._transport)
+        self.utilization = Utilization(self._transport)
         self.budgets = Budgets(self._transport)
         self.subscriptions = Subscriptions(self._transport)
         self.templates = Templates(self._transport)
@@ -78,16 +79,21 @@ class Client:
         self._transport.close()
 
     def whoami(self) -> Identity:
-        return identity(self._transport)
+        return Identity.model_validate(self._transport.get("whoami"))
 
     def sign_in(self, username: str, password: str) -> str:
-        """A token for this person; this client goes on with what it was opened with."""
-        return sign_in(self._transport, username, password)
+        """Return a new token for this user. This client continues to use its own token."""
+        answer = self._transport.post("login", {"username": username, "password": password})
+        return str(answer["token"])
 
     def change_password(self, current: str, new: str, *, revoke_tokens: bool = False) -> PasswordChanged:
-        """Change your password. Tokens created by sign-in end; `revoke_tokens` revokes all others as well.
-        Where this client uses a token created by sign-in, it goes on with the token of the answer."""
-        changed = change_password(self._transport, current, new, revoke_tokens)
+        """Change your password, which revokes all tokens created by sign-in.
+
+        With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
+        sign-in continues with the new token in the answer.
+        """
+        body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
+        changed = PasswordChanged.model_validate(self._transport.post("password", body))
         if changed.token is not None:
             self._transport.use_token(changed.token)
             self.settings = self._transport.settings
@@ -99,15 +105,17 @@ class Client:
         nodes: int | tuple[int, int] = 1,
         *,
         start_timeout: float | None = None,
-        **asked: Unpack["Asked"],
+        **options: Unpack["SessionOptions"],
     ) -> "Session":
-        """Nodes of a pool that run Python functions; open it with `with`. `nodes` is a number, or the least
-        and the most; what else may be asked for stands with `Asked`."""
-        from berth.client.sessions.options import options_of
-        from berth.client.sessions.session import Session
+        """Create a session that runs Python functions on nodes of a pool; open it with `with`.
 
-        options = options_of(pool, nodes, self.settings.project, asked)
+        `nodes` is a number or a (minimum, maximum) pair, `start_timeout` is in seconds. SessionOptions lists
+        the other options.
+        """
+        from berth.client.sessions.options import options_of
+        from berth.client.sync.session import Session
+
         return Session(
-            self._transport, options, pool=self.node_pools.get, start_timeout=start_timeout,
-            sleep=self._sleep,
+            self._transport, options_of(pool, nodes, self.settings.project, options),
+            pool=self.node_pools.get, start_timeout=start_timeout, sleep=self._sleep,
         )  # fmt: skip

@@ -60,7 +60,7 @@ class Outgoing:
         return {"key": str(self.key), "everywhere": self.everywhere}, self.payload
 
 
-class Ledger:
+class PendingCalls:
     """Safe to use from any thread. `changed` is called after every change that somebody may wait for."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Ledger:
         self.changed()
         return future
 
-    def batch(self) -> list[Outgoing]:
+    def take_batch(self) -> list[Outgoing]:
         """What may go in one request; a broadcast goes alone. It is taken, `unsent` brings it back."""
         with self._lock:
             batch: list[Outgoing] = []
@@ -110,17 +110,17 @@ class Ledger:
                     break
             return batch
 
-    def unsent(self, batch: Iterable[Outgoing]) -> None:
+    def put_back(self, batch: Iterable[Outgoing]) -> None:
         with self._lock:
             self._outgoing.extendleft(reversed(list(batch)))
 
-    def given_up(self) -> list[uuid.UUID]:
+    def take_cancelled(self) -> list[uuid.UUID]:
         """Calls that nobody wants any more; taken."""
         with self._lock:
             found, self._given_up = self._given_up, []
             return found
 
-    def sent(self, broadcasts: Iterable[Mapping[str, Any]]) -> None:
+    def set_broadcast_nodes(self, broadcasts: Iterable[Mapping[str, Any]]) -> None:
         """The server's answer: which nodes a broadcast went to."""
         for told in broadcasts:
             key = uuid.UUID(told["key"])

@@ -1,56 +1,34 @@
-"""Submit, find, follow and control workloads."""
+# Generated from berth/client/aio/workloads.py by `python -m berth.client.generate`; do not edit.
+"""Submit, find, follow and control workloads, under asyncio."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from berth.client.answers import Answer, DryRun, Event, Eviction, Explanation, Pod, PortLink, Workload
 from berth.client.errors import Ambiguous, NotFound
-from berth.client.transport import Transport
+from berth.client.models.scheduling import Eviction
+from berth.client.models.workloads import (
+    DryRun,
+    Event,
+    Explanation,
+    FoundInLog,
+    LogChunk,
+    Pod,
+    PortLink,
+    Workload,
+)
+from berth.client.sync.transport import Transport
 
-Document = Mapping[str, Any]
-POLL_SECONDS = 1.0
-LOG_CHUNK = 1 << 20
 FOUND_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class LogChunk:
-    """A piece of one pod's output; `complete` says that nothing more will follow `next_offset`."""
-
-    data: bytes
-    next_offset: int
-    complete: bool
-
-
-class LineInLog(Answer):
-    """`line` counts from 1, `offset` is its first byte."""
-
-    line: int
-    offset: int
-    text: str
-    before: list[str] = []
-    after: list[str] = []
-
-
-class FoundInLog(Answer):
-    """`matching` counts all lines from where this answer begins to `searched`, of `size` bytes."""
-
-    pod: str
-    run: int
-    matching: int
-    size: int
-    searched: int
-    items: list[LineInLog]
-    next: str | None = None
+LOG_CHUNK = 1 << 20
+POLL_SECONDS = 1.0
+Document = Mapping[str, Any]
 
 
 class Workloads:
-    def __init__(self, transport: Transport, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, transport: Transport, sleep: Callable[[float], None]) -> None:
         self._transport = transport
         self._sleep = sleep
 
@@ -71,14 +49,12 @@ class Workloads:
         return Workload.model_validate(self._transport.get(f"workloads/{workload_id}"))
 
     def find(self, reference: str) -> Workload:
-        """By id, NAME or PROJECT/NAME: the live workload of that name, else the latest that ended.
-
-        Raises Ambiguous when several projects have one.
-        """
+        """By id, NAME or PROJECT/NAME, as the client without asyncio does."""
         if is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")
-        found = () if not name else self.list(search=name, project=project or None, sort="-submitted_at")
+        listed = self.list(search=name, project=project or None, sort="-submitted_at")
+        found = list(listed) if name else []
         return self.get(the_one(reference, candidates_of(name, found)).id)
 
     def cancel(self, workload_id: str) -> Workload:
@@ -97,16 +73,17 @@ class Workloads:
         return Explanation.model_validate(self._transport.get(f"workloads/{workload_id}/explain"))
 
     def pods(self, workload_id: str) -> Sequence[Pod]:
-        return [Pod.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/pods")]
+        items = self._transport.pages(f"workloads/{workload_id}/pods")
+        return [Pod.model_validate(item) for item in items]
 
     def link_to_port(self, workload_id: str, port: str) -> PortLink:
         """A one-time link by which a browser opens this port of a running workload."""
-        return PortLink.model_validate(self._transport.post(f"workloads/{workload_id}/ports/{port}/link"))
+        answer = self._transport.post(f"workloads/{workload_id}/ports/{port}/link")
+        return PortLink.model_validate(answer)
 
     def events(self, workload_id: str) -> Sequence[Event]:
-        return [
-            Event.model_validate(item) for item in self._transport.pages(f"workloads/{workload_id}/events")
-        ]
+        items = self._transport.pages(f"workloads/{workload_id}/events")
+        return [Event.model_validate(item) for item in items]
 
     def evictions(self, workload_id: str) -> Sequence[Eviction]:
         items = self._transport.pages(f"workloads/{workload_id}/evictions")
@@ -157,9 +134,8 @@ class Workloads:
         cursor, left = None, limit
         while left is None or left > 0:
             asked = {**params, "limit": min(left or FOUND_AT_ONCE, FOUND_AT_ONCE), "cursor": cursor}
-            found = FoundInLog.model_validate(
-                self._transport.get(f"workloads/{workload_id}/logs/search", asked)
-            )
+            answer = self._transport.get(f"workloads/{workload_id}/logs/search", asked)
+            found = FoundInLog.model_validate(answer)
             yield found
             left = None if left is None else left - len(found.items)
             cursor = found.next
@@ -169,7 +145,8 @@ class Workloads:
     def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
     ) -> Iterator[bytes]:
-        """A pod's output from `offset` on, as it is written, until the pod has ended."""
+        """A pod's output from `offset` on, as it is written, until the pod has ended. Who stops before that
+        closes it (`contextlib.closing`)."""
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         with self._transport.stream(f"workloads/{workload_id}/logs", params) as answer:
             yield from answer.iter_bytes()

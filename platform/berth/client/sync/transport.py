@@ -1,26 +1,30 @@
-"""Send requests, and repeat lost ones without doing them twice."""
+# Generated from berth/client/aio/transport.py by `python -m berth.client.generate`; do not edit.
+"""Send requests under asyncio, and repeat lost ones without doing them twice."""
 
-import os
 import random
-import ssl
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import httpx
 
-from berth.client.config import BadSettings, Settings
-from berth.client.errors import Refused, ServerFailed, Unreachable, refusal
+from berth.client.config import Settings
+from berth.client.errors import Unreachable
+from berth.client.http import (
+    PAGE,
+    Params,
+    carried,
+    content_of,
+    loss_of,
+    manners,
+    plain,
+    refused,
+    unreachable,
+)
 from berth.client.retry import Loss, Patience, delay_before_next
-
-Params = Mapping[str, object]
-PAGE = 200
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class Transport:
@@ -92,6 +96,11 @@ class Transport:
                 return answer
         raise Unreachable(f"{self.settings.address} did not answer")
 
+    def etag(self, path: str) -> str:
+        """Return the ETag of an object, for a conditional request."""
+        answer = self.ask("GET", path)
+        return str(answer.headers.get("ETag", "*"))
+
     def pages(
         self, path: str, params: Params | None = None, limit: int | None = None
     ) -> Iterator[dict[str, Any]]:
@@ -146,79 +155,3 @@ class Transport:
             raise failure from None
         self._sleep(delay)
         return None
-
-
-def manners(settings: Settings) -> dict[str, Any]:
-    """How every connection of ours is set up. A proxy for the outside world must not get requests for this
-    machine."""
-    headers = {"Accept": "application/json", "User-Agent": "berth-client"}
-    if settings.token:
-        headers["Authorization"] = f"Bearer {settings.token}"
-    given: dict[str, Any] = {
-        "base_url": f"{settings.address}/api/v1/",
-        "headers": headers,
-        "timeout": TIMEOUT,
-        "trust_env": not settings.is_local,
-    }
-    if settings.is_local and (known := os.environ.get("SSL_CERT_FILE")):
-        given["verify"] = _trusting(known)  # what is trusted elsewhere is trusted here too
-    return given
-
-
-def _trusting(file: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=file)
-    except OSError as error:
-        raise BadSettings(f"SSL_CERT_FILE: {file} cannot be read: {error.strerror or error}") from None
-
-
-def unreachable(settings: Settings, error: httpx.TransportError) -> Unreachable:
-    return Unreachable(f"cannot reach {settings.address}: {str(error) or type(error).__name__}")
-
-
-def loss_of(error: httpx.TransportError) -> Loss:
-    return Loss.NEVER_SENT if isinstance(error, NEVER_SENT) else Loss.UNANSWERED
-
-
-def content_of(answer: httpx.Response) -> Any:
-    """The JSON of an answer; another kind of server at that address is told apart from ours."""
-    try:
-        return answer.json()
-    except ValueError:
-        problem = {
-            "title": "No Berth there",
-            "detail": f"{answer.request.url} answered something else than JSON",
-        }
-        raise ServerFailed(502, problem) from None
-
-
-def refused(answer: httpx.Response) -> Refused:
-    try:
-        problem = answer.json()
-    except ValueError:
-        problem = {}
-    asked = answer.headers.get("Retry-After", "")
-    return refusal(
-        answer.status_code,
-        problem if isinstance(problem, dict) else {},
-        float(asked) if asked.isdigit() else None,
-    )
-
-
-def carried(body: object) -> Any:
-    """As JSON can carry it: a time, such as YAML reads of a file, goes as the text it was."""
-    if isinstance(body, Mapping):
-        return {key: carried(value) for key, value in body.items()}
-    if isinstance(body, list | tuple):
-        return [carried(value) for value in body]
-    return body.isoformat() if isinstance(body, date) else body
-
-
-def plain(params: Params | None) -> dict[str, Any]:
-    """Parameters as they stand in an address; those that say nothing are left out."""
-    words = {True: "true", False: "false"}
-    return {
-        key: words[value] if isinstance(value, bool) else value
-        for key, value in (params or {}).items()
-        if value is not None and value != ()
-    }

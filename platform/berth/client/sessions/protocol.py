@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from berth.client.answers import Answer
 from berth.client.errors import ClientError, Conflict, Refused, ServerFailed, SessionEnded, Unreachable
-from berth.client.sessions.ledger import Ledger, Outgoing
+from berth.client.models.base import Model
+from berth.client.sessions.calls import Outgoing, PendingCalls
 from berth.core.frames import CONTENT_TYPE, packed, unpacked
 
 FEW, GATHER_SECONDS = 8, 0.1  # many results are fetched together, a few at once
@@ -21,7 +21,7 @@ FIRST_WORD_SECONDS, NEXT_WORD_SECONDS = 10.0, 60.0  # of waiting for nodes
 log = logging.getLogger("berth.session")
 
 
-class SessionNode(Answer):
+class SessionNode(Model):
     """A node that takes calls."""
 
     node: int
@@ -30,7 +30,7 @@ class SessionNode(Answer):
     python: str = ""
 
 
-class SessionState(Answer):
+class SessionState(Model):
     id: str
     name: str = ""
     project: str = ""
@@ -51,18 +51,18 @@ class SessionState(Answer):
         said = self.fault or self.message or f"it is {self.phase}"
         return SessionEnded(f"The session {self.project}/{self.name} has ended: {said}")
 
-    def too_late(self, wanted: int, seconds: float) -> SessionEnded:
+    def start_timeout(self, wanted: int, seconds: float) -> SessionEnded:
         said = f"{self.phase}: {self.message}"
         return SessionEnded(f"{wanted} nodes were not there within {seconds:g} s ({said})")
 
 
-class Waiting:
+class StartProgress:
     """Who waits for a session's nodes is told why, now and then: else a session looks as if it hung."""
 
     def __init__(self) -> None:
         self._told_at: float | None = None
 
-    def tell(self, state: SessionState, waited: float) -> None:
+    def report(self, state: SessionState, waited: float) -> None:
         since = waited if self._told_at is None else waited - self._told_at
         if since < (FIRST_WORD_SECONDS if self._told_at is None else NEXT_WORD_SECONDS):
             return
@@ -71,16 +71,16 @@ class Waiting:
         log.warning("%s/%s has waited for its nodes for %.0f s: %s", state.project, state.name, waited, why)
 
 
-class Reach:
+class Outage:
     """Whether the server can be reached; one that restarts is waited for."""
 
     def __init__(self) -> None:
         self._out_since: float | None = None
 
-    def regained(self) -> None:
+    def clear(self) -> None:
         self._out_since = None
 
-    def is_lost(self, error: ClientError, now: float) -> bool:
+    def is_final(self, error: ClientError, now: float) -> bool:
         """True where there is no use in trying again."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
@@ -96,22 +96,22 @@ def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
     return {"keys": [str(key) for key in keys]}
 
 
-def take_results(ledger: Ledger, content: bytes, after: int) -> int:
+def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
     """Hands every outcome on; returns up to which one there are."""
     for words, data in unpacked(content):
         if "problem" in words:
             raise ServerFailed(500, words["problem"])
-        ledger.take(words, data)
+        calls.take(words, data)
         after = max(after, int(words["number"]))
     return after
 
 
-def is_for_later(error: ClientError) -> bool:
+def is_retryable(error: ClientError) -> bool:
     """Whether what was refused may be sent once more, in a moment."""
     return isinstance(error, Conflict) and error.reason in LATER
 
 
-def end_of(error: ClientError) -> ClientError:
+def session_error(error: ClientError) -> ClientError:
     """What calls are told when no more can be sent or fetched."""
     if isinstance(error, Refused) and error.status in (404, 409):
         return SessionEnded(error.detail)

@@ -1,12 +1,12 @@
-"""Typed answers about pools, nodes and machines."""
+"""Node pools, nodes and machines."""
 
 from datetime import datetime
 from typing import Any
 
-from berth.client.answers import Amounts, Answer, Numbers
+from berth.client.models.base import Amounts, Model, Numbers
 
 
-class NodePool(Answer):
+class NodePool(Model):
     name: str
     provider: str = ""
     runtime: str = ""
@@ -42,7 +42,7 @@ class NodePool(Answer):
     disruption_budgets: list[dict[str, Any]] = []
 
 
-class PoolEnvironment(Answer):
+class PoolEnvironment(Model):
     """What a pool's plugins come to; `script` is what its nodes run when they boot."""
 
     digest: str
@@ -51,14 +51,14 @@ class PoolEnvironment(Answer):
     script: str = ""
 
 
-class KnownPlugin(Answer):
+class KnownPlugin(Model):
     name: str
     summary: str = ""
     source: str = ""
     parameters: dict[str, Any] = {}
 
 
-class LeavingNode(Answer):
+class LeavingNode(Model):
     """A node that goes when fewer are wanted; `held_back` names the budget that keeps it for now."""
 
     node: str
@@ -74,7 +74,7 @@ class ScaledPool(NodePool):
     leaving: list[LeavingNode] = []
 
 
-class Scaling(Answer):
+class Scaling(Model):
     wanted: int = 0
     nodes: int = 0
     leaving_count: int = 0
@@ -82,7 +82,7 @@ class Scaling(Answer):
     held_back: list[str] = []
 
 
-class ScalingEvent(Answer):
+class ScalingEvent(Model):
     id: int
     at: datetime
     kind: str
@@ -93,7 +93,7 @@ class ScalingEvent(Answer):
     data: Numbers = {}
 
 
-class CapacityPoint(Answer):
+class CapacityPoint(Model):
     at: datetime
     wanted: int = 0
     current: int = 0
@@ -101,33 +101,33 @@ class CapacityPoint(Answer):
     draining: int = 0
 
 
-class Spent(Answer):
+class Spent(Model):
     node_hours: float = 0
     gpu_hours: float = 0
     cost: float | None = None
 
 
-class PoolCost(Answer):
+class PoolCost(Model):
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None
     last_24_hours: Spent = Spent()
     last_30_days: Spent = Spent()
 
 
-class FreeLevel(Answer):
+class FreeLevel(Model):
     gpus: int
     nodes: int = 0
     replicas: int = 0
 
 
-class Fragmentation(Answer):
+class Fragmentation(Model):
     nodes: int = 0
     free_gpus: int = 0
     free_in_parts: float = 0
     levels: list[FreeLevel] = []
 
 
-class Node(Answer):
+class Node(Model):
     name: str
     pool: str = ""
     state: str = ""
@@ -144,7 +144,7 @@ class Node(Answer):
     instance_id: str | None = None
 
 
-class JoinToken(Answer):
+class JoinToken(Model):
     id: int
     prefix: str = ""
     note: str = ""
@@ -158,7 +158,7 @@ class JoinToken(Answer):
     token: str | None = None
 
 
-class Machine(Answer):
+class Machine(Model):
     name: str
     state: str = ""
     node: str | None = None

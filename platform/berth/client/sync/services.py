@@ -1,10 +1,11 @@
+# Generated from berth/client/aio/services.py by `python -m berth.client.generate`; do not edit.
 """List and scale inference services, addressed by name, `project/name` or id."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from berth.client.answers import Event
-from berth.client.service_answers import (
+from berth.client.http import content_of
+from berth.client.models.services import (
     AutoscalerConditions,
     AutoscalerSettings,
     AutoscalerStatus,
@@ -15,7 +16,8 @@ from berth.client.service_answers import (
     ScaleRequest,
     ServiceEngine,
 )
-from berth.client.transport import Transport, content_of
+from berth.client.models.workloads import Event
+from berth.client.sync.transport import Transport
 
 Direction = Literal["scale_out", "scale_in"]
 LOOK_SECONDS = 1.0
@@ -33,9 +35,12 @@ class Services:
         return InferenceService.model_validate(self._transport.get(_path(service)))
 
     def engines(self, service: str) -> Sequence[ServiceEngine]:
-        models = self._transport.get(_path(service, "engines"))["models"]
-        found = [engine for model in models.values() for engine in model["engines"]]
-        return [ServiceEngine.model_validate(engine) for engine in found]
+        answer = self._transport.get(_path(service, "engines"))
+        return [
+            ServiceEngine.model_validate(engine)
+            for model in answer["models"].values()
+            for engine in model["engines"]
+        ]
 
     def scale_out(
         self,
@@ -124,7 +129,8 @@ class Services:
 
     def failed_engines(self, service: str, *, limit: int | None = None) -> Iterator[Event]:
         """Yield an event for each engine that failed, newest first."""
-        filters = {"workload": self.get(service).id, "kind": "engine_failed"}
+        found = self.get(service)
+        filters = {"workload": found.id, "kind": "engine_failed"}
         for item in self._transport.pages("events", filters, limit):
             yield Event.model_validate(item)
 
@@ -132,8 +138,8 @@ class Services:
         self, service: str, *, limit: int = 100, action: Direction | None = None
     ) -> Sequence[Autoscaling]:
         path = _path(service, "autoscaler", "scale_history")
-        found = self._transport.get(path, {"limit": limit, "action": action})["history"]
-        return [Autoscaling.model_validate(item) for item in found]
+        answer = self._transport.get(path, {"limit": limit, "action": action})
+        return [Autoscaling.model_validate(item) for item in answer["history"]]
 
 
 def _path(service: str, *parts: str) -> str:

@@ -1,11 +1,11 @@
+# Generated from berth/client/aio/people.py by `python -m berth.client.generate`; do not edit.
 """Sign in, change the password, manage tokens and roles."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from berth.client.answers import Identity, PasswordChanged, Token
-from berth.client.people_answers import Member, User
-from berth.client.transport import Transport
+from berth.client.models.people import Member, Token, User
+from berth.client.sync.transport import Transport
 
 
 class Tokens:
@@ -68,19 +68,3 @@ class Users:
         """Without a password the person can sign in only by single sign-on."""
         body = {"username": username, "email": email, "password": password}
         return User.model_validate(self._transport.post("users", body))
-
-
-def sign_in(transport: Transport, username: str, password: str) -> str:
-    """A token for this person."""
-    return str(transport.post("login", {"username": username, "password": password})["token"])
-
-
-def change_password(
-    transport: Transport, current: str, new: str, revoke_tokens: bool = False
-) -> PasswordChanged:
-    body = {"current_password": current, "new_password": new, "revoke_tokens": revoke_tokens}
-    return PasswordChanged.model_validate(transport.post("password", body))
-
-
-def identity(transport: Transport) -> Identity:
-    return Identity.model_validate(transport.get("whoami"))

@@ -1,11 +1,13 @@
+# Generated from berth/client/aio/history.py by `python -m berth.client.generate`; do not edit.
 """Events, evictions, audit and cycles."""
 
 from collections.abc import Iterator
 from typing import Any
 
-from berth.client.answers import Cycle, Event, Eviction, MatrixOfEvictions, Replay
-from berth.client.people_answers import Change, Health
-from berth.client.transport import Transport
+from berth.client.models.people import Change
+from berth.client.models.scheduling import Cycle, Eviction, Health, MatrixOfEvictions, Replay
+from berth.client.models.workloads import Event
+from berth.client.sync.transport import Transport
 
 
 class Events:
@@ -63,8 +65,9 @@ class Cycles:
 
     def scenario(self, cycle: int) -> dict[str, Any] | None:
         """What it saw, as a scenario that `berth simulate` plays; None when that is not kept any more."""
-        found: dict[str, Any] | None = self._transport.get(f"cycles/{cycle}", {"scenario": True})["scenario"]
-        return found
+        answer = self._transport.get(f"cycles/{cycle}", {"scenario": True})
+        scenario: dict[str, Any] | None = answer["scenario"]
+        return scenario
 
     def replay(self, cycle: int) -> Replay:
         """Decides it once more, on the server. Refused with Conflict when what it saw is not kept."""

@@ -1,0 +1,69 @@
+"""Sign in, change the password, manage tokens and roles."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+
+from berth.client.aio.transport import AsyncTransport
+from berth.client.models.people import Member, Token, User
+
+
+class AsyncTokens:
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list(self) -> AsyncIterator[Token]:
+        async for item in self._transport.pages("tokens"):
+            yield Token.model_validate(item)
+
+    async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> Token:
+        """`token` of the answer is the secret; it is said this once."""
+        body = {
+            "name": name,
+            "scopes": list(scopes),
+            "expires_at": expires_at.isoformat() if expires_at else None,
+        }
+        return Token.model_validate(await self._transport.post("tokens", body))
+
+    async def revoke(self, token_id: int | str) -> None:
+        await self._transport.ask("DELETE", f"tokens/{token_id}")
+
+
+class AsyncMembers:
+    """Roles that people have in projects, in departments, or everywhere."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list(
+        self, *, project: str | None = None, department: str | None = None, user: str | None = None
+    ) -> AsyncIterator[Member]:
+        params = {"project": project, "department": department, "user": user}
+        async for item in self._transport.pages("members", params):
+            yield Member.model_validate(item)
+
+    async def grant(
+        self, user: str, role: str, *, project: str | None = None, department: str | None = None
+    ) -> Member:
+        """In a project, in a department, or (with neither) everywhere."""
+        scope = {"project": project, "department": department}
+        body = {"user": user, "role": role, **{key: name for key, name in scope.items() if name is not None}}
+        return Member.model_validate(await self._transport.post("members", body))
+
+    async def revoke(self, member_id: int) -> None:
+        await self._transport.ask("DELETE", f"members/{member_id}")
+
+
+class AsyncUsers:
+    """People whom one may give roles."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list(self, search: str | None = None, *, limit: int | None = None) -> AsyncIterator[User]:
+        async for item in self._transport.pages("users", {"search": search}, limit):
+            yield User.model_validate(item)
+
+    async def create(self, username: str, *, email: str = "", password: str | None = None) -> User:
+        """Without a password the person can sign in only by single sign-on."""
+        body = {"username": username, "email": email, "password": password}
+        return User.model_validate(await self._transport.post("users", body))

@@ -1,0 +1,23 @@
+"""The queue of a pool."""
+
+from typing import Any
+
+from berth.client.aio.transport import AsyncTransport
+from berth.client.models.scheduling import Line
+
+PAGE = 500
+
+
+class AsyncQueues:
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def read(self, pool: str, *, limit: int | None = None) -> Line:
+        path, items, cursor = f"node-pools/{pool}/queue", list[Any](), None
+        while True:
+            most = PAGE if limit is None else min(PAGE, limit - len(items))
+            told: dict[str, Any] = await self._transport.get(path, {"limit": most, "cursor": cursor})
+            items += told["items"]
+            cursor = told.pop("next")
+            if cursor is None or (limit is not None and len(items) >= limit):
+                return Line.model_validate({**told, "items": items})

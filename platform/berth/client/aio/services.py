@@ -1,0 +1,151 @@
+"""List and scale inference services, addressed by name, `project/name` or id."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from berth.client.aio.transport import AsyncTransport
+from berth.client.http import content_of
+from berth.client.models.services import (
+    AutoscalerConditions,
+    AutoscalerSettings,
+    AutoscalerStatus,
+    Autoscaling,
+    CancelledScaleOuts,
+    InferenceService,
+    ScaleAccepted,
+    ScaleRequest,
+    ServiceEngine,
+)
+from berth.client.models.workloads import Event
+
+Direction = Literal["scale_out", "scale_in"]
+LOOK_SECONDS = 1.0
+
+
+class AsyncServices:
+    def __init__(self, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._transport, self._sleep = transport, sleep
+
+    async def list(
+        self, *, project: str | None = None, ended: bool | None = None
+    ) -> AsyncIterator[InferenceService]:
+        async for item in self._transport.pages("services", {"project": project, "ended": ended}):
+            yield InferenceService.model_validate(item)
+
+    async def get(self, service: str) -> InferenceService:
+        return InferenceService.model_validate(await self._transport.get(_path(service)))
+
+    async def engines(self, service: str) -> Sequence[ServiceEngine]:
+        answer = await self._transport.get(_path(service, "engines"))
+        return [
+            ServiceEngine.model_validate(engine)
+            for model in answer["models"].values()
+            for engine in model["engines"]
+        ]
+
+    async def scale_out(
+        self,
+        service: str,
+        num_replicas: int = 0,
+        *,
+        engine_urls: Sequence[str] = (),
+        timeout_secs: float | None = None,
+    ) -> ScaleAccepted:
+        """So many engines in all, or engines elsewhere by their addresses. Again: the same request."""
+        body = {"num_replicas": num_replicas, "engine_urls": [*engine_urls], "timeout_secs": timeout_secs}
+        return ScaleAccepted.model_validate(await self._transport.post(_path(service, "scale_out"), body))
+
+    async def scale_in(
+        self,
+        service: str,
+        num_replicas: int = 0,
+        *,
+        engine_urls: Sequence[str] = (),
+        force: bool = False,
+        dry_run: bool = False,
+        timeout_secs: float | None = None,
+    ) -> ScaleAccepted:
+        """So many engines that stay, or exactly those that go."""
+        body = {
+            "num_replicas": num_replicas, "engine_urls": [*engine_urls], "force": force, "dry_run": dry_run,
+            "timeout_secs": timeout_secs,
+        }  # fmt: skip
+        return ScaleAccepted.model_validate(await self._transport.post(_path(service, "scale_in"), body))
+
+    async def requests(
+        self, service: str, direction: Direction, *, status: str | None = None
+    ) -> AsyncIterator[ScaleRequest]:
+        async for item in self._transport.pages(_path(service, direction), {"status": status}):
+            yield ScaleRequest.model_validate(item)
+
+    async def request(self, service: str, direction: Direction, request_id: str) -> ScaleRequest:
+        return ScaleRequest.model_validate(await self._transport.get(_path(service, direction, request_id)))
+
+    async def changes(
+        self, service: str, direction: Direction, request_id: str
+    ) -> AsyncIterator[ScaleRequest]:
+        """The request now, and again after each change of its status, until it has ended."""
+        seen = ""
+        while True:
+            found = await self.request(service, direction, request_id)
+            if found.status != seen:
+                seen = found.status
+                yield found
+            if found.is_final:
+                return
+            await self._sleep(LOOK_SECONDS)
+
+    async def cancel(self, service: str, request_id: str) -> ScaleRequest:
+        path = _path(service, "scale_out", request_id, "cancel")
+        return ScaleRequest.model_validate(await self._transport.post(path))
+
+    async def cancel_all(
+        self, service: str, *, status: str | None = None, dry_run: bool = False
+    ) -> CancelledScaleOuts:
+        body = {"dry_run": dry_run, "status_filter": status}
+        return CancelledScaleOuts.model_validate(
+            await self._transport.post(_path(service, "scale_out_cancel"), body)
+        )
+
+    async def weights_change(self, service: str, updating: bool) -> None:
+        """A trainer says that it begins to change the initial engines' weights, and when it is done."""
+        await self._transport.post(_path(service, "weights"), {"updating": updating})
+
+    async def autoscaler(self, service: str) -> AutoscalerSettings:
+        return AutoscalerSettings.model_validate(await self._transport.get(_path(service, "autoscaler")))
+
+    async def configure(self, service: str, settings: Mapping[str, Any]) -> AutoscalerSettings:
+        """All settings anew; what is left out has its default."""
+        answer = await self._transport.ask("PUT", _path(service, "autoscaler"), body=dict(settings))
+        return AutoscalerSettings.model_validate(content_of(answer))
+
+    async def enable(self, service: str, enabled: bool) -> AutoscalerStatus:
+        path = _path(service, "autoscaler", "enable")
+        return AutoscalerStatus.model_validate(await self._transport.post(path, {"enabled": enabled}))
+
+    async def status(self, service: str) -> AutoscalerStatus:
+        return AutoscalerStatus.model_validate(
+            await self._transport.get(_path(service, "autoscaler", "status"))
+        )
+
+    async def conditions(self, service: str) -> AutoscalerConditions:
+        path = _path(service, "autoscaler", "conditions")
+        return AutoscalerConditions.model_validate(await self._transport.get(path))
+
+    async def failed_engines(self, service: str, *, limit: int | None = None) -> AsyncIterator[Event]:
+        """Yield an event for each engine that failed, newest first."""
+        found = await self.get(service)
+        filters = {"workload": found.id, "kind": "engine_failed"}
+        async for item in self._transport.pages("events", filters, limit):
+            yield Event.model_validate(item)
+
+    async def history(
+        self, service: str, *, limit: int = 100, action: Direction | None = None
+    ) -> Sequence[Autoscaling]:
+        path = _path(service, "autoscaler", "scale_history")
+        answer = await self._transport.get(path, {"limit": limit, "action": action})
+        return [Autoscaling.model_validate(item) for item in answer["history"]]
+
+
+def _path(service: str, *parts: str) -> str:
+    return "/".join(["services", service.replace("/", "."), *parts])

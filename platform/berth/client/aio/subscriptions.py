@@ -1,0 +1,39 @@
+"""Subscriptions to notifications, and their deliveries."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from berth.client.aio.transport import AsyncTransport
+from berth.client.models.notifications import Delivery, Subscription
+
+
+class AsyncSubscriptions:
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def list(self) -> AsyncIterator[Subscription]:
+        async for item in self._transport.pages("subscriptions"):
+            yield Subscription.model_validate(item)
+
+    async def create(
+        self,
+        to: str,
+        news: Sequence[str],
+        *,
+        project: str | None = None,
+        department: str | None = None,
+        platform: bool = False,
+        waiting_minutes: int = 60,
+    ) -> Subscription:
+        """Of one's own work, unless a place is named."""
+        body: dict[str, object] = {"to": to, "news": [*news], "waiting_minutes": waiting_minutes}
+        body |= {"platform": True} if platform else {}
+        body |= {key: name for key, name in (("project", project), ("department", department)) if name}
+        return Subscription.model_validate(await self._transport.post("subscriptions", body))
+
+    async def delete(self, subscription: int) -> None:
+        await self._transport.ask("DELETE", f"subscriptions/{subscription}")
+
+    async def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:
+        """What was told there, and what came of it; newest first."""
+        async for item in self._transport.pages(f"subscriptions/{subscription}/deliveries", limit=limit):
+            yield Delivery.model_validate(item)

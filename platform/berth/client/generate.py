@@ -1,0 +1,48 @@
+"""Generate the synchronous client from the asynchronous one: `python -m berth.client.generate`."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+BY_HAND = ("__init__.py", "background.py")  # threads and tasks differ by more than `await`
+HEADER = "# Generated from {source} by `python -m berth.client.generate`; do not edit.\n"
+REPLACEMENTS = (
+    (r"\basync (with|for|def)\b", r"\1"),
+    (r"\bawait ", ""),
+    (r"\basync(?=contextmanager\b)", ""),
+    (r"__a(enter|exit)__", r"__\1__"),
+    (r"\ba(close|read|iter_bytes|closing)\b", r"\1"),
+    (r"\bAsync(?=[A-Z])", ""),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"^import asyncio$", "import time"),
+    (r"\basyncio\.sleep\b", "time.sleep"),
+    (r"\bberth\.client\.aio\b", "berth.client.sync"),
+    (r"\basynchronous\b", "synchronous"),
+)
+
+
+def generated() -> dict[str, str]:
+    """The text of every generated module of `berth.client.sync`, by file name."""
+    sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in BY_HAND]
+    return {file.name: synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
+
+
+def synchronous(text: str, source: str) -> str:
+    for pattern, replacement in REPLACEMENTS:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    text = HEADER.format(source=source) + text
+    text = _ruff(text, "check", "--fix-only", "--unsafe-fixes", "--quiet", "--select", "I,F,UP,C4")
+    return _ruff(text, "format", "--quiet")
+
+
+def _ruff(text: str, *command: str) -> str:
+    name = str(FOLDER / "sync" / "generated.py")  # where the settings for its folder apply
+    arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
+    return subprocess.run(arguments, input=text, capture_output=True, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    for name, text in generated().items():
+        (FOLDER / "sync" / name).write_text(text)

@@ -1,0 +1,1 @@
+"""Typed objects that the server returns."""

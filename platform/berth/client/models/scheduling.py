@@ -1,0 +1,112 @@
+"""Evictions, cycles, queues and scheduler health."""
+
+from datetime import datetime
+from typing import Any
+
+from berth.client.models.base import Model, Numbers
+
+
+class Eviction(Model):
+    id: int
+    at: datetime
+    kind: str
+    pool: str = ""
+    workload: str | None = None
+    workload_name: str = ""
+    project: str = ""
+    department: str = ""
+    beneficiary: str | None = None
+    beneficiary_name: str = ""
+    beneficiary_project: str = ""
+    gave_way: str = ""
+    for_whom: str = ""
+    rule: str = ""
+    summary: str = ""
+    lines: list[str] = []
+    numbers: Numbers = {}
+    whole: bool = True
+    gpus: float = 0
+    lost_gpu_seconds: int = 0
+    cycle: int | None = None
+
+
+class EvictionPair(Model):
+    gave_way: str
+    for_whom: str = ""
+    evictions: int = 0
+    gpus: float = 0
+    lost_gpu_seconds: int = 0
+
+
+class MatrixOfEvictions(Model):
+    """The most work lost first."""
+
+    pairs: list[EvictionPair] = []
+    left_out: int = 0
+
+
+class Cycle(Model):
+    id: int
+    at: datetime
+    trigger: str = ""
+    observe_ms: float = 0
+    decide_ms: float = 0
+    commit_ms: float = 0
+    nodes: int = 0
+    workloads: int = 0
+    pending: int = 0
+    bundles: int = 0
+    applied: int = 0
+    stale: int = 0
+    evictions: int = 0
+    engine: str = ""
+
+
+class Replay(Model):
+    cycle: int
+    same: bool
+    engine_then: str = ""
+    engine_now: str = ""
+    differing: int = 0
+    differences: list[str] = []
+    summary: str = ""
+
+
+class Health(Model):
+    """How the scheduler does; `invariants` are checked as one asks."""
+
+    leader: dict[str, Any] | None = None
+    last_cycle: dict[str, Any] | None = None
+    invariants: list[dict[str, Any]] = []
+    pending: int = 0
+    wake: dict[str, Any] | None = None
+
+    @property
+    def is_well(self) -> bool:
+        leads = self.leader is not None and bool(self.leader.get("alive"))
+        return leads and all(law.get("ok") for law in self.invariants)
+
+
+class Waiter(Model):
+    """`position` is among everybody's work; None: no cycle has looked at it yet."""
+
+    workload: str
+    name: str
+    project: str
+    position: int | None = None
+    department: str = ""
+    priority: int = 0
+    gpus: float = 0
+    submitted_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    key: list[str] = []
+    expected_start: datetime | None = None
+
+
+class Line(Model):
+    """`workloads` and `gpus` count everybody's work, `items` are those that you see, first in line first."""
+
+    workloads: int
+    gpus: float
+    items: list[Waiter]

@@ -1,0 +1,91 @@
+"""Departments, projects, quotas and fair shares."""
+
+from datetime import datetime
+from typing import Any
+
+from berth.client.models.base import Model, Numbers
+
+
+class Department(Model):
+    name: str
+    title: str = ""
+    rank: int = 0
+    reclaim_min_runtime: int | None = None
+    preempt_min_runtime: int | None = None
+
+
+class Project(Model):
+    name: str
+    department: str = ""
+    title: str = ""
+    rank: int = 0
+    reclaim_min_runtime: int | None = None
+    preempt_min_runtime: int | None = None
+
+
+class Quota(Model):
+    owner: dict[str, str]
+    pool: str
+    gpu: float | None = None
+    cpu: float | None = None
+    memory_mib: int | None = None
+    limit: dict[str, float | None] = {}
+    weight: float | dict[str, float] = 1
+    over_quota: bool = True
+    rank: int | None = None
+    version: int = 0
+    standing: dict[str, Any] | None = None
+
+
+class QuotaSet(Quota):
+    """As it is stored now; `warnings` tell what is odd about it."""
+
+    warnings: list[dict[str, str]] = []
+
+
+class QuotaImpact(Model):
+    """What an edited set of quotas would change; `tag` is what apply asks for."""
+
+    changes_nothing: bool = False
+    tag: str = ""
+    quotas: list[Numbers] = []
+    shares: list[Numbers] = []
+    starts: list[Numbers] = []
+    no_longer_start: list[Numbers] = []
+    evictions: list[Numbers] = []
+    reasons: list[Numbers] = []
+    warnings: list[Numbers] = []
+    unseen: Numbers = {}
+
+
+class QuotaChange(Model):
+    """Quotas that were changed together."""
+
+    id: int
+    at: datetime
+    actor: str = ""
+    note: str = ""
+    undoes: int | None = None
+    undone_by: int | None = None
+    lapses_at: datetime | None = None
+    lapsed: str | None = None
+    quotas: list[Numbers] = []
+    hidden: int = 0
+
+
+class ShareChapter(Model):
+    """One resource of one queue: `lines` say in words what `rounds` say in numbers."""
+
+    kind: str
+    name: str
+    of: str = ""
+    resource: str = "gpu"
+    total: float = 0
+    share: float = 0
+    lines: list[str] = []
+    rounds: list[Numbers] = []
+
+
+class ShareStory(Model):
+    pool: str
+    story: list[ShareChapter] = []

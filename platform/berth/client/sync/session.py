@@ -1,0 +1,231 @@
+# Generated from berth/client/aio/session.py by `python -m berth.client.generate`; do not edit.
+"""A session: run Python functions on nodes of a pool and wait for their results."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from berth.client.errors import ClientError, SessionEnded, SessionError
+from berth.client.models.pools import NodePool
+from berth.client.sessions import protocol
+from berth.client.sessions.calls import PendingCalls
+from berth.client.sessions.options import Options, plugin_context
+from berth.client.sessions.payload import pickle_call
+from berth.client.sync.background import Background, ResultFuture, deliver, for_threads, in_order, sleep
+from berth.client.sync.transport import Transport
+from pools.plugins.contexts import Hook, HookContexts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+POLL_SECONDS, KEEP_ALIVE_SECONDS = 0.2, 5.0
+
+
+class Session:
+    """Open it with `with`: it starts when its nodes are ready and ends with the block.
+
+    Leaving the block waits for outstanding calls, unless an exception ends the block. Plugin contexts and
+    joblib are synchronous; run code that uses joblib in a thread (`asyncio.to_thread`).
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        options: Options,
+        *,
+        pool: Callable[[str], NodePool],
+        start_timeout: float | None = None,
+        sleep: Callable[[float], None] = sleep,
+    ) -> None:
+        self._transport, self._options, self._pool = transport, options, pool
+        self._start_timeout, self._sleep = start_timeout, sleep
+        self._calls = PendingCalls()
+        self._background = Background()
+        self._plugins = HookContexts(Hook.AROUND_CLIENT)
+        self._state = protocol.SessionState(id="")
+        self._after = 0
+
+    def __enter__(self) -> Self:
+        pools = self._options.pools
+        context = plugin_context(self._options, self._pool(pools[0]) if len(pools) == 1 else None)
+        opened = self._transport.post("sessions", self._options.body())
+        self._state = protocol.SessionState.model_validate(opened)
+        try:
+            self._wait_for_nodes()
+            self._calls.changed = self._background.notify
+            self._background.start(self._send_calls, self._receive_results)
+            self._plugins.enter(context.plugins, self, context.cluster)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            while error is None:
+                version = self._background.version
+                if not self._calls.outstanding:
+                    break
+                self._background.wait(version, 1.0)
+            self._plugins.leave()
+        finally:
+            self._end()
+
+    @property
+    def id(self) -> str:
+        """Id of the session, which is also the id of its workload."""
+        return self._state.id
+
+    @property
+    def name(self) -> str:
+        return self._state.name
+
+    @property
+    def concurrency(self) -> int:
+        """Concurrent calls per node."""
+        return self._state.slots
+
+    @property
+    def last_ready_nodes(self) -> int:
+        """Number of ready nodes when the state was last read."""
+        return len(self._state.nodes)
+
+    def state(self) -> protocol.SessionState:
+        """Read the current state with the nodes that accept calls."""
+        self._state = protocol.SessionState.model_validate(self._transport.get(f"sessions/{self.id}"))
+        return self._state
+
+    def ready_nodes(self) -> int:
+        """Number of nodes that accept calls now."""
+        self.state()
+        return self.last_ready_nodes
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> ResultFuture[T]:
+        """Run a function on the next node in turn. Raises NotPicklable or CallTooLarge at once."""
+        return deliver(self.call(function, args, kwargs))
+
+    def map(
+        self, function: Callable[..., T], /, *iterables: Iterable[Any], timeout: float | None = None
+    ) -> Iterator[T]:
+        """Submit all calls at once and yield their results in the order of the arguments."""
+        return in_order([self.submit(function, *args) for args in zip(*iterables, strict=False)], timeout)
+
+    def broadcast(
+        self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ResultFuture[list[T]]:
+        """Run a function once on every node and return the results by node.
+
+        A node that joins later, or restarts, runs it too before it accepts other calls.
+        """
+        return deliver(self.call(function, args, kwargs, everywhere=True))
+
+    def parallel(self) -> AbstractContextManager[object]:
+        """Within the block, joblib's `Parallel(n_jobs=-1)` runs on the nodes of this session."""
+        from berth.client.sessions.parallel import parallel_on
+
+        return parallel_on(for_threads(self))
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        everywhere: bool = False,
+    ) -> Future[Any]:
+        """Queue a call; its future is completed from another thread."""
+        if not self._background.is_running:
+            raise SessionError("The session is not open: use it in an `with`.")
+        payload = pickle_call(function, args, kwargs or {}, self._state.call_bytes_max)
+        return self._calls.add(payload, everywhere=everywhere)
+
+    def _wait_for_nodes(self) -> None:
+        needed = self._options.min_nodes
+        began = kept_alive = time.monotonic()
+        progress = protocol.StartProgress()
+        while True:
+            state = self.state()
+            if state.has_ended:
+                raise state.end()
+            if len(state.nodes) >= needed:
+                return
+            now = time.monotonic()
+            if self._start_timeout is not None and now - began > self._start_timeout:
+                raise state.start_timeout(needed, self._start_timeout)
+            progress.report(state, now - began)
+            if now - kept_alive > KEEP_ALIVE_SECONDS:  # otherwise the idle timeout ends the session
+                self._transport.ask("GET", f"sessions/{self.id}/results")
+                kept_alive = now
+            self._sleep(POLL_SECONDS)
+
+    def _send_calls(self) -> None:
+        self._repeat(self._send)
+
+    def _receive_results(self) -> None:
+        self._repeat(self._receive)
+
+    def _repeat(self, step: Callable[[], bool]) -> None:
+        """Repeat a step until the session ends. A step that returns False had nothing to do."""
+        outage = protocol.Outage()
+        while self._background.is_running and self._calls.fatal is None:
+            version = self._background.version
+            try:
+                worked = step()
+                outage.clear()
+            except ClientError as error:
+                if outage.is_final(error, time.monotonic()):
+                    self._calls.fail(protocol.session_error(error))
+                    return
+                sleep(protocol.RETRY_SECONDS)
+                continue
+            except Exception as error:  # no other code would report it
+                self._calls.fail(error)
+                return
+            if not worked:
+                self._background.wait(version, 0.5)
+
+    def _send(self) -> bool:
+        dropped = self._calls.take_cancelled()
+        if dropped:
+            self._transport.post(f"sessions/{self.id}/calls/drop", protocol.drop_body(dropped))
+        batch = self._calls.take_batch()
+        if not batch:
+            return bool(dropped)
+        try:
+            answer = self._transport.ask(
+                "POST", f"sessions/{self.id}/calls", content=protocol.calls_body(batch),
+                headers=protocol.FRAMES, repeatable=True,
+            )  # fmt: skip
+        except ClientError as error:
+            self._calls.put_back(batch)
+            if not protocol.is_retryable(error):
+                raise
+            sleep(protocol.RETRY_SECONDS)
+            return True
+        self._calls.set_broadcast_nodes(answer.json()["broadcasts"])
+        return True
+
+    def _receive(self) -> bool:
+        if not self._calls.outstanding:
+            return False
+        if self._calls.outstanding > protocol.FEW:
+            sleep(protocol.GATHER_SECONDS)
+        params = {"after": self._after, "wait": protocol.WAIT}
+        answer = self._transport.ask("GET", f"sessions/{self.id}/results", params=params)
+        self._after = protocol.take_results(self._calls, answer.content, self._after)
+        return True
+
+    def _end(self) -> None:
+        """Cancel outstanding calls and end the session on the server."""
+        self._calls.cancel_all()
+        try:
+            with contextlib.suppress(ClientError):
+                self._transport.post(f"sessions/{self.id}/end", {})
+        finally:
+            self._background.stop()
+            self._calls.fail(SessionEnded(f"The session {self.name} was closed."))

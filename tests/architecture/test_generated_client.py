@@ -1,0 +1,12 @@
+"""The generated synchronous client is current."""
+
+from berth.client import generate
+
+
+def test_synchronous_client_matches_its_asynchronous_source() -> None:
+    """Update it with: python -m berth.client.generate"""
+    folder = generate.FOLDER / "sync"
+    current = {
+        file.name: file.read_text() for file in folder.glob("*.py") if file.name not in generate.BY_HAND
+    }
+    assert current == generate.generated()
