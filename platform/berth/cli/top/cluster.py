@@ -83,7 +83,8 @@ def look(client: "Client", pool: str | None, project: str | None, sort: Sort) ->
     whole = client.utilization.cluster(pool=pool, hours=1)
     of_pools = {each.pool: each.now for each in whole.pools}
     of_nodes = {each.node: each.now for each in client.utilization.nodes(pool=pool, limit=SHOWN)}
-    of_work = {each.id: each for each in client.utilization.workloads(pool=pool, project=project, limit=SHOWN)}
+    measured = client.utilization.workloads(pool=pool, project=project, limit=SHOWN)
+    of_work = {each.id: each for each in measured}
     nodes = list(client.nodes.list(pool=pool, limit=SHOWN + 1))
     live = client.workloads.list(limit=SHOWN + 1, phase=LIVE, pool=pool, project=project, sort="-gpus")
     work, pools = list(live), client.node_pools.list()

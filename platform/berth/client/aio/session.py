@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from pools.plugins.contexts import Hook, HookContexts
-
 from berth.client.aio.background import Background, ResultFuture, deliver, for_threads, in_order, sleep
 from berth.client.aio.transport import AsyncTransport
 from berth.client.errors import ClientError, SessionEnded, SessionError
@@ -18,6 +16,7 @@ from berth.client.sessions import protocol
 from berth.client.sessions.calls import PendingCalls
 from berth.client.sessions.options import Options, plugin_context
 from berth.client.sessions.payload import pickle_call
+from pools.plugins.contexts import Hook, HookContexts
 
 P = ParamSpec("P")
 T = TypeVar("T")
