@@ -35,9 +35,9 @@ def find_waits(
     queues: Queues,
 ) -> Waits:
     asking = [
-        (row, spec.waits_for)
+        (row, spec.depends_on)
         for row in rows
-        if (spec := meanings[row.pk].spec) is not None and spec.waits_for
+        if (spec := meanings[row.pk].spec) is not None and spec.depends_on
     ]
     if not asking:
         return Waits({}, {}, ())

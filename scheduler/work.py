@@ -97,7 +97,7 @@ class Names(NamedTuple):
 
     name: str
     queue: str
-    waits_for: tuple[str, ...]
+    depends_on: tuple[str, ...]
     unsubmitted: tuple[str, ...]
     meaning: Meaning
 
@@ -186,7 +186,7 @@ def _described(
         growth_orders_nodes=spec is None or growth_orders_nodes(spec),
         suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
         misconfigured=meaning.trouble,
-        waits_for=names.waits_for,
+        depends_on=names.depends_on,
         unsubmitted=names.unsubmitted,
         pods=tuple(_pod(now, pod, node, row, meaning) for pod, node in zip(pods, nodes, strict=True)),
     )

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 BERTH = Acting.system("services")
 OF_THE_GANG = (
-    "service", "waits_for", "notifications", "need", "topology", "groups", "roles", "submitted", "deadline",
+    "service", "depends_on", "notifications", "need", "topology", "groups", "roles", "submitted", "deadline",
     "max_runtime", "idle_timeout",
 )  # fmt: skip
 NAME_MAX = 63

@@ -34,7 +34,7 @@ def workload_from_spec(
     stale_since: int | None = None,
     suspended: bool = False,
     misconfigured: str = "",
-    waits_for: tuple[str, ...] | None = None,
+    depends_on: tuple[str, ...] | None = None,
     pods: tuple[Pod, ...] = (),
 ) -> Workload:
     """The document's own words, except where the caller knows better (identity, history, pods)."""
@@ -60,7 +60,7 @@ def workload_from_spec(
         growth_orders_nodes=growth_orders_nodes(spec),
         suspended=suspended,
         misconfigured=misconfigured,
-        waits_for=spec.waits_for if waits_for is None else waits_for,
+        depends_on=spec.depends_on if depends_on is None else depends_on,
         pods=pods,
     )
 

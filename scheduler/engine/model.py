@@ -260,7 +260,7 @@ class Workload:
     growth_orders_nodes: bool = True  # False: it only grows onto nodes that exist
     suspended: bool = False
     misconfigured: str = ""  # a sentence: why it can never run; empty when fine
-    waits_for: tuple[str, ...] = ()  # names of workloads that must complete first
+    depends_on: tuple[str, ...] = ()  # names of workloads that must complete first
     unsubmitted: tuple[str, ...] = ()  # those of them that have not been submitted
     pods: tuple[Pod, ...] = ()
 

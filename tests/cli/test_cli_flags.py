@@ -60,7 +60,7 @@ AT_TOP = st.tuples(
     option("--image", NAMES, "image"),
     option("--workdir", NAMES, "working_dir"),
     repeated("--pool", "pools"),
-    repeated("--waits-for", "waits_for"),
+    repeated("--depends-on", "depends_on"),
     pairs("--env", "env"),
     pairs("--label", "labels"),
     st.sampled_from([([], {}), (["--restart=on_failure:3"],
@@ -119,7 +119,7 @@ def test_options_say_what_the_file_says(name: str, top: Any, role: Any, command:
     for _, part in (*top, command):
         written |= part
     written["roles"] = [{key: value for _, part in role for key, value in part.items()}]
-    if name in written.get("waits_for", ()):
+    if name in written.get("depends_on", ()):
         return
     printed = CliRunner().invoke(app, ["submit", "--print", *typed])
     assert printed.exit_code == 0, printed.output

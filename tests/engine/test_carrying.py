@@ -67,7 +67,7 @@ def edited(workload: Workload, what: int, now: int) -> Workload:
         return replace(workload, pods=tuple(replace(p, state=PodState.STOPPING) for p in workload.pods[:1]))
     if what == 7:
         return replace(workload, preemption_delay=100, submitted=now)
-    return replace(workload, waits_for=("w0", "w1"))
+    return replace(workload, depends_on=("w0", "w1"))
 
 
 def used_more(queue: Queue) -> Queue:

@@ -79,7 +79,7 @@ def test_a_scenario_that_says_nothing_has_one_pool_and_a_fixed_date() -> None:
         ({**FORMAT, "projects": [{"name": "p", "department": "no"}]}, "projects[0].department"),
         (work({"project": "no"}), "workloads[0].project"),
         (work({"pools": ["no"]}), "workloads[0].pools[0]"),
-        (work({"waits_for": ["no"]}), "workloads[0].waits_for[0]"),
+        (work({"depends_on": ["no"]}), "workloads[0].depends_on[0]"),
         (work({"roles": [{"topology": {"required": "rak"}}]}), "workloads[0].roles[0].topology.required"),
         (work({"roles": [{"gpu": 1.5}]}), "workloads[0].roles[0].gpu"),
         (work({"roles": [{"min": 2, "max": 1}]}), "workloads[0].roles[0].min"),
@@ -107,7 +107,7 @@ def test_a_refusal_names_the_offending_key(data: object, path: str) -> None:
 
 
 def test_workloads_that_wait_in_a_circle_are_refused() -> None:
-    line = refusal(with_work({"name": "a", "waits_for": ["b"]}, {"name": "b", "waits_for": ["a"]}))
+    line = refusal(with_work({"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]}))
     assert "circle" in line
 
 

@@ -60,7 +60,7 @@ def test_who_gave_way_stops_before_the_other_starts_and_begins_anew() -> None:
 def test_each_time_it_gives_way_it_holds_back_twice_as_long() -> None:
     guest = job("g", "guest", pods=[{"node": "n", "started": "2025-12-31T00:00:00Z"}])
     owners = [job(f"o{n}", runtime_seconds=1) for n in range(2)]
-    owners[1]["waits_for"] = ["o0"]
+    owners[1]["depends_on"] = ["o0"]
     played = play(load(cluster(guest, *owners, cycle_seconds=1)), cycles=30)
     waits = {}
     for snapshot, _ in played.cycles:

@@ -150,7 +150,7 @@ def test_whoever_submits_what_can_hardly_start_is_told_at_once(cast: Cast) -> No
 
 
 def test_whoever_waits_for_what_is_not_there_is_told_at_once(cast: Cast) -> None:
-    document = training("second", waits_for=["first", "small"])
+    document = training("second", depends_on=["first", "small"])
     workloads.submit(acting=cast.dave, project=cast.vision, document=training("small"))
     waits = workloads.submit(acting=cast.dave, project=cast.vision, document=document)
     (said,) = Event.objects.get(workload_id=waits.pk).data["warnings"]

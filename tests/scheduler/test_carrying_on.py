@@ -53,7 +53,7 @@ class Day:
         self.submitted += 1
         cast, more = self.stage.cast, {}
         if self.submitted > 1 and self.chance.random() < 0.2:
-            more["waits_for"] = [f"w{self.chance.randrange(1, self.submitted)}"]
+            more["depends_on"] = [f"w{self.chance.randrange(1, self.submitted)}"]
         if self.chance.random() < 0.3:
             more["preemption_delay"] = 30
         self.stage.submit(

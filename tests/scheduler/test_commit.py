@@ -127,7 +127,7 @@ def test_looking_takes_as_many_statements_for_many_workloads_as_for_one(
     stage.submit("first")
     observe(stage.clock.now(), Specs())
     for number in range(5):
-        stage.submit(f"w{number}", waits_for=["first"])
+        stage.submit(f"w{number}", depends_on=["first"])
     stage.tick(2)
     with django_assert_num_queries(11):
         observe(stage.clock.now(), Specs())

@@ -47,7 +47,7 @@ def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
 def test_the_other_pools_go_on_and_health_names_the_one_left_out(stage: Stage, cursed: NodePool) -> None:
     here, there = stage.submit("here", pools=["local"], roles=ONE), stage.submit("there", pools=["cursed"])
     either = stage.submit("either", pools=["cursed", "local"], roles=ONE)
-    after = stage.submit("after", pools=["local"], roles=ONE, waits_for=["there"])
+    after = stage.submit("after", pools=["local"], roles=ONE, depends_on=["there"])
     stage.tick(2)
     phases = [stage.phase(row) for row in (here, either, there, after)]
     assert phases == [Phase.RUNNING, Phase.RUNNING, Phase.PENDING, Phase.PENDING]

@@ -267,8 +267,8 @@ def test_a_broken_runtime_holds_nothing_else_up(stage: Stage) -> None:
 
 def test_who_waits_for_another_starts_after_that_has_completed(stage: Stage) -> None:
     first = running(stage, "first", roles=ONE)
-    second = stage.submit("second", roles=ONE, waits_for=["first"])
-    third = stage.submit("third", roles=ONE, waits_for=["nobody"])
+    second = stage.submit("second", roles=ONE, depends_on=["first"])
+    third = stage.submit("third", roles=ONE, depends_on=["nobody"])
     stage.tick(2)
     assert stage.phase(second) == Phase.PENDING
     assert second.reason == "DependencyNotMet"
@@ -280,7 +280,7 @@ def test_who_waits_for_another_starts_after_that_has_completed(stage: Stage) -> 
 
 
 def test_who_waits_for_what_nobody_has_submitted_is_told_so_until_somebody_does(stage: Stage) -> None:
-    waits = stage.submit("second", roles=ONE, waits_for=["first"])
+    waits = stage.submit("second", roles=ONE, depends_on=["first"])
     stage.tick()
     waits.refresh_from_db()
     assert waits.reason == "DependencyNotMet"

@@ -138,8 +138,8 @@ class SubmitFlags:
             "How long it may run below its minimum; never = for ever.", "--stale-gang-grace", metavar="TIME"
         ),
     ] = None
-    waits_for: Annotated[
-        Texts, _option("Start after this workload completed; repeat.", "--waits-for", metavar="WORKLOAD")
+    depends_on: Annotated[
+        Texts, _option("Start after this workload completed; repeat.", "--depends-on", metavar="WORKLOAD")
     ] = None
     restart: Annotated[
         Text,
@@ -176,7 +176,7 @@ class SubmitFlags:
             "preemption_delay": _seconds("--preemption-delay", self.preemption_delay),
             "stale_gang_grace": -1 if self.stale_gang_grace == "never"
             else _seconds("--stale-gang-grace", self.stale_gang_grace),
-            "grace_period_seconds": _seconds("--grace", self.grace), "waits_for": self.waits_for,
+            "grace_period_seconds": _seconds("--grace", self.grace), "depends_on": self.depends_on,
             "roles": [self._role()], "command": self.shell or self.command,
             "env": mapping("--env", self.env or ()), "image": self.image, "working_dir": self.workdir,
             "restart_policy": _restart(self.restart), "labels": mapping("--label", self.label or ()),
@@ -203,7 +203,7 @@ FLAG_OF = {
     "name": "--name", "project": "--project", "pools": "--pool", "kind": "--kind", "priority": "--priority",
     "max_runtime": "--max-runtime", "deadline": "--deadline", "idle_timeout": "--idle-timeout",
     "preemption_delay": "--preemption-delay", "stale_gang_grace": "--stale-gang-grace",
-    "grace_period_seconds": "--grace", "waits_for": "--waits-for", "env": "--env", "image": "--image",
+    "grace_period_seconds": "--grace", "depends_on": "--depends-on", "env": "--env", "image": "--image",
     "working_dir": "--workdir", "restart_policy": "--restart", "labels": "--label",
     "notifications": "--notify", "command": "COMMAND",
     "roles[0].name": "--role", "roles[0].replicas": "--replicas", "roles[0].min": "--min",

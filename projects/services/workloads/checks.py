@@ -82,6 +82,6 @@ def check_runnable(spec: WorkloadSpec) -> None:
 
 def missing_dependencies(workload: Workload, spec: WorkloadSpec) -> list[str]:
     """Return one warning for each dependency that does not exist."""
-    existing = Workload.objects.filter(project=workload.project, name__in=spec.waits_for)
-    missing = sorted(set(spec.waits_for) - set(existing.values_list("name", flat=True)))
+    existing = Workload.objects.filter(project=workload.project, name__in=spec.depends_on)
+    missing = sorted(set(spec.depends_on) - set(existing.values_list("name", flat=True)))
     return [f"There is no workload {workload.project.name}/{name} to wait for yet." for name in missing]

@@ -69,7 +69,7 @@ class Layout:
             self.notes.append(f"{workload.name}: there is no project {workload.project}")
             self._hold(workload.pods)
             return
-        if workload.waits_for:
+        if workload.depends_on:
             self.waiting_for_others.add(workload.name)
         standing = workload.pods or workload.name in self.promised
         by_pool = self._pods_by_pool(workload) if standing else {}
@@ -170,8 +170,8 @@ class Layout:
             return Reason.MISCONFIGURED, {"why": workload.misconfigured}
         if workload.suspended:
             return Reason.SUSPENDED, {}
-        if workload.waits_for:
-            unmet = [name for name in workload.waits_for if name in self.known and name not in self.finished]
+        if workload.depends_on:
+            unmet = [name for name in workload.depends_on if name in self.known and name not in self.finished]
             if unmet:
                 return Reason.DEPENDENCY_NOT_MET, _unmet(workload, unmet)
         if workload.pods and gang.is_leaving:

@@ -41,7 +41,7 @@ def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: date
             project=view.queues.projects[workload.project_id],
             pools=tuple(workload.pools),
             submitted=seconds_of(now),
-            waits_for=(),
+            depends_on=(),
         )
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
         plan = decide_what_can_be(snapshot, learnt.carried)

@@ -118,7 +118,7 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
         stale_since=_when(workload.stale_since),
         misconfigured=workload.misconfigured,
-        waits_for=[name for name in workload.waits_for if name in known],
+        depends_on=[name for name in workload.depends_on if name in known],
         pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
     )
 

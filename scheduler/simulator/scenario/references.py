@@ -68,8 +68,8 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
             yield from _known(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:
                 yield Problem(f"{at}.pools[{place}]", "stands here twice", shown(pool))
-        for place, other in enumerate(workload.waits_for):
-            yield from _known(f"{at}.waits_for[{place}]", "workload", other, names)
+        for place, other in enumerate(workload.depends_on):
+            yield from _known(f"{at}.depends_on[{place}]", "workload", other, names)
         yield from _levels(at, workload, levels)
     yield from _circles(document.workloads)
 
@@ -92,12 +92,12 @@ def _levels(
 
 def _circles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
     """Workloads that wait for each other, found by taking away those that wait for nobody."""
-    waiting = {workload.name: set(workload.waits_for) for workload in workloads}
+    waiting = {workload.name: set(workload.depends_on) for workload in workloads}
     while freed := {name for name, others in waiting.items() if not others & waiting.keys()}:
         waiting = {name: others for name, others in waiting.items() if name not in freed}
     for number, workload in enumerate(workloads):
-        if workload.name in waiting and workload.name not in workload.waits_for:
-            yield Problem(f"workloads[{number}].waits_for", "waits in a circle", shown(workload.name))
+        if workload.name in waiting and workload.name not in workload.depends_on:
+            yield Problem(f"workloads[{number}].depends_on", "waits in a circle", shown(workload.name))
 
 
 def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:

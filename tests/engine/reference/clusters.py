@@ -140,7 +140,7 @@ def _oddities(draw: Draw, workload: Document, number: int) -> None:
     if odd == 1:
         workload["suspended"] = True
     elif odd == 2 and number:
-        workload["waits_for"] = ["w0"]
+        workload["depends_on"] = ["w0"]
     elif odd == 3:
         workload["backoff_until"] = NOW + 60
     elif odd == 4:

@@ -36,8 +36,8 @@ def broken_rules(spec: WorkloadSpec) -> Iterator[Problem]:
             yield Problem(path, "is no address", shown(notification.to), ALLOWED)
     yield from service_rules(spec)
     yield from port_rules(spec.ports, spec.kind)
-    if spec.name in spec.waits_for:
-        yield Problem("waits_for", "waits for itself", shown(spec.name), "names of other workloads")
+    if spec.name in spec.depends_on:
+        yield Problem("depends_on", "names the workload itself", shown(spec.name), "names of other workloads")
 
 
 def role_rules(path: str, role: RoleSpec) -> Iterator[Problem]:

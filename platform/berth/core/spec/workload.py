@@ -68,7 +68,7 @@ class WorkloadSpec(Document):
     preemption_delay: Seconds | None = None
     stale_gang_grace: Annotated[int, Field(ge=-(10**9), le=10**9)] | None = None  # negative: never
     grace_period_seconds: Annotated[int, Field(ge=0, le=86_400)] = GRACE_DEFAULT
-    waits_for: Names = ()
+    depends_on: Names = ()
     need: Annotated[int, Field(ge=1, le=CHILDREN_MAX)] | None = None
     topology: Topology | None = None
     roles: Roles | None = None
