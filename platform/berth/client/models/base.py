@@ -10,7 +10,7 @@ Numbers = dict[str, Any]
 class Model(BaseModel):
     """Something the server said."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     def plain(self) -> dict[str, Any]:
         """As the server said it, nothing added: for JSON and YAML."""

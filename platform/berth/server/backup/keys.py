@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Collection, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from berth.core.version import installed_version
 from berth.home import CHECKOUT, in_checkout
 
 NAMES = ("secret_key", "webhook_secret")
@@ -41,7 +41,4 @@ def _put(path: Path, content: bytes) -> None:
 
 
 def version_here() -> str:
-    try:
-        return version("berth")
-    except PackageNotFoundError:
-        return f"checkout at {CHECKOUT}" if in_checkout() else "unknown"
+    return installed_version(f"checkout at {CHECKOUT}" if in_checkout() else "unknown")

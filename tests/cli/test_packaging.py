@@ -1,0 +1,70 @@
+"""What the distribution installs, and what its commands need."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from berth.cli.exits import explain_error
+from tests.cli.conftest import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BLOCKED = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+from berth.cli.main import app
+app({arguments!r})
+"""
+SERVER = (
+    "django", "rest_framework", "numpy", "psycopg", "structlog", "cryptography", "uvicorn",
+    "prometheus_client",
+)  # fmt: skip
+
+
+def run_without(packages: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = BLOCKED.format(packages=packages, arguments=list(arguments))
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+
+
+def test_base_install_is_the_command_line_and_the_client() -> None:
+    assert PROJECT["name"] == "berth-platform"
+    assert {requirement.partition(">")[0] for requirement in PROJECT["dependencies"]} == {
+        "cloudpickle", "httpx", "joblib", "pydantic", "pyyaml", "rich", "typer",
+    }  # fmt: skip
+    extras = set(PROJECT["optional-dependencies"])
+    assert extras == {"server", "embedded", "top", "aws", "otel", "ray", "redis", "dev"}
+
+
+@pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)
+def test_command_without_the_server_extra_names_it(arguments: tuple[str, ...]) -> None:
+    done = run_without(SERVER, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "pip install 'berth-platform[server]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_packages_name_their_extra_and_missing_modules_of_berth_do_not() -> None:
+    for name, extra in (("textual.app", "top"), ("numpy", "server")):
+        explanation = explain_error(ModuleNotFoundError(name=name))
+        assert explanation is not None
+        assert f"berth-platform[{extra}]" in explanation[1][0]
+    assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
+
+
+def test_commands_of_the_client_need_no_server_package() -> None:
+    done = run_without((*SERVER, "textual", "channels", "authlib"), "--help")
+    assert done.returncode == 0, done.stderr
+    assert "submit" in done.stdout
+
+
+def test_locked_requirements_name_no_host() -> None:
+    for file in sorted(Path(ROOT / "requirements").glob("*.txt")):
+        assert "://" not in file.read_text(), file.name
