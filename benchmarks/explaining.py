@@ -67,10 +67,10 @@ def inside(live: int) -> dict[str, Any]:
     from django.test import Client
 
     from projects.models import Workload
-    from scheduler.deciding import decide_what_can_be
-    from scheduler.observe import observe
+    from scheduler.loop.decide import decide_pools
+    from scheduler.loop.observe.specs import SpecCache
+    from scheduler.loop.observe.view import observe
     from scheduler.reports.queues.queue_standings import keep_standings
-    from scheduler.specs import Specs
 
     call_command("migrate", verbosity=0)
     stage(live)
@@ -88,8 +88,8 @@ def inside(live: int) -> dict[str, Any]:
         return spent[1:]
 
     before = asked()
-    seen = observe(NOON, Specs())
-    keep_standings(seen, decide_what_can_be(seen.snapshot).queues)
+    seen = observe(NOON, SpecCache())
+    keep_standings(seen, decide_pools(seen.snapshot).queues)
     after = asked()
     names = ("before_the_first_cycle", "from_what_it_wrote")
     return {"live": live} | {

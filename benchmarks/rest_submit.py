@@ -60,7 +60,7 @@ else:
 PREPARE = """
 from django.core.management import call_command
 from tests.cast import make_cast
-from projects.services import tokens
+from projects.services.people import tokens
 call_command("migrate", verbosity=0)
 cast = make_cast()
 print(tokens.issue(acting=cast.dave, name="bench", scopes=["read", "write"], expires_at=None)[1])

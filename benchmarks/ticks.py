@@ -19,12 +19,13 @@ from berth.core.garbage import collect_rarely
 
 LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-STEPS = {  # of the loop's own module, by what they are called here
-    "take_in": "take in", "run_cycle": "cycle", "write_down": "write down", "start_pods": "start",
-    "stop_pods": "stop", "end_overdue": "limits", "note_checkpoints": "checkpoints", "tell_pools": "demand",
-    "work_to_lose": "work to lose", "drop_dead_promises": "promises", "evict_from_overdue_drains": "drains",
+STEPS = {  # functions that scheduler/loop/tick.py calls, with their labels
+    "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
+    "record_cycle": "records", "start_pods": "start",
+    "stop_pods": "stop", "end_overdue": "limits", "note_checkpoints": "checkpoints",
+    "report_demand": "demand", "work_to_lose": "work to lose", "drop_stale_reservations": "reservations",
+    "evict_from_overdue_drains": "drains",
 }  # fmt: skip
-PARTS = {"observe": "observe", "decide_what_can_be": "decide", "commit": "commit"}  # of the cycle
 
 
 def main() -> None:
@@ -85,19 +86,17 @@ def _row(name: str, loop: Any, clock: Any, happens: Callable[[int], None]) -> di
 
 @contextmanager
 def _watched(spent: dict[str, list[float]]) -> Iterator[None]:
-    from scheduler import cycles, loop
+    from scheduler.loop import tick as loop
 
-    kept: list[tuple[Any, str, Any]] = []
-    for module, names in ((loop, STEPS), (cycles, PARTS)):
-        for name, said in names.items():
-            step = getattr(module, name)
-            kept.append((module, name, step))
-            setattr(module, name, _timed(step, spent[said]))
+    steps: dict[str, Any] = {}
+    for name, label in STEPS.items():
+        steps[name] = getattr(loop, name)
+        setattr(loop, name, _timed(steps[name], spent[label]))
     try:
         yield
     finally:
-        for module, name, step in kept:
-            setattr(module, name, step)
+        for name, step in steps.items():
+            setattr(loop, name, step)
 
 
 def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
@@ -117,8 +116,8 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     from berth.db import lease
     from pools.models import Node, NodePool
     from projects.models import Department, Project, Quota
-    from scheduler.loop import Loop
-    from scheduler.post import Post
+    from scheduler.loop.context import SchedulerContext
+    from scheduler.loop.tick import Loop
     from tests.fakes.runtime import FakeRuntime
 
     nodes = nodes or live * 7 // 8 // GPUS
@@ -144,8 +143,8 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
     runtime = FakeRuntime(clock)
     held = lease.acquire("scheduler", "bench", 3600)
     assert held is not None
-    post = Post(held=held, runtimes=lambda pool: runtime)
-    return Loop(post=post, clock=clock, reconcile=lambda *given: False), runtime, clock
+    context = SchedulerContext(held=held, runtimes=lambda pool: runtime)
+    return Loop(context=context, clock=clock, reconcile_pool=lambda *given: False), runtime, clock
 
 
 def _submit(live: int, projects: list[Any]) -> None:
@@ -154,7 +153,7 @@ def _submit(live: int, projects: list[Any]) -> None:
 
     from projects.acting import Acting
     from projects.models import Workload
-    from projects.services import workloads
+    from projects.services.workloads import submission as workloads
 
     admin = Acting.person(User.objects.create_superuser("bench"))
     document = {

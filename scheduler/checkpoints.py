@@ -7,38 +7,38 @@ import logging
 import uuid
 from datetime import datetime, timedelta
 
+from berth.db.crash_points import outside_transactions
 from berth.db.lease import fenced
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Workload
-from scheduler.points import outside_transactions
-from scheduler.post import Post
+from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=5)
 
 
-def note_checkpoints(post: Post) -> int:
+def note_checkpoints(context: SchedulerContext) -> int:
     """Returns how many workloads have saved their work since the last look."""
     outside_transactions()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     running = Workload.objects.filter(phase__in=(Phase.RUNNING, Phase.STOPPING), pool_id__in=pools)
     newer: dict[uuid.UUID, datetime] = {}
     for pk, pool_id, before in running.order_by("pk").values_list("pk", "pool_id", "last_checkpoint_at"):
-        saved = _saved_at(pk, pools[pool_id], post)
+        saved = _saved_at(pk, pools[pool_id], context)
         if saved is not None and (before is None or saved > before):
             newer[pk] = saved
     if newer:
-        with fenced(post.held):
+        with fenced(context.held):
             for pk, saved in newer.items():
                 Workload.objects.filter(pk=pk).update(last_checkpoint_at=saved)
     return len(newer)
 
 
-def _saved_at(workload: uuid.UUID, pool: NodePool, post: Post) -> datetime | None:
+def _saved_at(workload: uuid.UUID, pool: NodePool, context: SchedulerContext) -> datetime | None:
     try:
-        return post.runtimes(pool).checkpointed_at(str(workload))
+        return context.runtimes(pool).checkpointed_at(str(workload))
     except (RuntimeFailure, LookupError, OSError) as error:
         log.warning("the checkpoints of %s cannot be seen: %s", workload, error)
         return None

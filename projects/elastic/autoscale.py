@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth.core.errors import BerthError
-from berth.db.points import outside_transactions, point
+from berth.db.crash_points import crash_point, outside_transactions
 from projects.acting import Acting
 from projects.elastic.ports import Ports
 from projects.elastic.view import View
@@ -77,7 +77,7 @@ def _scrape(row: Autoscaler, config: AutoscalerConfig, view: View, ports: Ports,
     for name, trouble in found.troubles.items():
         log.info("%s of %s tells no metrics: %s", name, view.service, trouble)
     window = conditions.seen(window_of(row), found.sample, config)
-    point("services.scraped")
+    crash_point("services.scraped")
     with ports.fence():
         row.memory, row.scraped_at = storing.stored(window), now
         remember(view.service, memory=row.memory, scraped_at=now)
@@ -111,7 +111,7 @@ def _evaluate(
     pending = service.requests.exclude(status__in=FINAL).exists()
     fleet = Fleet(count, service.initial_engines)
     decision = decide(window, fleet, config, clock_of(service, now), pending)
-    point("services.decided")
+    crash_point("services.decided")
     told = {"action": str(decision.action), "delta": decision.delta, "reason": decision.reason}
     columns: dict[str, Any] = {"evaluated_at": now, "last_decision": told, "trouble": ""}
     with ports.fence():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from berth.db.points import outside_transactions
+from berth.db.crash_points import outside_transactions
 from projects.elastic.ports import Ports
 from projects.elastic.view import View
 from projects.engine.engines import Place

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from berth.db.points import outside_transactions, point
+from berth.db.crash_points import crash_point, outside_transactions
 from projects.elastic.looks import NOTHING
 from projects.elastic.moves import facts_of
 from projects.elastic.ports import Fence
@@ -88,7 +88,7 @@ def _forget(engine: Engine, view: View, router: RouterClient, fence: Fence) -> b
     others = [other for other in view.engines if other.pk != engine.pk]
     if not any(other.router_url == engine.router_url for other in others):
         router.unregister(engine.router_url)
-    point("services.unregistered")
+    crash_point("services.unregistered")
     with fence():
         note(engine, router_url="", is_routed=False, isolated_at=None, router_message="")
     return True
@@ -99,13 +99,13 @@ def _let_in(engine: Engine, view: View, router: RouterClient, fence: Fence) -> b
         return False
     if engine.is_routed:
         router.mark_healthy(engine.url)
-        point("services.marked")
+        crash_point("services.marked")
     else:
         with fence():
             note(engine, router_url=engine.url)
-        point("services.before_register")
+        crash_point("services.before_register")
         router.register(engine.url, model=view.service.model_name)
-        point("services.registered")
+        crash_point("services.registered")
     with fence():
         note(engine, is_routed=True, isolated_at=None, router_message="")
     return True
@@ -121,7 +121,7 @@ def _isolate(engine: Engine, router: RouterClient, fence: Fence, now: datetime) 
     except ServingError as error:
         if error.trouble is not Trouble.REFUSED or _has(router, engine.router_url):
             raise  # else it does not have it, so it sends it nothing either
-    point("services.isolated")
+    crash_point("services.isolated")
     with fence():
         note(engine, isolated_at=now)
     return True

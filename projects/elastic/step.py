@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime
 
-from berth.db.points import outside_transactions, point
+from berth.db.crash_points import crash_point, outside_transactions
 from projects.elastic import autoscale, routes, weights
 from projects.elastic.looks import Look, look
 from projects.elastic.moves import settle
@@ -26,9 +26,9 @@ def step(service: Service, ports: Ports, now: datetime) -> bool:
     seen = view_of(service)
     router = ports.router(service, seen.spec)
     looks = look(seen, ports, router, now)
-    point("services.looked")
+    crash_point("services.looked")
     moved = _settle(service, looks, router, ports, now)
-    point("services.settled")
+    crash_point("services.settled")
     view = view_of(_fresh(service))
     if _comparison_is_due(service, now):
         routes.compare(view, router, ports.fence)
@@ -39,7 +39,7 @@ def step(service: Service, ports: Ports, now: datetime) -> bool:
     moved |= routes.tell(view, router, ports.fence, now)
     moved |= weights.copy(view, ports, now)
     moved |= autoscale.watch(view, ports, now)
-    point("services.done")
+    crash_point("services.done")
     return moved or _is_restless(view)
 
 

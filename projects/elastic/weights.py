@@ -8,7 +8,7 @@ import logging
 import uuid
 from datetime import datetime, timedelta
 
-from berth.db.points import outside_transactions, point
+from berth.db.crash_points import crash_point, outside_transactions
 from projects.elastic.looks import healthy_initial
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.view import View
@@ -83,14 +83,14 @@ def _copy(engine: Engine, view: View, adapter: EngineAdapter, fence: Fence, now:
     outside_transactions()
     if not _mark(view.service, engine, fence, now):
         return
-    point("services.marked_sync")
+    crash_point("services.marked_sync")
     try:
         version = _carried_over(engine, view, adapter)
         outcome = {"sync": "done", "weight_version": version, "sync_message": ""}
     except ServingError as error:
         log.warning("the weights of %s of %s were not copied: %s", engine.name, view.service, error)
         outcome = {"sync": "failed", "sync_message": error.message}
-    point("services.copied")
+    crash_point("services.copied")
     with fence():
         note(engine, sync_tried_at=now, **outcome)
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)

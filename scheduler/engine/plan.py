@@ -10,7 +10,7 @@ from berth.core.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Why a bundle exists, and by which action. A drain is none: `scheduler/dispatch/drains.py` ends it."""
+    """Why a bundle exists, and by which action. A drain is not one: `dispatch/drains.py` ends those pods."""
 
     START = "start"
     GROW = "grow"

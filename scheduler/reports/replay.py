@@ -6,8 +6,8 @@ from typing import Any
 
 from berth.core.errors import Conflict
 from berth.core.words import counted
-from scheduler.deciding import decide_what_can_be
-from scheduler.engine_mark import engine_mark
+from scheduler.loop.decide import decide_pools
+from scheduler.loop.engine_version import engine_version
 from scheduler.models import Cycle
 from scheduler.snapshot_codec import Unreadable
 from scheduler.snapshots import decided, kept
@@ -48,13 +48,13 @@ def replay(cycle: Cycle) -> Replayed:
         raise Conflict(f"This engine does not read what that cycle saw: {error}") from None
     if found is None:
         raise Conflict(NOT_KEPT)
-    again = decided(decide_what_can_be(found.snapshot))
+    again = decided(decide_pools(found.snapshot))
     differences = list(_differences(found.decided, again))
     return Replayed(
         cycle=cycle.pk,
         same=not differences,
         engine_then=cycle.engine,
-        engine_now=engine_mark(),
+        engine_now=engine_version(),
         bundles=len(again["bundles"]),
         waiting=len(again["waits"]),
         differing=len(differences),

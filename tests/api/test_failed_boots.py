@@ -17,7 +17,7 @@ from pools.services.failed_boots import note_failed_boot
 from projects.models import Delivery
 from projects.services.notifications import notify
 from projects.services.notifications.subscriptions import subscribe
-from scheduler.capacity import pool_of
+from scheduler.loop.observe.nodes import pool_of
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast

@@ -11,8 +11,8 @@ from berth.db import lease
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import USABLE
 from pools.reconciler import reconcile
-from scheduler.loop import Loop
-from scheduler.post import Post
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.tick import Loop
 from tests.api.conftest import Caller
 from tests.fakes.provider import FakeProvider
 from tests.fakes.runtime import FakeRuntime
@@ -33,8 +33,8 @@ class Cluster:
         held = lease.acquire("scheduler", "first", 3600)
         assert held is not None
         runtime = FakeRuntime(self.clock)
-        post = Post(held=held, runtimes=lambda pool: runtime)
-        self.loop = Loop(post=post, clock=self.clock, reconcile=self._reconcile)
+        context = SchedulerContext(held=held, runtimes=lambda pool: runtime)
+        self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self._reconcile)
 
     def run(self, seconds: int, step: int = 5) -> None:
         for _ in range(0, seconds, step):

@@ -297,10 +297,10 @@ def _waiting(scene: Scene) -> None:
 
 def _over(scene: Scene) -> None:
     for project, name, phase, message, code in (
-        ("vision", "vit-baseline", Phase.COMPLETED, "All pods ended well.", 0),
+        ("vision", "vit-baseline", Phase.COMPLETED, "All pods succeeded.", 0),
         ("vision", "vit-large-lr3", Phase.FAILED, "worker-2 ended with exit code 1; no restarts left.", 1),
         ("ads", "ranker-test", Phase.CANCELLED, "Cancelled by grace.", None),
-        ("speech", "tts-smoke", Phase.COMPLETED, "All pods ended well.", 0),
+        ("speech", "tts-smoke", Phase.COMPLETED, "All pods succeeded.", 0),
     ):
         scene.workloads[name] = make.workload(
             scene.projects[project],

@@ -77,6 +77,6 @@ def test_backup_destroy_restore_and_it_runs(berth: Installation, tmp_path: Path)
     (after,) = (one for one in dave.json("list") if one["name"] == "work")
     assert after["id"] == before["id"]
     assert after["run"] > before["run"]
-    assert "The runtime does not know it any more." in dave.berth("events", "work", "--limit", "200")
+    assert "The runtime no longer knows the pod." in dave.berth("events", "work", "--limit", "200")
     with dave.client() as client:
         assert [pod.state for pod in client.workloads.pods(after["id"])].count("running") == 1

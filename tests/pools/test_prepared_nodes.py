@@ -17,7 +17,7 @@ from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedHere
 from pools.services.environments import forget_unused
-from scheduler.dispatch.orders import order_for
+from scheduler.loop.dispatch.orders import order_for
 from tests.pools.stage import START, SYSTEM, Stage
 
 pytestmark = pytest.mark.django_db

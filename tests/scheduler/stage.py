@@ -11,12 +11,12 @@ from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.models import Node, NodePool
 from projects.models import Pod, Project, Quota, Workload
-from projects.services import workloads
-from scheduler import deciding
+from projects.services.workloads import submission as workloads
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
-from scheduler.loop import Loop
-from scheduler.post import Post
+from scheduler.loop import decide as deciding
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.tick import Loop
 from tests.cast import Cast, training
 from tests.fakes.runtime import FakeRuntime
 
@@ -43,8 +43,8 @@ class Stage:
     def new_loop(self, holder: str = "first") -> Loop:
         held = lease.acquire("scheduler", holder, 60)
         assert held is not None
-        post = Post(held=held, runtimes=lambda pool: self.runtime)
-        return Loop(post=post, clock=self.clock, reconcile=lambda pool, now, held, lost: False)
+        context = SchedulerContext(held=held, runtimes=lambda pool: self.runtime)
+        return Loop(context=context, clock=self.clock, reconcile_pool=lambda pool, now, held, lost: False)
 
     def node(self, ordinal: int = 0, pool: NodePool | None = None, **values: Any) -> Node:
         pool = pool or self.cast.pool

@@ -22,7 +22,7 @@ def test_a_document_that_cannot_be_read_any_more_is_named_and_left_alone(stage: 
 def test_a_gang_that_cannot_be_judged_does_not_keep_others_from_ending(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scheduler.dispatch import gangs
+    from scheduler.loop.dispatch import gangs
 
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)

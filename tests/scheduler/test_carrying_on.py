@@ -16,14 +16,16 @@ import pytest
 from berth.core.errors import BerthError
 from pools.models import Node, NodePool
 from projects.models import Phase, Pod, Project, Quota, Workload
-from projects.services import workloads
-from scheduler import cycles, deciding, observe
+from projects.services.workloads import submission as workloads
 from scheduler.engine.decide import decide
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
+from scheduler.loop import decide as deciding
+from scheduler.loop import tick
+from scheduler.loop.observe import view as observe
+from scheduler.loop.observe.specs import SpecCache
 from scheduler.models import Allocation
-from scheduler.specs import Specs
 from tests.scheduler.stage import Stage
 
 STEPS = 30
@@ -154,21 +156,21 @@ def test_what_is_remembered_changes_no_plan(stage: Stage, seed: int, monkeypatch
     wrong: list[str] = []  # the loop would go on after an error
     carried_on: list[bool] = []
 
-    def observe_twice(now: Any, specs: Specs, known: observe.Known) -> observe.Seen:
+    def observe_twice(now: Any, specs: SpecCache, known: observe.ObservationCache) -> observe.ClusterView:
         seen = observe.observe(now, specs, known)
-        if seen != observe.observe(now, Specs()):
+        if seen != observe.observe(now, SpecCache()):
             wrong.append(f"the rows were not as remembered at {now}")
         return seen
 
-    def decide_twice(snapshot: Snapshot, carried: deciding.Carried) -> Plan:
+    def decide_twice(snapshot: Snapshot, carried: deciding.LayoutCache) -> Plan:
         carried_on.append(carried.layout is not None)
-        plan = deciding.decide_what_can_be(snapshot, carried)
+        plan = deciding.decide_pools(snapshot, carried)
         if plan != decide(snapshot) or not isinstance(carried.layout, Layout):
             wrong.append(f"another plan at {snapshot.now}")
         return plan
 
-    monkeypatch.setattr(cycles, "observe", observe_twice)
-    monkeypatch.setattr(cycles, "decide_what_can_be", decide_twice)
+    monkeypatch.setattr(tick, "observe", observe_twice)
+    monkeypatch.setattr(tick, "decide_pools", decide_twice)
     day = Day(stage, seed)
     for _ in range(STEPS):
         day.something()

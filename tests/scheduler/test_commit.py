@@ -9,21 +9,20 @@ from django.db import OperationalError, connection, transaction
 from pools.models import Node, NodePool
 from pools.services import cordon_node
 from projects.models import Phase, Quota, Workload
-from projects.services import workloads
-from scheduler.commit import commit
-from scheduler.commit import ground as judging
-from scheduler.commit.bind import Bound
+from projects.services.workloads import submission as workloads
 from scheduler.engine.decide import decide
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
+from scheduler.loop.commit import commit, locked_rows
+from scheduler.loop.commit.bind import NewRows
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.models import Cycle, DeviceClaim
-from scheduler.observe import Seen, observe
-from scheduler.specs import Specs
 from tests.aside import aside
 from tests.scheduler.stage import Stage
 
 
-def looked(stage: Stage) -> tuple[Seen, Plan]:
-    seen = observe(stage.clock.now(), Specs())
+def looked(stage: Stage) -> tuple[ClusterView, Plan]:
+    seen = observe(stage.clock.now(), SpecCache())
     return seen, decide(seen.snapshot)
 
 
@@ -52,7 +51,7 @@ def nodes_cordoned(stage: Stage, workload: Workload) -> None:
 
 def devices_taken(stage: Stage, workload: Workload) -> None:
     stage.submit("quick", roles=[{"name": "worker", "replicas": 4, "gpu": 0.5}], priority=99)
-    commit(*looked(stage), stage.loop.post.held, record(stage))
+    commit(*looked(stage), stage.loop.context.held, record(stage))
 
 
 @pytest.mark.parametrize("change", [cancelled, quota_edited, quota_removed, nodes_cordoned, devices_taken])
@@ -63,7 +62,7 @@ def test_a_bundle_that_no_longer_holds_is_dropped_whole(
     seen, plan = looked(stage)
     assert len(plan.bundles) == 1
     change(stage, workload)
-    outcome = commit(seen, plan, stage.loop.post.held, record(stage))
+    outcome = commit(seen, plan, stage.loop.context.held, record(stage))
     assert (len(outcome.applied), len(outcome.stale)) == (0, 1)
     assert outcome.stale[0][1]
     assert not stage.pods(workload)
@@ -74,7 +73,7 @@ def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
     first, second = stage.submit("first"), stage.submit("second")
     seen, plan = looked(stage)
     cancelled(stage, first)
-    outcome = commit(seen, plan, stage.loop.post.held, record(stage))
+    outcome = commit(seen, plan, stage.loop.context.held, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/second"]
     assert stage.phase(second) == Phase.STARTING
 
@@ -82,17 +81,17 @@ def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
 def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that is wrong in itself: more CPU than the node has."""
     written = 0
-    insert = Bound.insert
+    insert = NewRows.insert
 
-    def counted(bound: Bound) -> None:
+    def counted(bound: NewRows) -> None:
         nonlocal written
         written += 1
         insert(bound)
 
-    monkeypatch.setattr(Bound, "insert", counted)
+    monkeypatch.setattr(NewRows, "insert", counted)
     greedy = stage.submit("greedy", roles=[{"name": "worker", "replicas": 2, "gpu": 1, "cpu": 8}])
     modest = stage.submit("modest", roles=[{"name": "worker", "replicas": 1, "gpu": 1}])
-    seen = observe(stage.clock.now(), Specs())
+    seen = observe(stage.clock.now(), SpecCache())
     wrong = Bundle(
         Kind.START,
         "vision/greedy",
@@ -102,7 +101,7 @@ def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(stage: Stage, monkeypatch
     right = Bundle(
         Kind.START, "vision/modest", "local", (Place("vision/modest", "worker", 0, "local-1", (0,), 1000),)
     )
-    outcome = commit(seen, Plan(bundles=(wrong, right)), stage.loop.post.held, record(stage))
+    outcome = commit(seen, Plan(bundles=(wrong, right)), stage.loop.context.held, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/modest"]
     assert "milli-CPU" in outcome.stale[0][1]
     assert written == 1, "it is seen before anything is written"
@@ -117,7 +116,7 @@ def test_many_workloads_are_committed_in_few_statements(
         stage.submit(f"w{number}", roles=[{"name": "worker", "replicas": 1, "gpu": 0.5}])
     seen, plan = looked(stage)
     with django_assert_max_num_queries(18 + 4 * 8):
-        outcome = commit(seen, plan, stage.loop.post.held, record(stage))
+        outcome = commit(seen, plan, stage.loop.context.held, record(stage))
     assert len(outcome.applied) == 8
 
 
@@ -125,12 +124,12 @@ def test_looking_takes_as_many_statements_for_many_workloads_as_for_one(
     stage: Stage, django_assert_num_queries: Any
 ) -> None:
     stage.submit("first")
-    observe(stage.clock.now(), Specs())
+    observe(stage.clock.now(), SpecCache())
     for number in range(5):
         stage.submit(f"w{number}", depends_on=["first"])
     stage.tick(2)
     with django_assert_num_queries(11):
-        observe(stage.clock.now(), Specs())
+        observe(stage.clock.now(), SpecCache())
 
 
 def test_workloads_of_two_pools_start_in_one_commit_each_in_its_own(stage: Stage) -> None:
@@ -152,22 +151,22 @@ def test_workloads_of_two_pools_start_in_one_commit_each_in_its_own(stage: Stage
     assert [here.pool.name, there.pool.name] == ["local", "other"]
 
 
-def cpu_taken(stage: Stage, seen: Seen) -> None:
+def cpu_taken(stage: Stage, seen: ClusterView) -> None:
     Node.objects.update(cpu_milli=1500)
 
 
-def memory_taken(stage: Stage, seen: Seen) -> None:
+def memory_taken(stage: Stage, seen: ClusterView) -> None:
     Node.objects.update(memory_mib=1500)
 
 
-def pods_taken(stage: Stage, seen: Seen) -> None:
+def pods_taken(stage: Stage, seen: ClusterView) -> None:
     Node.objects.update(max_pods=1)
 
 
 @pytest.mark.parametrize("race", [cpu_taken, memory_taken, pods_taken])
 @pytest.mark.parametrize("judged", [True, False])
 def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
-    stage: Stage, race: Callable[[Stage, Seen], None], judged: bool, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, race: Callable[[Stage, ClusterView], None], judged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether we see it ourselves, or only the database does."""
     wide = [{"name": "worker", "replicas": 2, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}]
@@ -176,7 +175,7 @@ def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
         "small",
         roles=[{"name": "worker", "replicas": 1, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}],
     )
-    seen = observe(stage.clock.now(), Specs())
+    seen = observe(stage.clock.now(), SpecCache())
     bundles = (
         Bundle(
             Kind.START,
@@ -190,8 +189,8 @@ def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
     )
     race(stage, seen)
     if not judged:
-        monkeypatch.setattr(judging, "_room_trouble", lambda asked, ground: "")
-    outcome = commit(seen, Plan(bundles=bundles), stage.loop.post.held, record(stage))
+        monkeypatch.setattr(locked_rows, "_room_conflict", lambda requested, locked: "")
+    outcome = commit(seen, Plan(bundles=bundles), stage.loop.context.held, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/small"]
     assert "node local-0 would" in outcome.stale[0][1]
     assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
@@ -203,16 +202,16 @@ def test_a_lost_race_for_a_lock_drops_bundles_and_does_not_look_like_a_database_
     stage.submit("first")
     stage.submit("second")
     seen, plan = looked(stage)
-    insert = Bound.insert
+    insert = NewRows.insert
 
-    def deadlocked(bound: Bound) -> None:
+    def deadlocked(bound: NewRows) -> None:
         if any(workload.name == "first" for workload in bound.started):
             with connection.cursor() as cursor:
                 cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
         insert(bound)
 
-    monkeypatch.setattr(Bound, "insert", deadlocked)
-    outcome = commit(seen, plan, stage.loop.post.held, record(stage))
+    monkeypatch.setattr(NewRows, "insert", deadlocked)
+    outcome = commit(seen, plan, stage.loop.context.held, record(stage))
     assert [bundle.workload for bundle in outcome.applied] == ["vision/second"]
     assert [bundle.workload for bundle, _ in outcome.stale] == ["vision/first"]
 
@@ -226,7 +225,7 @@ def test_an_edit_of_a_quota_waits_for_the_commit_that_heeds_it(stage: Stage) -> 
             Quota.objects.select_for_update(nowait=True).get(project=stage.cast.vision)
 
     with transaction.atomic():
-        judging.locked(seen, plan.bundles)
+        locked_rows.lock_rows(seen, plan.bundles)
         blocked = aside(edited)
         free = aside(lambda: Quota.objects.filter(project=stage.cast.speech).update(version=9))
     assert isinstance(blocked, OperationalError)

@@ -6,21 +6,20 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from berth.db import lease
+from berth.db import crash_points, lease
 from berth.db.lease import LeadershipLost
 from projects.models import Phase, Pod, Workload
-from scheduler import points
 from scheduler.models import Eviction
 from scheduler.reports.invariants import check
 from tests.scheduler.stage import Stage
 
 POINTS = (
-    "take_in.looked",
-    "take_in.written",
-    "take_in.before_end",
-    "take_in.done",
-    "promises.before_end",
-    "promises.done",
+    "reports.looked",
+    "reports.written",
+    "reports.before_end",
+    "reports.done",
+    "reservations.before_end",
+    "reservations.done",
     "cycle.observed",
     "cycle.decided",
     "commit.locked",
@@ -47,7 +46,7 @@ class Died(BaseException):
 @pytest.fixture(autouse=True)
 def nobody_listens_afterwards() -> Iterator[None]:
     yield
-    points.listen(None)
+    crash_points.listen(None)
 
 
 class Life:
@@ -61,7 +60,7 @@ class Life:
     def tick(self) -> None:
         self.ticks += 1
         assert self.ticks < MOST_TICKS, "it never came to an end"
-        points.listen(None if self.just_died else self._die)
+        crash_points.listen(None if self.just_died else self._die)
         self.just_died = False
         try:
             self.stage.loop.tick()
@@ -69,7 +68,7 @@ class Life:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.loop = self.stage.new_loop()
-        points.listen(None)
+        crash_points.listen(None)
         self.stage.clock.advance(1)
         self.laws_hold()
 
@@ -127,13 +126,13 @@ def let_the_lease_run_out() -> None:
 def test_a_leader_that_was_replaced_writes_nothing(stage: Stage) -> None:
     old = stage.loop
     workload = stage.submit()
-    held = old.post.held
+    held = old.context.held
     let_the_lease_run_out()
     stage.loop = stage.new_loop("second")
     assert lease.acquire("scheduler", "first", 60) is None
     with pytest.raises(LeadershipLost):
         old.tick()
-    assert old.post.held == held
+    assert old.context.held == held
     assert stage.phase(workload) == Phase.PENDING
     assert not stage.runtime.calls or {call for call, _ in stage.runtime.calls} == {"look"}
     stage.tick(2)
@@ -147,12 +146,12 @@ def test_a_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
 
     def overtake(name: str) -> None:
         if name == "cycle.decided":
-            points.listen(None)
+            crash_points.listen(None)
             let_the_lease_run_out()
             stage.loop = stage.new_loop("second")
             stage.loop.tick()
 
-    points.listen(overtake)
+    crash_points.listen(overtake)
     with pytest.raises(LeadershipLost):
         old.tick()
     stage.tick()

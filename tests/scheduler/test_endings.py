@@ -12,7 +12,7 @@ from pools.runtimes.ray.cluster import NodeAt
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, terminate_node, warn_node
 from projects.models import Phase, Workload
-from projects.services import workloads
+from projects.services.workloads import submission as workloads
 from scheduler.models import DeviceClaim, Eviction
 from scheduler.reports.explanations.workload import explain
 from tests.scheduler.stage import Stage
@@ -146,7 +146,7 @@ def test_gang_whose_node_never_received_it_fails_with_the_reason_and_ends_at_onc
     stage.clock.advance(301)
     stage.tick(3)
     assert stage.phase(workload) == Phase.FAILED
-    assert workload.message.startswith(f"Its pods did not start within 300 s: worker 0 on local-0 {reason}")
+    assert workload.message.startswith(f"The pods did not start within 300 s: worker 0 on local-0 {reason}")
     assert not DeviceClaim.objects.exists()
 
 
@@ -234,7 +234,7 @@ def test_nothing_stays_on_a_machine_that_is_taken_away(stage: Stage) -> None:
     stage.clock.advance(2)
     stage.tick(3)
     told = Eviction.objects.get()
-    assert told.rule == f"Node {node.name} is being drained and its time is up: EC2 takes it back."
+    assert told.rule == f"The drain timeout of node {node.name} has passed: EC2 takes it back."
     assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
 
 
@@ -334,7 +334,7 @@ def test_a_pod_that_outlived_its_row_is_stopped(stage: Stage) -> None:
 
 def test_ranks_that_have_no_place_to_meet_yet_agree_on_one_before_they_start(stage: Stage) -> None:
     workload = stage.submit()
-    stage.loop.act()
+    stage.loop.tick(reconcile=False)
     Workload.objects.filter(pk=workload.pk).update(rendezvous=None)
     stage.loop = stage.new_loop()
     stage.runtime.lose_everything()

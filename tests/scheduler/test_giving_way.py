@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from projects.models import Event, Phase
-from projects.services import workloads
+from projects.services.workloads import submission as workloads
 from scheduler.models import Eviction, Reservation
 from scheduler.reports.invariants import check
 from tests.scheduler.stage import Stage
@@ -82,9 +82,9 @@ def test_a_promise_is_dropped_when_its_holder_is_cancelled_or_it_expires(stage: 
     stage.tick()
     assert stage.phase(again) == Phase.RESERVED
     Reservation.objects.update(expires_at=stage.clock.now() - timedelta(seconds=1))
-    stage.loop.act()
+    stage.loop.tick(reconcile=False)
     told = Event.objects.filter(workload_id=again.pk).values_list("data__reason", flat=True)
-    assert "PromiseDropped" in told
+    assert "ReservationDropped" in told
 
 
 def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:
@@ -173,4 +173,4 @@ def test_a_promise_is_kept_from_somebody_more_urgent_until_it_has_started(stage:
     assert stage.phase(urgent) == Phase.RUNNING
     assert stage.phase(middle) == Phase.PENDING
     assert not Reservation.objects.exists()
-    assert not stage.loop._ran[-1].outcome.stale
+    assert not stage.loop._runs[-1].outcome.stale

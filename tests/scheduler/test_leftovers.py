@@ -9,9 +9,9 @@ from django_q.models import OrmQ
 from berth.db.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
-from projects.services import workloads
+from projects.services.workloads import submission as workloads
 from scheduler import tasks
-from scheduler.dispatch.leftovers import AGAIN, clear_logs, hand_over_workspaces
+from scheduler.loop.dispatch.leftovers import AGAIN, clear_logs, queue_workspaces
 from tests.scheduler.stage import Stage
 
 
@@ -52,15 +52,15 @@ def test_logs_and_workspace_go_with_the_workload(stage: Stage) -> None:
     name = str(workload.pk)
     assert kept(stage, pods) == [b"loss 0.1\n"] * 2
     workloads.delete(acting=stage.cast.alice, workload=workload)
-    assert clear_logs(stage.loop.post) == 2
+    assert clear_logs(stage.loop.context) == 2
     assert kept(stage, pods) == [b"", b""]
     assert not set(pods) & set(stage.runtime.known())
-    assert hand_over_workspaces(stage.clock.now(), stage.loop.post) == 1
+    assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1
     assert ("drop_workspace", name) not in stage.runtime.calls, "nobody waits for it in the loop"
     assert work_off(stage) == 1
     assert ("drop_workspace", name) in stage.runtime.calls
     assert not Leftover.objects.exists()
-    assert clear_logs(stage.loop.post) == 0
+    assert clear_logs(stage.loop.context) == 0
 
 
 def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
@@ -74,11 +74,11 @@ def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
 def test_a_workspace_is_handed_over_once_and_again_only_when_nothing_came_of_it(stage: Stage) -> None:
     workloads.delete(acting=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
-    assert [hand_over_workspaces(now, stage.loop.post) for _ in range(2)] == [1, 0]
+    assert [queue_workspaces(now, stage.loop.context) for _ in range(2)] == [1, 0]
     OrmQ.objects.all().delete()  # the queue has lost it
-    assert hand_over_workspaces(now + AGAIN, stage.loop.post) == 1
+    assert queue_workspaces(now + AGAIN, stage.loop.context) == 1
     assert work_off(stage) == 1
-    assert hand_over_workspaces(now + 2 * AGAIN, stage.loop.post) == 0
+    assert queue_workspaces(now + 2 * AGAIN, stage.loop.context) == 0
 
 
 def test_a_task_that_is_done_twice_does_no_harm(stage: Stage) -> None:
@@ -107,13 +107,13 @@ def test_a_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
 
 def test_a_former_leader_forgets_and_hands_over_nothing(stage: Stage) -> None:
     workloads.delete(acting=stage.cast.alice, workload=ended(stage))
-    former = stage.loop.post
+    former = stage.loop.context
     let_the_lease_run_out()
     stage.new_loop("second")
     with pytest.raises(LeadershipLost):
         clear_logs(former)
     with pytest.raises(LeadershipLost):
-        hand_over_workspaces(stage.clock.now(), former)
+        queue_workspaces(stage.clock.now(), former)
     assert Leftover.objects.count() == 3
     assert not OrmQ.objects.exists()
 

@@ -1,7 +1,7 @@
 """A workload from submission to its end."""
 
 from projects.models import Event, Phase
-from projects.services import workloads
+from projects.services.workloads import submission as workloads
 from scheduler.models import Allocation, Cycle, DeviceClaim
 from tests.scheduler.stage import Stage
 

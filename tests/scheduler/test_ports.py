@@ -56,7 +56,7 @@ def test_an_attempt_keeps_its_ports_and_another_one_gets_its_own(stage: Stage) -
 def test_without_a_free_port_it_waits_and_others_start(stage: Stage, monkeypatch) -> None:
     workload = stage.submit("desk", **{**DESK, "roles": [{"name": "desk", "gpu": 1}]})
     other = stage.submit("other", roles=[{"name": "worker", "gpu": 1}])
-    monkeypatch.setattr("scheduler.dispatch.machines.give_ports", lambda pods, post: None)
+    monkeypatch.setattr("scheduler.loop.dispatch.pods.assign_ports", lambda pods, context: None)
     stage.tick(2)
     assert (stage.phase(workload), stage.phase(other)) == (Phase.STARTING, Phase.RUNNING)
     monkeypatch.undo()

@@ -14,8 +14,8 @@ from django.db import connection
 from berth.db.models import Lease
 from pools.models import NodePool
 from projects.models import Phase, Pod, Workload
-from projects.services import workloads
-from scheduler.lead import LEASE_SECONDS
+from projects.services.workloads import submission as workloads
+from scheduler.loop.leader import LEASE_SECONDS
 from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
 

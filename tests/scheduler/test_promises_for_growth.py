@@ -6,7 +6,7 @@ import pytest
 
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
-from projects.services import workloads
+from projects.services.workloads import submission as workloads
 from scheduler.models import Eviction, Reservation
 from tests.scheduler.stage import Stage
 
@@ -65,7 +65,7 @@ def grown_on_paper(stage: Stage, **changes: object) -> Workload:
 def test_a_promise_for_growth_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
     workload = grown_on_paper(stage, max_runtime=900)
     end(stage, workload)
-    stage.loop.act()
+    stage.loop.tick(reconcile=False)
     stage.loop.settle()
     assert stage.phase(workload) not in (Phase.STARTING, Phase.RUNNING)
     assert not Reservation.objects.filter(workload=workload).exists()
@@ -125,8 +125,8 @@ def test_who_is_moved_keeps_the_place_it_moves_to(stage: Stage) -> None:
     moved = next(row for row in rows if stage.pods(row, "stopping"))
     promise = Reservation.objects.get(workload=moved)
     stage.clock.advance(31)
-    stage.loop.act()
-    stage.loop.act()
+    stage.loop.tick(reconcile=False)
+    stage.loop.tick(reconcile=False)
     assert stage.phase(moved) in (Phase.STARTING, Phase.RUNNING)
     (pod,) = stage.pods(moved, "starting", "running")
     assert (pod.run, pod.node_id, pod.allocation.devices) == (2, promise.node_id, promise.devices)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from berth.db import crash_points
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile
 from projects.models import Phase, Workload
-from scheduler import points
+from scheduler.loop.reconcile.release_nodes import EVERY
 from scheduler.models import Cycle, Eviction, Reservation
-from scheduler.releases import EVERY
 from tests.cast import make_cast
 from tests.fakes.provider import FakeProvider
 from tests.scheduler.stage import Stage
@@ -47,7 +47,7 @@ def stage(transactional_db: None) -> Floor:
     """Three nodes of two GPUs; whatever is submitted is spread over them."""
     made = Floor(make_cast())
     made.provider = FakeProvider()
-    made.loop.reconcile = lambda pool, now, held, lost: reconcile(
+    made.loop.reconcile_pool = lambda pool, now, held, lost: reconcile(
         pool.pk, provider=made.provider, now=now, work_to_lose=lost
     )
     made.quota(made.cast.research, 6)
@@ -55,7 +55,7 @@ def stage(transactional_db: None) -> Floor:
     made.pool(nodes=(1, 4), node_placement="spread", gpus_per_node=2, autoscale_idle_timeout=10**6)
     NodePool.objects.filter(pk=made.cast.pool.pk).update(wanted=3)
     for _ in range(2):
-        made.loop.reconcile(made.pool(), made.clock.now(), made.loop.post.held, {})
+        made.loop.reconcile_pool(made.pool(), made.clock.now(), made.loop.context.held, {})
         made.clock.advance(20)
     return made
 
@@ -101,7 +101,7 @@ def test_every_move_is_in_the_audit_with_its_cycle_and_what_it_was_for(stage: Fl
     assert row.rule == "moved, so that node local-2 can be given back: its work fits on the other nodes"
     assert [queue["queue"] for queue in row.numbers["victim"]] == ["vision", "research"]
     cycle = Cycle.objects.get(pk=row.cycle)
-    assert (cycle.trigger, cycle.applied, cycle.evictions) == ("nodes to give back", 1, 1)
+    assert (cycle.trigger, cycle.applied, cycle.evictions) == ("release nodes", 1, 1)
     told = ScalingEvent.objects.filter(node__ordinal=2, kind="drain").get()
     assert told.reason == "its work fits on the other nodes: 1 pod of 1 workload moved off local-2"
     wanted = ScalingEvent.objects.filter(kind="autoscale", data__rule="underutilised").get()
@@ -194,12 +194,12 @@ def test_a_crash_in_the_middle_leaves_nothing_half_done(stage: Floor) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
-        points.listen(_killed_at(where))
+        crash_points.listen(_killed_at(where))
         try:
             with pytest.raises(SystemExit):
                 stage.pass_time(400)
         finally:
-            points.listen(None)
+            crash_points.listen(None)
         assert stage.pool().wanted == 3
         assert stage.nodes() == dict.fromkeys(range(3), "ready")
         assert not Eviction.objects.exists()
@@ -214,12 +214,12 @@ def test_somebody_who_was_faster_costs_nobody_anything(stage: Floor) -> None:
 
     def cordon(here: str) -> None:
         if here == "release.drained":
-            points.listen(None)
+            crash_points.listen(None)
             Node.objects.filter(ordinal__in=(0, 1), state="ready").update(state="cordoned")
 
-    points.listen(cordon)
+    crash_points.listen(cordon)
     stage.pass_time(400)
-    points.listen(None)
+    crash_points.listen(None)
     assert stage.pool().wanted == 3
     assert not Eviction.objects.exists()
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))

@@ -53,7 +53,7 @@ def test_the_scheduler_reports_to_a_door_and_knows_no_autoscaler(
         heard.append((pool_id, report))
         return False
 
-    monkeypatch.setattr("scheduler.demand.report_pressure", observer)
+    monkeypatch.setattr("scheduler.loop.reconcile.demand.report_pressure", observer)
     stage.tick()
     ((pool_id, report),) = heard
     assert pool_id == stage.cast.pool.pk

@@ -7,17 +7,18 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from projects.services.sessions.lifecycle.calls import Ended, NewCall
+from projects.services.sessions.lifecycle.workers import Done, Hello
 
 from berth.core.errors import Conflict, TooLarge, Unauthenticated
 from pools.joining import secrets
 from pools.runtimes.base import PodCause
 from projects.acting import Acting
 from projects.models import Call, Phase, Pod, Session, Workload
-from projects.services import sessions, workloads
-from projects.services.sessions import calls
-from projects.services.sessions import workers as session_workers
-from projects.services.sessions.calls import Ended, NewCall
-from projects.services.sessions.workers import Done, Hello
+from projects.services.sessions.lifecycle import calls
+from projects.services.sessions.lifecycle import lifecycle as sessions
+from projects.services.sessions.lifecycle import workers as session_workers
+from projects.services.workloads import submission as workloads
 from tests.scheduler.stage import Stage
 
 PYTHON = Hello("3.11.7", "3.1.2")

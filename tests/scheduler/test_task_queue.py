@@ -21,7 +21,7 @@ from django_q.models import OrmQ, Schedule
 from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
-from scheduler.dispatch.leftovers import AGAIN, hand_over_workspaces
+from scheduler.loop.dispatch.leftovers import AGAIN, queue_workspaces
 from scheduler.management.commands import prune
 from scheduler.models import Cycle
 from scheduler.schedules import REGULAR, keep_schedules
@@ -77,14 +77,14 @@ def test_a_queue_killed_while_it_clears_a_workspace_leaves_the_rest_to_the_next_
         (place / str(number)).mkdir(parents=True)
         for part in range(FILES // 40):
             (place / str(number) / str(part)).touch()
-    assert hand_over_workspaces(stage.clock.now(), stage.loop.post) == 1
+    assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1
     first = queue()
     until(lambda: len(list(place.iterdir())) < 40)
     kill(first)
     assert place.exists(), "it was in the middle of it"
     assert Leftover.objects.exists()
     stage.clock.advance(AGAIN.total_seconds())
-    assert hand_over_workspaces(stage.clock.now(), stage.loop.post) == 1, "the next tick comes back to it"
+    assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1, "the next tick comes back to it"
     queue()
     until(lambda: not Leftover.objects.exists())
     assert not place.exists()

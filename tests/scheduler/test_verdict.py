@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from berth.core.spec import RestartPolicy
-from scheduler.dispatch.verdict import GangFacts, PodFact, verdict
 from scheduler.engine.model import Group, Request, Role
+from scheduler.loop.dispatch.verdict import GangFacts, PodFact, verdict
 
 
 def role(name: str = "worker", least: int = 2, most: int = 2) -> Role:

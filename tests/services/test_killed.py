@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
-from berth.db import points
+from berth.db import crash_points as points
 from projects.elastic.weights import forget_marks
 from projects.models import Service
 from tests.services.stage import ServiceStage

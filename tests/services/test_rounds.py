@@ -10,12 +10,12 @@ from tests.services.stage import ServiceStage
 
 def test_a_service_that_has_ended_leaves_the_process_its_rest(stage: ServiceStage) -> None:
     service, clock = stage.serve(), stage.stage.clock
-    rounds = Rounds(clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic())
-    with ThreadPoolExecutor(1) as crew:
-        rounds.round(crew)
+    rounds = Rounds(clock=clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic())
+    with ThreadPoolExecutor(1) as rounds._threads:
+        rounds.step("start")
     assert rounds._due.keys() == {service.pk}
     rounds._due[service.pk] = 0.0  # it has been due for long
     Service.objects.filter(pk=service.pk).update(ended_at=clock.now())
-    with ThreadPoolExecutor(1) as crew:
-        assert rounds.round(crew) > 0.9 * IDLE_SECONDS
+    with ThreadPoolExecutor(1) as rounds._threads:
+        assert rounds.step("tick") > 0.9 * IDLE_SECONDS
     assert (rounds._due, rounds._under_way) == ({}, {})

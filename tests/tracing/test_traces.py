@@ -54,15 +54,14 @@ def test_a_request_is_a_span_of_the_callers_trace_named_after_its_route(
 def test_a_cycle_is_one_trace_that_knows_its_number(collector: Collector, stage: Stage) -> None:
     stage.submit("train", roles=[{"name": "worker", "gpu": 1}])
     stage.tick(2)
-    collector.wait_for("scheduler cycle", "commit", "write down")
+    collector.wait_for("scheduler tick", "commit", "record cycle")
     number = Cycle.objects.filter(bundles=1).get().pk
-    [cycle] = [span for span in collector.named("scheduler cycle") if span.attributes["berth.bundles"] == 1]
-    assert cycle.attributes["berth.cycle"] == number
-    steps = {span.name: span for span in collector.spans if span.parent == cycle.id}
-    assert set(steps) == {"observe", "decide", "commit"}
-    [act] = [span for span in collector.named("scheduler act") if span.id == cycle.parent]
-    assert act.attributes["berth.epoch"] == stage.loop.post.held.epoch
-    assert any(span.attributes.get("berth.cycle") == number for span in collector.named("write down"))
+    [tick] = [span for span in collector.named("scheduler tick") if span.attributes["berth.bundles"] == 1]
+    assert tick.attributes["berth.cycle"] == number
+    assert tick.attributes["berth.epoch"] == stage.loop.context.held.epoch
+    steps = {span.name: span for span in collector.spans if span.parent == tick.id}
+    assert set(steps) == {"observe", "decide", "commit", "dispatch"}
+    assert any(span.attributes.get("berth.cycle") == number for span in collector.named("record cycle"))
 
 
 def a_job(number: int) -> int:

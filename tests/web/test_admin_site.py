@@ -16,7 +16,7 @@ from berth.server.settings.admin_site import SECTIONS
 from pools.models import NodePool
 from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
 from scheduler.engine.decide import decide
-from scheduler.engine_mark import engine_mark
+from scheduler.loop.engine_version import engine_version
 from scheduler.models import Eviction
 from scheduler.simulator import load
 from scheduler.snapshots import packed
@@ -217,7 +217,7 @@ def test_a_cycle_is_decided_again_and_the_outcome_told(desk: Client) -> None:
         }
     ).snapshot
     plan = decide(snapshot)
-    same = make.cycle(snapshot=packed(snapshot, plan), engine=engine_mark())
+    same = make.cycle(snapshot=packed(snapshot, plan), engine=engine_version())
     other = make.cycle(snapshot=packed(snapshot, replace(plan, bundles=())), engine="0.1 abc")
     gone = make.cycle()
     told = {same: "is decided the same again", other: "now only: start for train", gone: "is not kept"}

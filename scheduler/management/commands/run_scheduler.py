@@ -14,7 +14,7 @@ from berth.db.lease import Held, fenced
 from berth.server.tracing.spans import this_process_is
 from pools.engine.victims import Work
 from pools.models import NodePool
-from scheduler.lead import Scheduler
+from scheduler.loop.leader import Scheduler
 from scheduler.reports.utilization.watch import UseWatch
 
 FAR_AWAY = (NodePool.Provider.AWS, NodePool.Provider.STATIC)  # a pass waits for other machines
@@ -71,6 +71,6 @@ def made() -> Scheduler:
     return Scheduler(
         clock=wiring.clock,
         runtime_of=wiring.runtime_of,
-        reconcile=reconcile_pool,
+        reconcile_pool=reconcile_pool,
         runtimes=wiring.runtimes,
     )

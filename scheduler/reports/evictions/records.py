@@ -5,8 +5,8 @@ from typing import Any
 
 from scheduler.engine import plan
 from scheduler.engine.model import Group, Role, Workload
+from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Eviction
-from scheduler.observe import Seen
 from scheduler.reports.visibility import discreet
 
 UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
@@ -24,7 +24,9 @@ def numbers_of(decided: plan.Eviction, victim_milli: int, winner_milli: int | No
     }
 
 
-def foreseen(bundles: Iterable[plan.Bundle], seen: Seen, asked: Iterable[Workload] = ()) -> list[Eviction]:
+def foreseen(
+    bundles: Iterable[plan.Bundle], seen: ClusterView, asked: Iterable[Workload] = ()
+) -> list[Eviction]:
     """Rows without ids, in the plan's order. `asked`: workloads that only the question knows."""
     known = {each.name: each for each in (*seen.snapshot.workloads, *asked)}
     return [_row(gone, bundle, seen, known) for bundle in bundles for gone in bundle.evictions]
@@ -37,7 +39,7 @@ def least_gpus(tree: Group | Role) -> int:
     return sum(sorted(least_gpus(child) for child in tree.children)[: tree.need])
 
 
-def _row(gone: plan.Eviction, bundle: plan.Bundle, seen: Seen, known: dict[str, Workload]) -> Eviction:
+def _row(gone: plan.Eviction, bundle: plan.Bundle, seen: ClusterView, known: dict[str, Workload]) -> Eviction:
     victim = known[gone.workload]
     winner = known.get(gone.beneficiary) if gone.beneficiary else None
     owner, pool = seen.queues.owners[victim.project], seen.pools[bundle.pool]
@@ -72,7 +74,7 @@ def _row(gone: plan.Eviction, bundle: plan.Bundle, seen: Seen, known: dict[str, 
     return row
 
 
-def _id_of(handle: str, seen: Seen) -> Any:
+def _id_of(handle: str, seen: ClusterView) -> Any:
     found = seen.workloads.get(handle)
     return None if found is None else found.pk
 

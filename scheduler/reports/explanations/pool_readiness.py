@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from pools.models import Node, NodePool
 from pools.selectors import is_operational, ready_threshold
-from scheduler.capacity import NodeRow
 from scheduler.engine.plan import Blocker, Reason, Refusal
+from scheduler.loop.observe.nodes import NodeRow
 
 ABOUT_ROOM = (Reason.WAITING_FOR_CAPACITY, Reason.WAITING_FOR_VICTIMS, Reason.WAITING_FOR_SCALE_UP)
 

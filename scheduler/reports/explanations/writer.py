@@ -15,7 +15,7 @@ from projects.services.workloads.unschedulable import REASON, report_unschedulab
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Refusal
-from scheduler.observe import Seen
+from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.visibility import discreet
 
 ACTOR = "scheduler"
@@ -55,7 +55,7 @@ class Explanations:
 
     def write(
         self,
-        seen: Seen,
+        seen: ClusterView,
         refusals: Iterable[Refusal],
         cycle: int | None,
         foreseen: Mapping[str, Forecast] = NOTHING_FORESEEN,

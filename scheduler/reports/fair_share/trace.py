@@ -16,12 +16,12 @@ from berth.core.errors import NotFound
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
-from scheduler.capacity import KnownNodes, node_rows, pool_of
 from scheduler.engine.fair_share.explain import divisions, divisions_of
 from scheduler.engine.fair_share.trace import Division, Offer, Round
+from scheduler.loop.observe.nodes import NodeCache, node_rows, pool_of
+from scheduler.loop.observe.queues import Queues, queues_at
+from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStanding
-from scheduler.observe import observe
-from scheduler.queues import Queues, queues_at
 from scheduler.reports.explanations.pool_readiness import openings
 from scheduler.reports.fair_share.explain import sentences
 from scheduler.reports.visibility import EVERYTHING, Reader, own_departments, reader
@@ -85,8 +85,8 @@ def _divided(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
     queues = queues_at(now, NodePool.objects.order_by("name"))
     requested = {name: row.requested for row in standings if (name := _queue(row, queues)) is not None}
     rows = node_rows(pool)
-    nodes = KnownNodes().described(rows, {pool.pk: pool.name}, openings([pool], rows))
-    return divisions_of(pool_of(pool, now), nodes, queues.described, requested), queues
+    nodes = NodeCache().describe(rows, {pool.pk: pool.name}, openings([pool], rows))
+    return divisions_of(pool_of(pool, now), nodes, queues.queues, requested), queues
 
 
 def _queue(row: QueueStanding, queues: Queues) -> str | None:

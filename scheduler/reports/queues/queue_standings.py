@@ -8,8 +8,8 @@ from django.db import connection
 from pools.models import Node, NodePool
 from projects.models import Quota
 from scheduler.engine.plan import QueueReport
+from scheduler.loop.observe.view import ClusterView
 from scheduler.models import QueueStanding, Usage
-from scheduler.observe import Seen
 from scheduler.reports.usage.decayed import KINDS, Rates, is_due, settle
 from scheduler.window import keep_points
 
@@ -34,7 +34,7 @@ Amounts3 = tuple[int, int, int]
 NOTHING: Amounts3 = (0, 0, 0)
 
 
-def keep_standings(seen: Seen, reports: Iterable[QueueReport]) -> int:
+def keep_standings(seen: ClusterView, reports: Iterable[QueueReport]) -> int:
     """In the caller's transaction. Rows that say the same already are left alone for a while."""
     stored = {_key(row): row for row in QueueStanding.objects.all()}
     new, changed = [], []

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from django.conf import settings
 
 from berth.core.amounts import MILLI
+from berth.db.crash_points import outside_transactions
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from pools.runtimes.base import DeviceUse, Measured, PodUse, Runtime, RuntimeFailure
 from projects.idle_gpus import RUNS
 from scheduler import models
-from scheduler.points import outside_transactions
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
+from berth.db.crash_points import crash_point
 from berth.db.lease import Held, fenced
 from scheduler.models import NodeUse, PodUse, UsePoint
-from scheduler.points import point
 from scheduler.reports.utilization.readings import Reading, Readings
 
 MINUTE, HOUR = 60, 3600
@@ -68,11 +68,11 @@ def write_down(found: Readings, held: Held) -> None:
     nodes = [{"node_id": pk, "devices": devices} for pk, devices in (found.nodes or {}).items()]
     with fenced(held), connection.cursor() as cursor:
         cursor.execute(NOW, {"told": told})
-        point("use.now")
+        crash_point("use.now")
         cursor.execute(OVER_TIME, {"told": told, "steps": [MINUTE, HOUR]})
-        point("use.over_time")
+        crash_point("use.over_time")
         cursor.execute(ON_NODES, {"told": json.dumps(nodes), "at": found.at})
-        point("use.before_end")
+        crash_point("use.before_end")
 
 
 def forget_old(*, minutes_before: datetime, hours_before: datetime) -> int:

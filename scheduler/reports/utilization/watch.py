@@ -16,7 +16,7 @@ from berth.db import lease
 from berth.db.lease import Held, LeadershipLost
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
-from scheduler.post import always
+from scheduler.loop.context import always
 from scheduler.reports.utilization.readings import look
 from scheduler.reports.utilization.storage import write_down
 

@@ -10,13 +10,13 @@ from projects.acting import Acting
 from projects.models import Workload
 from projects.services.workloads import name_taken
 from projects.services.workloads.prediction import Prediction
-from scheduler.deciding import decide_what_can_be
 from scheduler.engine import model
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast, forecasts
 from scheduler.engine.from_spec import seconds_of, workload_from_spec
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
-from scheduler.observe import Seen, observe
+from scheduler.loop.decide import decide_pools
+from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import foreseen
 from scheduler.reports.evictions.rendering import Told, told
 from scheduler.reports.explanations.pool_readiness import told as retold
@@ -44,7 +44,7 @@ def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: date
             depends_on=(),
         )
         snapshot = replace(view.snapshot, workloads=(*view.snapshot.workloads, candidate))
-        plan = decide_what_can_be(snapshot, learnt.carried)
+        plan = decide_pools(snapshot, learnt.carried)
         prediction = _prediction(plan, workload, candidate, view, acting)
         if prediction.outcome != "would_wait":
             return prediction
@@ -54,7 +54,7 @@ def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: date
 
 
 def _prediction(
-    plan: Plan, workload: Workload, candidate: model.Workload, view: Seen, acting: Acting
+    plan: Plan, workload: Workload, candidate: model.Workload, view: ClusterView, acting: Acting
 ) -> Prediction:
     bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
     refusals = [refusal for refusal in plan.refusals if refusal.workload == workload.handle]

@@ -16,12 +16,12 @@ from projects.acting import Acting
 from projects.models import Department, Project
 from projects.services.quotas import values_of
 from projects.services.quotas.drafts import Draft, Drafted, compared, tag_of
-from scheduler.deciding import Carried, decide_what_can_be
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Refusal
-from scheduler.observe import Seen, observe
-from scheduler.queues import Owner, entitlement
+from scheduler.loop.decide import LayoutCache, decide_pools
+from scheduler.loop.observe.queues import Owner, entitlement
+from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import foreseen
 from scheduler.reports.evictions.rendering import told
 from scheduler.reports.explanations.pool_readiness import told as retold
@@ -107,12 +107,12 @@ def _looked_at(acting: Acting, drafted: Sequence[Drafted], now: datetime, learnt
     return impact
 
 
-def _plan(snapshot: Snapshot, seen: Seen, carried: Carried | None = None) -> Plan:
-    plan = decide_what_can_be(snapshot, carried)
+def _plan(snapshot: Snapshot, seen: ClusterView, carried: LayoutCache | None = None) -> Plan:
+    plan = decide_pools(snapshot, carried)
     return replace(plan, refusals=retold(plan.refusals, seen.opening))
 
 
-def with_quotas(seen: Seen, drafted: Iterable[Drafted]) -> Snapshot:
+def with_quotas(seen: ClusterView, drafted: Iterable[Drafted]) -> Snapshot:
     """The snapshot as it would be with these quotas."""
     queues = {queue.name: queue for queue in seen.snapshot.queues}
     for each in drafted:
@@ -128,7 +128,7 @@ def _edited(queue: Queue, pool: str, each: Drafted) -> Queue:
     return replace(queue, entitlements={**queue.entitlements, pool: entitled})
 
 
-def _queue_of(owner: Department | Project, seen: Seen) -> str:
+def _queue_of(owner: Department | Project, seen: ClusterView) -> str:
     names = seen.queues.departments if isinstance(owner, Department) else seen.queues.projects
     return names[owner.pk]
 
@@ -145,7 +145,7 @@ def _quota(each: Drafted) -> Document:
 
 
 def _compare(
-    impact: Impact, before: Plan, after: Plan, seen: Seen, eyes: Reader, departments: set[int] | None
+    impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader, departments: set[int] | None
 ) -> None:
     _shares(impact, before, after, seen, eyes, departments)
     starts, started = _starts(after, seen), _starts(before, seen)
@@ -158,7 +158,7 @@ def _compare(
 
 
 def _shares(
-    impact: Impact, before: Plan, after: Plan, seen: Seen, eyes: Reader, departments: set[int] | None
+    impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader, departments: set[int] | None
 ) -> None:
     was = {(report.queue, report.pool): report for report in before.queues}
     for report in after.queues:
@@ -189,7 +189,7 @@ def _share(owner: Owner, old: QueueReport, new: QueueReport) -> Document:
     }
 
 
-def _starts(plan: Plan, seen: Seen) -> Mapping[str, Document]:
+def _starts(plan: Plan, seen: ClusterView) -> Mapping[str, Document]:
     """Who is placed and was not, and where: at once, or as soon as others have stopped."""
     standing = {workload.name for workload in seen.snapshot.workloads if workload.pods}
     found: dict[str, Document] = {}
@@ -217,7 +217,7 @@ def _told_or_counted(impact: Impact, what: str, handle: str, entry: Document, ey
         setattr(impact.unseen, what, getattr(impact.unseen, what) + 1)
 
 
-def _evictions(impact: Impact, before: Plan, after: Plan, seen: Seen, eyes: Reader) -> None:
+def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader) -> None:
     anyway = {(gone.workload, gone.kind) for bundle in before.bundles for gone in bundle.evictions}
     for each in told(eyes, foreseen(after.bundles, seen)):
         row = each.row

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from berth.core.amounts import RESOURCES, Bounds
 from berth.core.words import amount
 from scheduler.engine import model
-from scheduler.specs import roles_in
+from scheduler.loop.observe.specs import roles_in
 
 GONE = (model.PodState.COMPLETED,)
 UP = (model.NodeState.READY, model.NodeState.BOOTING)

@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
-from scheduler.deciding import Carried
-from scheduler.observe import Known
-from scheduler.specs import Specs
+from scheduler.loop.decide import LayoutCache
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.view import ObservationCache
 
 PATIENCE = 1.0  # seconds that a question waits for the one before it
 
-SPECS = Specs()  # of this process: a second question parses nothing again
+SPECS = SpecCache()  # of this process: a second question parses nothing again
 
 
 @dataclass(slots=True)
 class Learnt:
     """Of one question at a time."""
 
-    known: Known = field(default_factory=Known)
-    carried: Carried = field(default_factory=Carried)
+    known: ObservationCache = field(default_factory=ObservationCache)
+    carried: LayoutCache = field(default_factory=LayoutCache)
 
 
 _kept = Learnt()

@@ -7,11 +7,11 @@ import pytest
 from django.db.models import Q
 
 from berth.core.clock import FixedClock
-from berth.db import lease
+from berth.db import crash_points, lease
 from pools.runtimes.base import DeviceUse, PodUse, RuntimeFailure
 from projects.idle_gpus import FRESH, idle_since
 from projects.models import Pod, Workload
-from scheduler import models, points
+from scheduler import models
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import course, step_for, used_course
 from scheduler.reports.utilization.readings import on_node
@@ -30,7 +30,7 @@ class Died(BaseException):
 @pytest.fixture(autouse=True)
 def nobody_listens_afterwards() -> Iterator[None]:
     yield
-    points.listen(None)
+    crash_points.listen(None)
 
 
 class Measuring:
@@ -144,10 +144,10 @@ def test_who_dies_while_writing_leaves_nothing_and_counts_nothing_twice(
     measuring.pass_time()
     before = {step: measuring.sums(step) for step in (MINUTE, HOUR)}
     measuring.use(first, 15)
-    points.listen(lambda name: _die(name, place))
+    crash_points.listen(lambda name: _die(name, place))
     with pytest.raises(Died):
         measuring.pass_time()
-    points.listen(None)
+    crash_points.listen(None)
     assert {step: measuring.sums(step) for step in (MINUTE, HOUR)} == before
     measuring.use(first, 30)
     measuring.pass_time()

@@ -16,7 +16,7 @@ from berth.core.errors import Conflict
 from projects.models import Pod, Project, Workload
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
-from scheduler.engine_mark import engine_mark
+from scheduler.loop.engine_version import engine_version
 from scheduler.models import Cycle
 from scheduler.reports import replay as replaying
 from scheduler.reports.replay import replay
@@ -31,7 +31,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 def stored(snapshot: Snapshot) -> Cycle:
     """As write_down would keep it; a row of no database."""
-    cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_mark())
+    cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
     cycle.snapshot = packed(snapshot, decide(snapshot))
     return cycle
 
@@ -120,10 +120,10 @@ def test_what_another_engine_wrote_is_refused_not_guessed() -> None:
 
 def test_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = stored(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
-    monkeypatch.setattr(replaying, "engine_mark", lambda: "9.9.9+0123456789")
+    monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)
     assert again.same
-    assert again.summary.endswith(f"by another engine: {engine_mark()} then, 9.9.9+0123456789 now.")
+    assert again.summary.endswith(f"by another engine: {engine_version()} then, 9.9.9+0123456789 now.")
 
 
 def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
@@ -156,7 +156,7 @@ def test_a_snapshot_is_stored_outside_the_transaction_that_others_wait_for(
     """Packing takes as long as deciding: no lock is held meanwhile."""
     from django.db import connection
 
-    from scheduler import cycles
+    from scheduler.loop import cycle_record
 
     inside: list[bool] = []
 
@@ -164,7 +164,7 @@ def test_a_snapshot_is_stored_outside_the_transaction_that_others_wait_for(
         inside.append(connection.in_atomic_block)
         return packed(*arguments)
 
-    monkeypatch.setattr(cycles, "packed", watched)
+    monkeypatch.setattr(cycle_record, "packed", watched)
     stage.submit()
     stage.tick()
     assert inside == [False]

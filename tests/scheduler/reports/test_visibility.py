@@ -5,10 +5,10 @@ import pytest
 from pools.models import NodePool
 from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Reason, Refusal
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.view import observe
 from scheduler.models import Eviction
-from scheduler.observe import observe
 from scheduler.reports.explanations.writer import Explanations
-from scheduler.specs import Specs
 from tests.scheduler.stage import Stage
 
 
@@ -17,7 +17,7 @@ def told_behind(stage: Stage, other: str) -> str:
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     refusal = Refusal("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
-    Explanations().write(observe(stage.clock.now(), Specs()), [refusal], None)
+    Explanations().write(observe(stage.clock.now(), SpecCache()), [refusal], None)
     workload.refresh_from_db()
     assert workload.reason == "BehindReservation"
     return f"{workload.message} {workload.explanation}"

@@ -79,7 +79,7 @@ def test_a_question_that_fails_leaves_the_way_free(stage: Stage, monkeypatch: py
         raise RuntimeError("broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr("scheduler.reports.what_if.dry_run.decide_what_can_be", broken)
+        patch.setattr("scheduler.reports.what_if.dry_run.decide_pools", broken)
         with pytest.raises(RuntimeError):
             asked(stage)
     monkeypatch.setattr(asked_before, "PATIENCE", 0.01)

@@ -1,0 +1,149 @@
+"""The loop of a process that works only while it holds a lease.
+
+Any number of processes may run it. One leads; the others stand by and ask again every second. Between two
+rounds the process sleeps; a notification from the database, a readable file or `end` wakes it.
+"""
+
+import contextlib
+import logging
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+
+from berth.db import lease
+from berth.db.lease import Held, LeadershipLost
+from berth.db.wake import Waiter, Woken
+
+log = logging.getLogger(__name__)
+
+STANDBY_SECONDS = 1.0
+FAILED_SECONDS = 2.0  # the pause after a round that raised
+PAUSE_FIRST, PAUSE_LONGEST = 0.1, 2.0  # while the database is away
+TIMEOUT = "tick"  # the trigger of a round that nothing woke
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderLoop(ABC):
+    """A subclass gives the name of the lease and one round of work; it may react to a change of the lead."""
+
+    name: ClassVar[str]
+
+    lease_seconds: float
+    holder: str = field(default_factory=lease.this_process)
+    held: Held | None = None
+    _renewed: float = 0.0
+    _pause: float = PAUSE_FIRST
+    _ending: bool = False
+    _bell: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    @abstractmethod
+    def work(self, trigger: str) -> float:
+        """Do one round as the leader; return the seconds until the next one is due."""
+
+    def gained(self, held: Held) -> None:  # noqa: B027 - optional
+        """Prepare to lead."""
+
+    def lost(self) -> None:  # noqa: B027 - optional
+        """Forget whatever belongs to the former lead."""
+
+    def wake_files(self) -> Collection[int]:
+        """Return file descriptors that wake the loop when they become readable."""
+        return ()
+
+    def trigger(self, waiter: Waiter, woken: Woken) -> str:
+        """Name what ended the sleep."""
+        return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
+
+    def end(self) -> None:
+        """Finish the present round, then release the lease. A signal handler may call this."""
+        self._ending = True
+        os.eventfd_write(self._bell, 1)
+
+    def run(self) -> None:
+        """Work while leading and stand by otherwise, until `end`."""
+        trigger = "start"
+        with contextlib.ExitStack() as stack:
+            waiter: Waiter | None = None
+            while not self._ending:
+                waiter = waiter or self._listen(stack)
+                seconds = self._guarded(trigger)
+                trigger = self._sleep(waiter, seconds)
+        self._release()
+
+    def step(self, trigger: str) -> float:
+        """Do one round if this process leads; return the seconds to sleep. Raises LeadershipLost."""
+        if self.held is None and not self._acquire():
+            return STANDBY_SECONDS
+        if not self.leads():
+            raise LeadershipLost(f"{self.holder} could not renew its lease")
+        return self.work(trigger)
+
+    def leads(self) -> bool:
+        """True while no other process can lead; renews the lease once a third of it has passed."""
+        now = time.monotonic()
+        if now - self._renewed < self.lease_seconds / 3:
+            return True
+        if self.held is not None and lease.renew(self.held, self.lease_seconds):
+            self._renewed = now
+            return True
+        return False
+
+    def _acquire(self) -> bool:
+        before = time.monotonic()
+        held = lease.acquire(self.name, self.holder, self.lease_seconds)
+        if held is None:
+            return False
+        log.info("leading %s in epoch %d", self.name, held.epoch)
+        self.held, self._renewed = held, before
+        self.gained(held)
+        return True
+
+    def _guarded(self, trigger: str) -> float:
+        try:
+            seconds = self.step(trigger)
+            self._pause = PAUSE_FIRST
+            return seconds
+        except LeadershipLost as error:
+            log.warning("lost the lead of %s: %s", self.name, error)
+            self._forget()
+            return STANDBY_SECONDS
+        except (OperationalError, InterfaceError) as error:
+            log.warning("the database is away, trying again in %.1f s: %s", self._pause, error)
+            connection.close()
+            pause, self._pause = self._pause, min(PAUSE_LONGEST, 2 * self._pause)
+            return pause
+        except Exception:
+            log.exception("a round of %s failed", self.name)
+            return FAILED_SECONDS
+
+    def _listen(self, stack: contextlib.ExitStack) -> Waiter | None:
+        try:
+            return stack.enter_context(Waiter(self.name, [self._bell, *self.wake_files()]))
+        except (DatabaseError, OSError) as error:
+            log.warning("not listening for %s yet: %s", self.name, error)
+            return None
+
+    def _sleep(self, waiter: Waiter | None, seconds: float) -> str:
+        """Return what ended the sleep."""
+        if self.held is not None:
+            seconds = min(seconds, self.lease_seconds / 3)
+        if waiter is None:
+            time.sleep(min(seconds, PAUSE_LONGEST))
+            return TIMEOUT
+        woken = waiter.wait(seconds)
+        return TIMEOUT if self._ending else self.trigger(waiter, woken)
+
+    def _forget(self) -> None:
+        self.held = None
+        self.lost()
+
+    def _release(self) -> None:
+        if self.held is not None:
+            with contextlib.suppress(DatabaseError, InterfaceError):
+                lease.release(self.held)
+        self._forget()

@@ -1,5 +1,0 @@
-"""Commit a plan: check each bundle again under lock, and apply it whole or not at all."""
-
-from scheduler.commit.apply import Outcome, commit
-
-__all__ = ["Outcome", "commit"]

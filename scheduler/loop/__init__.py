@@ -1,0 +1,1 @@
+"""The scheduler loop: observe, decide, commit, dispatch, reconcile."""

@@ -1,0 +1,111 @@
+"""Apply the bundles of one plan that still hold, and record the cycle."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+
+from berth.db.crash_points import crash_point
+from berth.db.lease import Held, fenced
+from berth.db.races import is_lost_race
+from scheduler.engine.plan import Bundle, Plan
+from scheduler.loop import log_context
+from scheduler.loop.commit.context import NO_RENDEZVOUS, CommitContext, Rendezvous
+from scheduler.loop.commit.evict import evict
+from scheduler.loop.commit.locked_rows import conflict_with, lock_rows, reserve
+from scheduler.loop.commit.places import place
+from scheduler.loop.observe.view import ClusterView
+from scheduler.models import Cycle
+from scheduler.reports.usage.allocation_hours import recount
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Which bundles were applied and which were stale, each with the reason."""
+
+    applied: list[Bundle] = field(default_factory=list)
+    stale: list[tuple[Bundle, str]] = field(default_factory=list)
+    evictions: int = 0
+
+    def add(self, other: "Outcome") -> None:
+        self.applied += other.applied
+        self.stale += other.stale
+        self.evictions += other.evictions
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInput:
+    """The input that every attempt at the same plan shares."""
+
+    view: ClusterView
+    cycle: int | None
+    rendezvous: Mapping[str, Rendezvous]
+
+
+def commit(
+    view: ClusterView,
+    plan: Plan,
+    held: Held,
+    record: Cycle,
+    rendezvous: Mapping[str, Rendezvous] = NO_RENDEZVOUS,
+) -> Outcome:
+    """Apply the plan in one transaction that `held` fences to the end; return what became of each bundle.
+
+    The cycle's row comes first, because allocations and evictions refer to it. `rendezvous` is where the
+    ranks of each starting workload meet; a workload without one gets it before its first pod starts.
+    Raises LeadershipLost.
+    """
+    outcome = Outcome()
+    if plan.bundles:
+        with fenced(held):
+            record.save(force_insert=True)
+            log_context.in_cycle(record.pk)
+            _apply(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
+            crash_point("commit.before_end")
+        crash_point("commit.done")
+    return outcome
+
+
+def _apply(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
+    """Apply all bundles; if the database refuses, apply each half by itself until the bad one is isolated."""
+    attempt = Outcome()
+    try:
+        with transaction.atomic():
+            _write(bundles, commit_input, attempt)
+    except (DatabaseError, InterfaceError, KeyError, AssertionError) as error:
+        if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
+            raise
+        if len(bundles) == 1:
+            log.warning("bundle for %s dropped: %s", bundles[0].workload, error)
+            outcome.stale.append((bundles[0], str(error).splitlines()[0] if str(error) else repr(error)))
+            return
+        middle = len(bundles) // 2
+        _apply(bundles[:middle], commit_input, outcome)
+        _apply(bundles[middle:], commit_input, outcome)
+    else:
+        outcome.add(attempt)
+
+
+def _write(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
+    view = commit_input.view
+    context = CommitContext(
+        view, lock_rows(view, bundles), view.at, commit_input.cycle, commit_input.rendezvous
+    )
+    crash_point("commit.locked")
+    for bundle in bundles:
+        conflict = conflict_with(bundle, view, context.locked)
+        if conflict:
+            outcome.stale.append((bundle, conflict))
+            continue
+        reserve(bundle, view, context.locked)
+        outcome.evictions += evict(bundle, context)
+        crash_point("commit.evicted")
+        place(bundle, context)
+        crash_point("commit.placed")
+        outcome.applied.append(bundle)
+    context.new_rows.insert()
+    crash_point("commit.bound")
+    recount(workload.pk for workload in context.locked.workloads.values())

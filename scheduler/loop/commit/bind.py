@@ -1,0 +1,142 @@
+"""Create the pods of a workload with their allocations, and start its run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from berth.core.words import amount, counted
+from pools.models import Node
+from projects.models import Phase, Pod, Workload
+from projects.services.workloads.moves import move
+from scheduler.engine.plan import Place
+from scheduler.loop.observe.specs import ParsedSpec
+from scheduler.models import Allocation, DeviceClaim, Reservation
+
+ACTOR = "scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """The start or scale-up of one workload, as one cycle decided it."""
+
+    workload: Workload
+    spec: ParsedSpec
+    places: Sequence[Place]
+    nodes: Mapping[str, Node]
+    now: datetime
+    cycle: int | None
+    rendezvous: Mapping[str, str | int] | None = None
+
+
+@dataclass(slots=True)
+class NewRows:
+    """Rows that are inserted together at the end."""
+
+    pods: list[Pod] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
+    claims: list[DeviceClaim] = field(default_factory=list)
+    started: list[Workload] = field(default_factory=list)
+
+    def insert(self) -> None:
+        if self.started:
+            Reservation.objects.filter(workload__in=self.started).delete()
+        Pod.objects.bulk_create(self.pods)
+        Allocation.objects.bulk_create(self.allocations)
+        DeviceClaim.objects.bulk_create(self.claims)
+
+
+def start(order: StartOrder, rows: NewRows, kind: str, message: str = "") -> None:
+    """Start or scale up a workload in the caller's transaction. A pending workload begins a new run."""
+    workload = order.workload
+    rows.started.append(workload)
+    ranks: dict[tuple[str, int], int] = {}
+    if workload.phase in (Phase.PENDING, Phase.RESERVED):
+        _begin_run(order, kind, message or describe(order.places))
+    else:
+        ranks = _used_ranks(workload, rows)
+    _bind(order, rows, ranks)
+
+
+def _used_ranks(workload: Workload, rows: NewRows) -> dict[tuple[str, int], int]:
+    """Return the ranks of this run; a replacement of a lost or removed replica takes over its rank."""
+    before = Pod.objects.filter(workload=workload, run=workload.run)
+    ranks = {(role, index): rank for role, index, rank in before.values_list("role", "index", "rank")}
+    mine = [pod for pod in rows.pods if pod.workload_id == workload.pk]
+    return ranks | {(pod.role, pod.index): pod.rank for pod in mine}
+
+
+def describe(places: Sequence[Place]) -> str:
+    nodes = sorted({step.node for step in places})
+    milli = sum(step.milli * len(step.devices) for step in places)
+    where = nodes[0] if len(nodes) == 1 else counted(len(nodes), "node")
+    return f"{counted(len(places), 'pod')} with {amount('gpu', milli)} on {where}."
+
+
+def _begin_run(order: StartOrder, kind: str, message: str) -> None:
+    workload, pool = order.workload, order.nodes[order.places[0].node].pool
+    columns: dict[str, Any] = {
+        "run": workload.run + 1,
+        "pool_id": pool.pk,
+        "rendezvous": None if order.rendezvous is None else dict(order.rendezvous),
+        "started_at": None,
+        "exit_code": None,
+        "stale_since": None,
+        "backoff_until": None,
+        "explanation": None,
+        "explained_at": None,
+    }
+    data = {"pool": pool.name, "run": columns["run"], "kind": kind, "cycle": order.cycle}
+    moved = move(
+        workload,
+        expected=[workload.phase],
+        to=Phase.STARTING,
+        reason="Placed",
+        message=message,
+        actor=ACTOR,
+        now=order.now,
+        data=data,
+        **columns,
+    )
+    assert moved, f"{workload} was locked as {workload.phase}"
+    workload.phase = Phase.STARTING
+    for name, value in columns.items():
+        setattr(workload, name, value)
+
+
+def _bind(order: StartOrder, rows: NewRows, ranks: dict[tuple[str, int], int]) -> None:
+    for step in _in_order(order.places, order.spec):
+        rank = ranks.setdefault((step.role, step.index), max(ranks.values(), default=-1) + 1)
+        request, node = order.spec.roles[step.role].request, order.nodes[step.node]
+        pod = Pod(
+            workload=order.workload,
+            role=step.role,
+            index=step.index,
+            run=order.workload.run,
+            rank=rank,
+            node=node,
+            since=order.now,
+            created_at=order.now,
+        )
+        allocation = Allocation(
+            pod=pod,
+            node=node,
+            cycle_id=order.cycle,
+            devices=list(step.devices),
+            gpu_milli=step.milli if step.devices else 0,
+            cpu_milli=request.cpu,
+            memory_mib=request.memory_mib,
+            bound_at=order.now,
+        )
+        rows.pods.append(pod)
+        rows.allocations.append(allocation)
+        rows.claims += [
+            DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)
+            for device in step.devices
+        ]
+
+
+def _in_order(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:
+    """Sort by the role's position in the document, then by index: the order of ranks."""
+    position = {name: i for i, name in enumerate(spec.roles)}
+    return sorted(places, key=lambda step: (position[step.role], step.index))

@@ -1,0 +1,130 @@
+"""Evict workloads: stop their pods and write the audit record."""
+
+import uuid
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from projects.models import Phase, Pod, PodState, Workload
+from projects.services import announce, events
+from scheduler.engine.backoff import backoff_seconds
+from scheduler.engine.plan import Bundle, Evict, Kind, Place
+from scheduler.engine.plan import Eviction as Decided
+from scheduler.loop.commit.bind import ACTOR
+from scheduler.loop.commit.context import CommitContext, transition
+from scheduler.loop.commit.locked_rows import CAN_STOP, Key
+from scheduler.loop.commit.reservations import cancel_reservation
+from scheduler.models import Eviction
+from scheduler.reports.evictions.records import numbers_of
+from scheduler.reports.visibility import called, project_of
+
+REASONS = {
+    Kind.SHRINK: "Shrunk",
+    Kind.CONSOLIDATE: "Consolidated",
+    Kind.RECLAIM: "Reclaimed",
+    Kind.PREEMPT: "Preempted",
+    Kind.STALE_GANG: "StaleGang",
+}
+COUNTED = (Kind.RECLAIM, Kind.PREEMPT)  # these count as preemptions and cause a backoff
+
+
+def evict(bundle: Bundle, context: CommitContext) -> int:
+    """Write the evictions of a bundle; return how many workloads are evicted."""
+    stopping = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
+    moved = {step.workload for step in bundle.steps if isinstance(step, Place)}
+    for decided in bundle.evictions:
+        workload = context.locked.workloads[decided.workload]
+        keys = [key for pod in decided.pods if (key := (decided.workload, *pod)) in stopping]
+        steps = [stopping.pop(key) for key in keys]
+        _audit(decided, bundle, workload, sum(s.milli * len(s.devices) for s in steps), context)
+        message = _message(decided, context)
+        _stop_pods(keys, REASONS[decided.kind], message, context)
+        if decided.whole and workload.phase in (Phase.STARTING, Phase.RUNNING):
+            requeue(workload, decided, context, is_moved=decided.workload in moved)
+        else:
+            kind = REASONS[decided.kind].lower()
+            events.record(kind, workload, message, actor=ACTOR, data={"pods": len(steps)})
+            announce.workload_changed(workload)
+    _stop_pods(stopping, REASONS.get(bundle.kind, "Stopped"), bundle.message, context)
+    return len(bundle.evictions)
+
+
+def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitContext) -> None:
+    """Mark pods as stopping; a replica that was only reserved loses its workload's whole reservation."""
+    pods: list[uuid.UUID] = []
+    for key in keys:
+        pod = context.locked.live_pod(context.view, key)
+        if pod is not None:
+            pods.append(pod)
+        else:
+            cancel_reservation(
+                context.locked.workloads[key[0]], reason, message, context.now, cycle=context.cycle
+            )
+    if pods:
+        Pod.objects.filter(pk__in=pods, state__in=CAN_STOP).update(
+            state=PodState.STOPPING, stop_reason=reason, since=context.now
+        )
+    for pk in pods:
+        context.locked.pods[pk].state = PodState.STOPPING
+
+
+def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_moved: bool) -> None:
+    """Stop a workload and return it to pending. A move, or the loss of a turn, causes no backoff."""
+    columns: dict[str, Any] = {}
+    if decided.kind in COUNTED and not is_moved:
+        columns = {"preemptions": workload.preemptions + 1}
+        if decided.earns_backoff:
+            columns["backoff_until"] = context.now + timedelta(
+                seconds=backoff_seconds(columns["preemptions"])
+            )
+    transition(
+        workload,
+        context,
+        expected=[Phase.STARTING, Phase.RUNNING],
+        to=Phase.STOPPING,
+        next_phase=Phase.PENDING,
+        reason=REASONS[decided.kind],
+        message=_message(decided, context),
+        **columns,
+    )
+
+
+def _message(decided: Decided, context: CommitContext) -> str:
+    """Return the message for the victim's project; a workload of another project is shown by its size."""
+    purpose = ""
+    if decided.beneficiary is not None:
+        project, _, name = decided.beneficiary.partition("/")
+        preemptor = context.locked.workloads.get(decided.beneficiary)
+        own = project == project_of(decided.workload)
+        purpose = f" for {called(project, name, preemptor.gpu_milli_min if preemptor else None, seen=own)}"
+    return f"{REASONS[decided.kind]}{purpose}: {decided.rule}"
+
+
+def _audit(
+    decided: Decided, bundle: Bundle, workload: Workload, gpu_milli: int, context: CommitContext
+) -> None:
+    preemptor = context.locked.workloads.get(decided.beneficiary) if decided.beneficiary else None
+    project, pool = workload.project, context.view.pools[bundle.pool]
+    Eviction.objects.create(
+        at=context.now,
+        cycle=context.cycle,
+        kind=str(decided.kind),
+        pool_id=pool.pk,
+        pool_name=pool.name,
+        workload_id=workload.pk,
+        workload_name=workload.name,
+        project_id=project.pk,
+        project_name=project.name,
+        department_id=project.department_id,
+        department_name=project.department.name,
+        beneficiary_id=preemptor.pk if preemptor else None,
+        beneficiary_name=preemptor.name if preemptor else "",
+        beneficiary_project_id=preemptor.project_id if preemptor else None,
+        beneficiary_project_name=preemptor.project.name if preemptor else "",
+        rule=decided.rule,
+        numbers=numbers_of(decided, workload.gpu_milli_min, preemptor.gpu_milli_min if preemptor else None),
+        pods=[{"role": role, "index": index} for role, index in decided.pods],
+        whole=decided.whole,
+        gpu_milli=gpu_milli,
+        lost_gpu_seconds=decided.lost_gpu_seconds,
+    )

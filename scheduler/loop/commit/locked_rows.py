@@ -1,0 +1,220 @@
+"""Lock the rows that a set of bundles touches, and detect conflicts.
+
+Since the snapshot was taken a workload may have been cancelled, a quota edited or a node cordoned.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, Q, Sum
+
+from berth.core.amounts import MILLI
+from pools.models import Node
+from projects.models import Phase, Pod, PodState, Quota, Workload
+from scheduler.engine.plan import Bundle, Evict, Place
+from scheduler.loop.observe.view import ClusterView
+from scheduler.models import Allocation, DeviceClaim, Reservation
+
+CAN_STOP = (PodState.STARTING, PodState.RUNNING)
+CAN_BE_PLACED = (Phase.PENDING, Phase.RESERVED, Phase.STARTING, Phase.RUNNING)
+CAN_HOLD = ("ready",)
+CAN_BE_RESERVED = ("ready", "booting", "requested")
+
+
+Key = tuple[str, str, int]  # workload, role, index
+Room = tuple[int, int, int]  # milli-CPU, MiB, pods
+NO_ROOM: Room = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRows:
+    """The current rows, locked in a fixed order: workloads, pods, nodes, quotas.
+
+    The quotas are those of the workloads' queues. An edit that committed before is detected; a later one
+    waits until this commit is done.
+    """
+
+    workloads: Mapping[str, Workload]
+    before: Mapping[str, tuple[str, int]]  # phase and version of each workload, before this commit
+    pods: Mapping[uuid.UUID, Pod]
+    reserved: frozenset[Key]
+    nodes: Mapping[str, Node]
+    claimed: dict[tuple[int, int], int]  # thousandths by (node, device); grows with every accepted bundle
+    allocated: dict[int, Room]  # by node; grows with every accepted bundle
+    changed_queues: frozenset[str]
+
+    def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
+        """Return the pod of a replica if it can still be stopped."""
+        pod = self.pods.get(view.pods.get(key, uuid.UUID(int=0)))
+        return pod.pk if pod is not None and pod.state in CAN_STOP else None
+
+
+def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
+    bundles = tuple(bundles)
+    names = sorted({name for bundle in bundles for name in _workloads(bundle)} & view.workloads.keys())
+    by_pk = {view.workloads[name].pk: name for name in names}
+    rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+    workloads = {by_pk[row.pk]: row for row in rows.filter(pk__in=by_pk).order_by("pk")}
+    steps = [step for bundle in bundles for step in bundle.steps]
+    stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod(view, step))]
+    pods = Pod.objects.select_for_update().filter(pk__in=stopped).order_by("pk") if stopped else ()
+    places = {view.nodes[s.node] for s in steps if isinstance(s, Place) and s.node in view.nodes}
+    nodes = list(
+        Node.objects.select_for_update(of=("self",))
+        .select_related("pool")
+        .filter(pk__in=places)
+        .order_by("pk")
+    )
+    _lock_quotas(workloads.values())
+    return LockedRows(
+        workloads=workloads,
+        before={name: (row.phase, row.version) for name, row in workloads.items()},
+        pods={pod.pk: pod for pod in pods},
+        reserved=_reserved(by_pk),
+        nodes={node.name: node for node in nodes},
+        claimed=_claims(places),
+        allocated=_allocated(places),
+        changed_queues=_changed_queues(view),
+    )
+
+
+def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
+    """Return why the bundle can no longer be applied; an empty string if it can."""
+    for name in sorted(_workloads(bundle)):
+        conflict = _workload_conflict(name, view, locked)
+        if conflict:
+            return conflict
+    claims: dict[tuple[int, int], int] = defaultdict(int)
+    room: dict[int, Room] = {}
+    for step in bundle.steps:
+        conflict = (
+            _evict_conflict(step, view, locked) if isinstance(step, Evict) else _place_conflict(step, locked)
+        )
+        if conflict:
+            return conflict
+        if isinstance(step, Place) and not step.reserved:
+            node = locked.nodes[step.node]
+            room[node.pk] = plus(room.get(node.pk, NO_ROOM), _request(step, view))
+            for device in step.devices:
+                claims[node.pk, device] += step.milli
+    for (pk, device), milli in claims.items():
+        if locked.claimed.get((pk, device), 0) + milli > MILLI:
+            return f"device {device} of node {pk} is allocated"
+    return _room_conflict(room, locked)
+
+
+def reserve(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
+    """Count what an accepted bundle allocates, for the checks of those after it."""
+    for step in bundle.steps:
+        if isinstance(step, Place) and not step.reserved:
+            node = locked.nodes[step.node].pk
+            locked.allocated[node] = plus(locked.allocated.get(node, NO_ROOM), _request(step, view))
+            for device in step.devices:
+                locked.claimed[node, device] = locked.claimed.get((node, device), 0) + step.milli
+
+
+def _workload_conflict(name: str, view: ClusterView, locked: LockedRows) -> str:
+    then, row = view.workloads.get(name), locked.workloads.get(name)
+    if then is None or row is None:
+        return f"{name} is gone"
+    if locked.before[name] != (then.phase, then.version):
+        return f"{name} was {then.phase} and is {locked.before[name][0]}"
+    changed = locked.changed_queues.intersection(view.queues.path(view.queues.projects[row.project_id]))
+    return f"the quota of {min(changed)} was edited" if changed else ""
+
+
+def _evict_conflict(step: Evict, view: ClusterView, locked: LockedRows) -> str:
+    key = (step.workload, step.role, step.index)
+    if locked.live_pod(view, key) is None and key not in locked.reserved:
+        return f"{step.workload} no longer runs {step.role} {step.index}"
+    return ""
+
+
+def _place_conflict(step: Place, locked: LockedRows) -> str:
+    node = locked.nodes.get(step.node)
+    if node is None or node.state not in (CAN_BE_RESERVED if step.reserved else CAN_HOLD):
+        return f"node {step.node} accepts no work now"
+    if any(device >= node.gpus for device in step.devices):
+        return f"node {step.node} has only {node.gpus} devices"
+    if not step.reserved and locked.workloads[step.workload].phase not in CAN_BE_PLACED:
+        return f"{step.workload} is {locked.workloads[step.workload].phase}"
+    return ""
+
+
+def plus(a: Room, b: Room) -> Room:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def _request(step: Place, view: ClusterView) -> Room:
+    request = view.workloads[step.workload].spec.roles[step.role].request
+    return request.cpu, request.memory_mib, 1
+
+
+def _room_conflict(requested: Mapping[int, Room], locked: LockedRows) -> str:
+    """The database would refuse this too, but then the whole batch would have to be repeated."""
+    nodes = {node.pk: node for node in locked.nodes.values()}
+    for pk, more in requested.items():
+        node = nodes[pk]
+        cpu, memory, pods = plus(locked.allocated.get(pk, NO_ROOM), more)
+        if cpu * MILLI > node.cpu_milli * node.pool.cpu_load_limit:
+            return f"node {node.name} would allocate {cpu} of its {node.cpu_milli} milli-CPU"
+        if memory > node.memory_mib:
+            return f"node {node.name} would allocate {memory} of its {node.memory_mib} MiB"
+        if pods > node.max_pods:
+            return f"node {node.name} would hold {pods} pods of at most {node.max_pods}"
+    return ""
+
+
+def _workloads(bundle: Bundle) -> set[str]:
+    return {
+        bundle.workload,
+        *(step.workload for step in bundle.steps),
+        *(e.workload for e in bundle.evictions),
+    }
+
+
+def _pod(view: ClusterView, step: Evict) -> uuid.UUID | None:
+    return view.pods.get((step.workload, step.role, step.index))
+
+
+def _reserved(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
+    rows = Reservation.objects.filter(workload_id__in=names).values_list("workload_id", "role", "index")
+    return frozenset((names[pk], role, index) for pk, role, index in rows)
+
+
+def _claims(nodes: Iterable[int]) -> dict[tuple[int, int], int]:
+    sums = (
+        DeviceClaim.objects.filter(node_id__in=nodes).values_list("node_id", "device").annotate(Sum("milli"))
+    )
+    return {(node, device): milli for node, device, milli in sums.order_by("node_id", "device")}
+
+
+def _allocated(nodes: Iterable[int]) -> dict[int, Room]:
+    held = Allocation.objects.filter(node_id__in=nodes, released_at__isnull=True).values_list("node_id")
+    sums = held.annotate(Sum("cpu_milli"), Sum("memory_mib"), Count("pk")).order_by("node_id")
+    return {node: (cpu, memory, pods) for node, cpu, memory, pods in sums}
+
+
+def _lock_quotas(workloads: Iterable[Workload]) -> None:
+    projects = {row.project for row in workloads}
+    owned = Q(project__in=projects) | Q(department__in={project.department_id for project in projects})
+    rows = Quota.objects.select_for_update(of=("self",), no_key=True).filter(owned).order_by("pk")
+    list(rows.values_list("pk"))
+
+
+def _changed_queues(view: ClusterView) -> frozenset[str]:
+    """Return the queues with a quota row that was added, edited or removed since the view was taken."""
+    now = dict(Quota.objects.values_list("pk", "version"))
+    edited = {
+        pk for pk in now.keys() | view.queues.versions.keys() if now.get(pk) != view.queues.versions.get(pk)
+    }
+    if not edited:
+        return frozenset()
+    owners = {
+        row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
+    }
+    if edited - owners.keys():  # a department's quota, or a removed one: any queue may depend on it
+        return frozenset(view.queues.owners)
+    return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

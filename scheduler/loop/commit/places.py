@@ -1,0 +1,93 @@
+"""Place replicas: pods where they fit now, reservations where they will fit."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from berth.core.words import counted
+from pools.models import Node
+from pools.selectors import is_operational
+from projects.models import Phase
+from scheduler.engine.plan import Bundle, Evict, Place, Reason
+from scheduler.loop.commit.bind import StartOrder, describe, start
+from scheduler.loop.commit.context import CommitContext, transition
+from scheduler.models import Reservation
+
+RESERVATION = timedelta(seconds=120)  # after the longest grace period of the victims
+RESERVATION_WHILE_BOOTING = timedelta(seconds=900)
+
+
+def place(bundle: Bundle, context: CommitContext) -> None:
+    """Create pods for every workload that the bundle places, or reservations for all of its replicas."""
+    steps: dict[str, list[Place]] = defaultdict(list)
+    for step in bundle.steps:
+        if isinstance(step, Place):
+            steps[step.workload].append(step)
+    for name, places in steps.items():
+        if any(step.reserved for step in places):
+            _reserve(name, places, _expiry(bundle, context), context)
+        else:
+            workload, spec = context.locked.workloads[name], context.view.workloads[name].spec
+            rendezvous = context.rendezvous.get(name)
+            order = StartOrder(
+                workload, spec, places, context.locked.nodes, context.now, context.cycle, rendezvous
+            )
+            start(
+                order, context.new_rows, str(bundle.kind), bundle.message if name == bundle.workload else ""
+            )
+
+
+def _reserve(name: str, places: Sequence[Place], expires: datetime, context: CommitContext) -> None:
+    workload = context.locked.workloads[name]
+    Reservation.objects.filter(workload=workload).delete()
+    Reservation.objects.bulk_create(
+        Reservation(
+            workload=workload,
+            role=step.role,
+            index=step.index,
+            node=context.locked.nodes[step.node],
+            devices=list(step.devices),
+            gpu_milli=step.milli if step.devices else 0,
+            since=context.now,
+            expires_at=expires,
+        )
+        for step in places
+    )
+    if workload.phase == Phase.PENDING:
+        reason, message = _reason(places, context)
+        transition(
+            workload,
+            context,
+            expected=[Phase.PENDING],
+            to=Phase.RESERVED,
+            reason=reason,
+            message=message,
+        )
+
+
+def _reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
+    """The reason and message of a reservation: nodes are booting, or pods are stopping."""
+    booting = {step.node for step in places if _is_booting(context.locked.nodes[step.node])}
+    if not booting:
+        message = f"Reserved: {describe(places)} It starts as soon as the pods there have stopped."
+        return Reason.WAITING_FOR_VICTIMS, message
+    nodes, have = counted(len(booting), "node"), "has" if len(booting) == 1 else "have"
+    message = f"Reserved: {describe(places)} It starts as soon as {nodes} {have} booted."
+    return Reason.WAITING_FOR_SCALE_UP, message
+
+
+def _is_booting(node: Node) -> bool:
+    return node.state != Node.State.READY or not is_operational(node.pool)
+
+
+def _expiry(bundle: Bundle, context: CommitContext) -> datetime:
+    """Return when a reservation expires: after the slowest victim's grace period, or the boot of its node."""
+    graces = [
+        spec.grace_period_seconds
+        for step in bundle.steps
+        if isinstance(step, Evict) and (spec := context.view.workloads[step.workload].spec.spec) is not None
+    ]
+    nodes = [context.locked.nodes[step.node] for step in bundle.steps if isinstance(step, Place)]
+    booting = any(map(_is_booting, nodes))
+    grace = timedelta(seconds=max(graces, default=0))
+    return context.now + grace + (RESERVATION_WHILE_BOOTING if booting else RESERVATION)

@@ -1,0 +1,83 @@
+"""Release reservations that can no longer be kept."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from berth.db.crash_points import crash_point
+from berth.db.lease import fenced
+from projects.models import Phase, Workload
+from projects.models.workloads import ENDED_PHASES
+from projects.services.workloads.moves import move
+from scheduler.loop.commit.bind import ACTOR
+from scheduler.loop.commit.bounds import exceeded_bound, total_request
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.models import Reservation
+
+LATE = "The reserved resources did not become free in time."
+NODE_GONE = "A node with reserved resources is gone or no longer accepts work."
+CLOSED = ("lost", "ended", "draining", "cordoned")
+
+
+def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
+    """Drop reservations that can no longer be used; return how many workloads lost theirs."""
+    reserved = list(Reservation.objects.select_related("node__pool", "workload").order_by("pk"))
+    if not reserved:
+        return 0
+    dropped = {
+        row.workload_id: LATE for row in reserved if row.expires_at is not None and row.expires_at <= now
+    }
+    dropped |= {row.workload_id: NODE_GONE for row in reserved if row.node.state in CLOSED}
+    dropped |= {row.workload_id: "" for row in reserved if row.workload.phase in ENDED_PHASES}
+    with fenced(context.held):
+        rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+        found = {
+            row.pk: row for row in rows.filter(pk__in={row.workload_id for row in reserved}).order_by("pk")
+        }
+        for pk, why in _over_limit(reserved, found.values(), context.specs).items():
+            dropped.setdefault(pk, why)
+        for pk in sorted(dropped):
+            if pk in found:
+                cancel_reservation(found[pk], "ReservationDropped", dropped[pk], now)
+        crash_point("reservations.before_end")
+    crash_point("reservations.done")
+    return len(dropped)
+
+
+def cancel_reservation(workload: Workload, reason: str, message: str, now: datetime, **data: object) -> None:
+    """Delete all reservations of a workload whose row is locked, and return it to pending."""
+    Reservation.objects.filter(workload=workload).delete()
+    if workload.phase == Phase.RESERVED:
+        moved = move(
+            workload,
+            expected=[Phase.RESERVED],
+            to=Phase.PENDING,
+            reason=reason,
+            message=message,
+            actor=ACTOR,
+            now=now,
+            data=dict(data),
+        )
+        assert moved, "the row is locked"
+        workload.phase = Phase.PENDING
+
+
+def _over_limit(
+    reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
+) -> dict[uuid.UUID, str]:
+    """Return the workloads that limits or quotas, edited since, no longer allow to start, with the reason."""
+    rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
+    for row in reserved:
+        rows[row.workload_id].append(row)
+    found: dict[uuid.UUID, str] = {}
+    for workload in workloads:
+        mine, spec = rows[workload.pk], specs.of(workload)
+        if any(row.role not in spec.roles for row in mine):
+            found[workload.pk] = "The stored document has other roles now."
+            continue
+        bound_by = exceeded_bound(workload, mine[0].node.pool, total_request(mine, spec))
+        if bound_by:
+            found[workload.pk] = f"The workload can no longer start: {bound_by}"
+    return found

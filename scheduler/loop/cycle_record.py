@@ -1,0 +1,180 @@
+"""Record each cycle: its timing, input, result and reasons."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from berth.db.crash_points import crash_point
+from berth.db.lease import Held, fenced
+from berth.server.tracing.spans import span
+from scheduler.engine.forecast import forecasts
+from scheduler.engine.plan import Bundle, Evict, Plan
+from scheduler.loop import log_context
+from scheduler.loop.commit import Outcome
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.engine_version import engine_version
+from scheduler.loop.observe.view import ClusterView
+from scheduler.models import Cycle
+from scheduler.reports.explanations.pool_readiness import told
+from scheduler.reports.explanations.writer import Explanations
+from scheduler.reports.queues.queue_standings import keep_standings, settle_use
+from scheduler.snapshot_codec import Texts
+from scheduler.snapshots import packed
+
+RECORD_EVERY = timedelta(seconds=60)  # for cycles in which nothing happened
+
+
+@dataclass(slots=True)
+class CycleTimer:
+    """When and why a cycle began, and how long each of its steps took."""
+
+    at: datetime
+    trigger: str
+    milliseconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, step: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.milliseconds[step] = (time.perf_counter() - began) * 1000
+
+    def record(self, view: ClusterView, plan: Plan, held: Held) -> Cycle:
+        """Return the unsaved row of a decided cycle."""
+        return Cycle(
+            at=self.at,
+            epoch=held.epoch,
+            trigger=self.trigger[:40],
+            observe_ms=self.milliseconds["observe"],
+            decide_ms=self.milliseconds["decide"],
+            nodes=len(view.snapshot.nodes),
+            workloads=len(view.snapshot.workloads),
+            pending=len(plan.refusals),
+            bundles=len(plan.bundles),
+            trials=plan.trials,
+            engine=engine_version(),
+        )
+
+
+@dataclass(slots=True)
+class CycleMemory:
+    """State that one cycle leaves to the next, besides rows."""
+
+    explanations: Explanations = field(default_factory=Explanations)
+    texts: Texts = field(default_factory=Texts)  # encoded parts of stored snapshots
+    recorded_at: datetime | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class CycleRun:
+    """A committed cycle."""
+
+    view: ClusterView
+    plan: Plan
+    outcome: Outcome
+    record: Cycle
+    written: bool = False
+
+    def attributes(self) -> dict[str, int]:
+        """Return the numbers that its span shows."""
+        return {
+            "berth__workloads": self.record.workloads,
+            "berth__nodes": self.record.nodes,
+            "berth__pending": self.record.pending,
+            "berth__bundles": self.record.bundles,
+            "berth__evictions": self.outcome.evictions,
+        }
+
+
+def record_cycle(
+    run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
+) -> bool:
+    """Write the cycle, and of the newest one the reasons, shares and usage. Return True on a change."""
+    with span("record cycle") as traced:
+        changed = _record(run, context, memory, notes, newest=newest)
+        log_context.in_cycle(run.record.pk, traced)
+        return changed
+
+
+def _record(
+    run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
+) -> bool:
+    view, plan, record = run.view, run.plan, run.record
+    foreseen = forecasts(view.snapshot, plan) if newest else {}
+    with fenced(context.held):
+        explained, written = 0, False
+        if newest:
+            refusals = told(plan.refusals, view.opening)
+            explained = memory.explanations.write(view, refusals, record.pk, foreseen)
+            keep_standings(view, plan.queues)
+            settle_use(view.at)
+        all_notes = (*plan.notes, *notes)
+        changed = bool(plan.bundles or explained or all_notes != memory.notes)
+        due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY
+        if changed or due:
+            finish(run, all_notes)
+            written = True
+            memory.recorded_at, memory.notes = view.at, all_notes
+        crash_point("cycle.before_end")
+    if written:
+        _store_snapshot(run, context, memory)
+    run.written = True
+    crash_point("cycle.done")
+    return changed
+
+
+def record_failure(timer: CycleTimer, held: Held, memory: CycleMemory, notes: Sequence[str]) -> bool:
+    """Write a cycle that came to no decision, once for as long as the same is wrong."""
+    if tuple(notes) == memory.notes:
+        return False
+    with fenced(held):
+        Cycle.objects.create(
+            at=timer.at, epoch=held.epoch, trigger=timer.trigger[:40], notes=list(notes[:100])
+        )
+    memory.recorded_at, memory.notes = timer.at, tuple(notes)
+    return True
+
+
+def finish(run: CycleRun, notes: Sequence[str]) -> None:
+    """Save the row with its outcome, in the caller's transaction."""
+    record, outcome = run.record, run.outcome
+    record.applied, record.stale = len(outcome.applied), len(outcome.stale)
+    record.evictions = outcome.evictions
+    record.plan = {
+        "bundles": [_bundle(bundle) for bundle in outcome.applied[:500]],
+        "stale": [{**_bundle(bundle), "why": why} for bundle, why in outcome.stale[:500]],
+    }
+    record.notes = list(notes[:100])
+    record.save()
+    log_context.in_cycle(record.pk)
+
+
+def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
+    """Packed outside the transaction. A crash before costs the replay of this cycle, no more."""
+    snapshot = packed(run.view.snapshot, run.plan, memory.texts)
+    if snapshot is not None:
+        with fenced(context.held):
+            Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)
+
+
+def _bundle(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "kind": str(bundle.kind),
+        "workload": bundle.workload,
+        "pool": bundle.pool,
+        "message": bundle.message,
+        "steps": [
+            {
+                "do": "stop" if isinstance(step, Evict) else "promise" if step.reserved else "place",
+                "workload": step.workload,
+                "role": step.role,
+                "index": step.index,
+                "node": step.node,
+                "devices": list(step.devices),
+            }
+            for step in bundle.steps[:200]
+        ],
+    }

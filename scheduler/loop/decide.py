@@ -1,0 +1,94 @@
+"""Call the engine, isolating pools that it cannot decide."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from scheduler.engine.decide import decide, decide_again
+from scheduler.engine.layout.layout import Layout
+from scheduler.engine.model import Snapshot, Workload
+from scheduler.engine.plan import Plan
+from scheduler.loop.observe.specs import NOTHING_TO_RUN
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LayoutCache:
+    """The layout after the last decision, from which the next one starts. It only saves work."""
+
+    layout: Layout | None = None
+
+
+def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
+    """Return the plan for all pools. If the engine fails, plan only pools that can be decided by themselves.
+
+    The plan's notes name the other pools. Raises the engine's error if no single pool causes it.
+    """
+    try:
+        return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)
+    except Exception:
+        log.exception("no plan for all pools together")
+        broken = _broken_pools(snapshot)
+        if not broken:
+            raise
+    plan = decide(without(snapshot, broken))
+    notes = [
+        f"Pool {name} was skipped because it cannot be decided: {error}" for name, error in broken.items()
+    ]
+    return replace(plan, notes=(*plan.notes, *notes))
+
+
+def _decide_from_cache(snapshot: Snapshot, cache: LayoutCache) -> Plan:
+    """A failed decision empties the cache and is repeated from scratch."""
+    layout, cache.layout = cache.layout, None
+    try:
+        plan, cache.layout = decide_again(snapshot, layout)
+    except Exception:
+        if layout is None:
+            raise
+        log.exception("no plan from the cached layout")
+        plan, cache.layout = decide_again(snapshot, None)
+    return plan
+
+
+def _broken_pools(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the error of each pool that fails by itself."""
+    names = sorted(pool.name for pool in snapshot.pools)
+    errors: dict[str, str] = {}
+    for name in names:
+        try:
+            decide(without(snapshot, [other for other in names if other != name]))
+        except Exception as error:
+            log.exception("pool %s cannot be decided", name)
+            errors[name] = repr(error)
+    return errors
+
+
+def without(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
+    """Return the snapshot as if these pools did not exist.
+
+    A workload that runs or has a reservation there, or names no other pool, is set aside.
+    """
+    nodes = {node.name for node in snapshot.nodes if node.pool in pools}
+    reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}
+    return replace(
+        snapshot,
+        pools=tuple(pool for pool in snapshot.pools if pool.name not in pools),
+        nodes=tuple(node for node in snapshot.nodes if node.name not in nodes),
+        reservations=tuple(row for row in snapshot.reservations if row.workload not in reserved),
+        workloads=tuple(
+            _without_pools(workload, pools, nodes, is_reserved=workload.name in reserved)
+            for workload in snapshot.workloads
+        ),
+    )
+
+
+def _without_pools(
+    workload: Workload, pools: Collection[str], nodes: Collection[str], *, is_reserved: bool
+) -> Workload:
+    remaining = tuple(pool for pool in workload.pools if pool not in pools)
+    if remaining and not is_reserved and not any(pod.node in nodes for pod in workload.pods):
+        return replace(workload, pools=remaining)
+    # Suspended rather than removed: workloads that depend on it must not start.
+    return replace(workload, pools=(), tree=NOTHING_TO_RUN, pods=(), suspended=True)

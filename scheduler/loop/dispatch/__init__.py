@@ -1,0 +1,10 @@
+"""Bring rows and running pods together: record what ended, start and stop what is due.
+
+Everything works from rows and may be done again: a crash between a row and its process heals by itself.
+Runtimes are never called while a transaction is open.
+"""
+
+from scheduler.loop.dispatch.pods import start_pods, stop_pods
+from scheduler.loop.dispatch.reports import Intake, record_reports
+
+__all__ = ["Intake", "record_reports", "start_pods", "stop_pods"]

@@ -1,0 +1,36 @@
+"""Record network assignments of a pod once per attempt, before it starts."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from berth.db.crash_points import crash_point, outside_transactions
+from berth.db.lease import fenced
+from projects.models import Pod
+from scheduler.loop.context import SchedulerContext
+
+Assignment = Mapping[str, Any] | None
+
+
+def assign_once(
+    column: Literal["endpoint", "ports"],
+    pods: Iterable[Pod],
+    find: Callable[[Pod], Assignment],
+    context: SchedulerContext,
+) -> None:
+    """Assign `column` to pods that have none yet. A pod keeps its value; its revaluement gets another.
+
+    `find` returns None if nothing is available now.
+    """
+    outside_transactions()
+    pending = [pod for pod in pods if getattr(pod, column) is None]
+    assignments = {pod.pk: value for pod in pending if (value := find(pod)) is not None}
+    if not assignments:
+        return
+    without = Pod.objects.filter(pk__in=assignments, **{f"{column}__isnull": True})
+    with fenced(context.held):
+        for pod in without.select_for_update().order_by("pk"):
+            Pod.objects.filter(pk=pod.pk).update(**{column: assignments[pod.pk]})
+    crash_point("dispatch.assigned")
+    stored = dict(Pod.objects.filter(pk__in=assignments).values_list("pk", column))
+    for pod in pending:
+        setattr(pod, column, stored.get(pod.pk))

@@ -1,0 +1,82 @@
+"""Evict pods from draining nodes after the drain timeout.
+
+The engine only leaves draining nodes alone; this is the one place that writes evictions of the kind `drain`.
+A non-preemptible workload is never evicted by a drain, unless its machine is about to disappear.
+"""
+
+import uuid
+from collections import defaultdict
+from datetime import datetime
+
+from django.db.models import Q
+
+from berth.db.lease import fenced
+from pools.selectors import overdue_drains
+from projects.models import Phase, Pod, Workload
+from projects.models.workloads import LIVE_POD_STATES
+from projects.services.workloads.moves import move
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
+from scheduler.models import Eviction
+
+
+def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
+    """Evict from nodes whose drain timeout has passed; return how many workloads are evicted."""
+    overdue = {node.pk: node for node in overdue_drains(now)}
+    if not overdue:
+        return 0
+    with fenced(context.held):
+        pods_of: dict[uuid.UUID, list[Pod]] = defaultdict(list)
+        pods = Pod.objects.filter(node_id__in=overdue, state__in=LIVE_POD_STATES).select_related(
+            "allocation", "node__pool"
+        )
+        for pod in pods.order_by("workload_id", "role", "index"):
+            pods_of[pod.workload_id].append(pod)
+        rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+        leaving = [
+            pk for pk, live_pods in pods_of.items() if any(overdue[p.node_id].leaves_at for p in live_pods)
+        ]
+        protected = Q(preemptible=False) & ~Q(pk__in=leaving)  # a machine that disappears does not wait
+        live = rows.filter(pk__in=pods_of, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(protected)
+        return sum(_evict(row, pods_of[row.pk], now) for row in live.order_by("pk"))
+
+
+def _evict(workload: Workload, pods: list[Pod], now: datetime) -> bool:
+    node = pods[0].node
+    rule = f"The drain timeout of node {node.name} has passed" + (
+        f": {node.drain_reason}." if node.drain_reason else "."
+    )
+    started = workload.started_at or now
+    since = max(started, workload.last_checkpoint_at or started)
+    stop_live_pods(workload, "Drained", now)
+    moved = move(
+        workload,
+        expected=[workload.phase],
+        to=Phase.STOPPING,
+        next_phase=Phase.PENDING,
+        reason="Drained",
+        message=rule,
+        actor=ACTOR,
+        now=now,
+        data={"node": node.name},
+    )
+    project = workload.project
+    Eviction.objects.create(
+        at=now,
+        kind="drain",
+        pool_id=node.pool_id,
+        pool_name=node.pool.name,
+        workload_id=workload.pk,
+        workload_name=workload.name,
+        project_id=project.pk,
+        project_name=project.name,
+        department_id=project.department_id,
+        department_name=project.department.name,
+        rule=rule,
+        numbers={"node": node.name, "drain_started_at": str(node.drain_started_at)},
+        pods=[{"role": pod.role, "index": pod.index} for pod in pods],
+        whole=True,
+        gpu_milli=workload.gpu_milli_now,
+        lost_gpu_seconds=int((now - since).total_seconds()) * workload.gpu_milli_now // 1000,
+    )
+    return moved

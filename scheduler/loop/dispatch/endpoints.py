@@ -1,0 +1,28 @@
+"""Assign an address and port to each pod of a service before it starts."""
+
+import logging
+from collections.abc import Iterable
+
+from pools.runtimes.base import RuntimeFailure
+from projects.models import Pod, WorkloadKind
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.dispatch.assign_once import assign_once
+
+log = logging.getLogger(__name__)
+
+
+def assign_endpoints(pods: Iterable[Pod], context: SchedulerContext) -> None:
+    assign_once("endpoint", filter(serves, pods), lambda pod: _free_endpoint(pod, context), context)
+
+
+def serves(pod: Pod) -> bool:
+    return pod.workload.kind == WorkloadKind.SERVICE
+
+
+def _free_endpoint(pod: Pod, context: SchedulerContext) -> dict[str, str | int] | None:
+    try:
+        address, port = context.runtimes(pod.node.pool).rendezvous()
+    except (RuntimeFailure, LookupError, OSError) as error:
+        log.warning("no port for pod %s: %s", pod.pk, error)
+        return None
+    return {"address": address or pod.node.address, "port": port}

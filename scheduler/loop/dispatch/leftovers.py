@@ -1,0 +1,82 @@
+"""Clean up after deleted workloads: logs at once, workspaces by the task queue.
+
+A workspace may hold millions of files, too many for the loop. A crash between a machine and its row does no
+harm: deleting twice is safe, and a job that was lost is queued again.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django_q.tasks import async_task
+
+from berth.db.crash_points import outside_transactions
+from berth.db.lease import fenced
+from pools.models import NodePool
+from pools.runtimes.base import PodState as Reported
+from pools.runtimes.base import Runtime, RuntimeFailure
+from projects.models import Leftover
+from scheduler.loop.context import SchedulerContext
+
+log = logging.getLogger(__name__)
+
+MOST = 500  # per round, so that the loop is not delayed
+AGAIN = timedelta(minutes=15)  # longer than the task queue's own retries
+TASK = "scheduler.tasks.clear_workspace"
+
+
+def clear_logs(context: SchedulerContext) -> int:
+    """Delete the logs of deleted workloads; return how many pods were cleared."""
+    outside_transactions()
+    by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
+    pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
+    for leftover in pods[:MOST]:
+        by_pool[leftover.pool].append(leftover)
+    cleared: list[int] = []
+    for pool, leftovers in by_pool.items():
+        try:
+            cleared += _clear(leftovers, context.runtimes(pool), context)
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("pods of deleted workloads in pool %s cannot be cleared: %s", pool.name, error)
+    if cleared:
+        with fenced(context.held):
+            Leftover.objects.filter(pk__in=cleared).delete()
+    return len(cleared)
+
+
+def queue_workspaces(now: datetime, context: SchedulerContext) -> int:
+    """Queue the deletion of workspaces; return how many. Job and mark are one transaction."""
+    due = Leftover.objects.filter(
+        Q(handed_at__isnull=True) | Q(handed_at__lte=now - AGAIN), kind=Leftover.Kind.WORKSPACE
+    )
+    if not due.exists():
+        return 0
+    with fenced(context.held):
+        queued = list(due.order_by("pk").values_list("pk", flat=True)[:MOST])
+        for pk in queued:
+            async_task(TASK, pk)
+        Leftover.objects.filter(pk__in=queued).update(handed_at=now)
+    return len(queued)
+
+
+def _clear(leftovers: Iterable[Leftover], runtime: Runtime, context: SchedulerContext) -> list[int]:
+    pod_ids, cleared = set(runtime.known()), []
+    for leftover in leftovers:
+        if not context.leads():
+            break
+        if _drop_pod(leftover.name, runtime, leftover.name in pod_ids):
+            cleared.append(leftover.pk)
+    return cleared
+
+
+def _drop_pod(pod_id: str, runtime: Runtime, is_known: bool) -> bool:
+    """Delete a pod's log. If the pod still runs, stop it and return False; the next round tries again."""
+    if is_known:
+        if runtime.look([pod_id])[pod_id].state is not Reported.EXITED:
+            runtime.stop(pod_id, 0)
+            return False
+        runtime.forget(pod_id)
+    runtime.drop_log(pod_id)
+    return True

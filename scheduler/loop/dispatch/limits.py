@@ -1,0 +1,181 @@
+"""Enforce time limits of workloads: start, runtime, deadline and idleness.
+
+A gang whose pods cannot be started (a full disk, say) fails, so that it does not block its devices.
+A run longer than `max_runtime`, or past the `deadline`, fails. An idle interactive workload completes. Idle
+means that no pod wrote to its log, which every runtime can report, and that its ports had no visitors. The
+idle clock restarts when another scheduler takes over. A session is idle once its client sends no requests,
+whatever its pods write.
+"""
+
+import logging
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Max
+
+from berth.db.crash_points import outside_transactions
+from berth.db.lease import fenced
+from pools.runtimes.base import RuntimeFailure
+from projects.models import Phase, Pod, PodState, PortLink, Session, Workload
+from projects.services.workloads.moves import move
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.dispatch.gangs import ACTOR, stop_live_pods
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT = timedelta(minutes=5)
+NO_REASON = "; the node accepted them and has reported nothing since."
+WAITING = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
+
+
+@dataclass(slots=True)
+class IdleTracker:
+    """Log sizes of workloads with an idle timeout, and since when each is unchanged."""
+
+    sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
+    looked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
+
+
+def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
+    """End workloads that exceed a time limit; return how many."""
+    overdue = [*_never_started(now), *_too_long(now), *_too_late(now), *_abandoned_sessions(now)]
+    overdue += _idle(now, context, idle)
+    if not overdue:
+        return 0
+    with fenced(context.held):
+        return sum(_end(each, now) for each in overdue)
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    pk: uuid.UUID
+    reason: str
+    message: str
+    leads_to: str = Phase.FAILED
+
+
+def _never_started(now: datetime) -> list[Overdue]:
+    starting = Workload.objects.filter(phase=Phase.STARTING, since__lte=now - START_TIMEOUT)
+    pks = list(starting.order_by("pk").values_list("pk", flat=True))
+    reasons = _start_failures(pks)
+    prefix = f"The pods did not start within {START_TIMEOUT.total_seconds():.0f} s"
+    return [Overdue(pk, "StartTimeout", f"{prefix}{reasons.get(pk, NO_REASON)}") for pk in pks]
+
+
+def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Return for each workload its first pod that could not be started, with node and reason."""
+    pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")
+    rows = pods.order_by("workload_id", "-rank").values_list(
+        "workload_id", "role", "index", "node__name", "message"
+    )
+    return {pk: f": {role} {index} on {node} {message}" for pk, role, index, node, message in rows}
+
+
+def _too_long(now: datetime) -> list[Overdue]:
+    running = Workload.objects.filter(
+        phase=Phase.RUNNING, max_runtime__isnull=False, started_at__isnull=False
+    )
+    return [
+        Overdue(
+            row.pk,
+            "MaxRuntimeExceeded",
+            f"The workload ran longer than its max_runtime of {row.max_runtime} s.",
+        )
+        for row in running.only("pk", "max_runtime", "started_at").order_by("pk")
+        if row.started_at and now >= row.started_at + timedelta(seconds=row.max_runtime or 0)
+    ]
+
+
+def _too_late(now: datetime) -> list[Overdue]:
+    live = (*WAITING, Phase.STARTING, Phase.RUNNING)
+    late = Workload.objects.filter(phase__in=live, deadline__lte=now).order_by("pk")
+    return [
+        Overdue(pk, "DeadlineExceeded", f"The deadline was {deadline:%Y-%m-%d %H:%M:%S} UTC.")
+        for pk, deadline in late.values_list("pk", "deadline")
+    ]
+
+
+def _idle(now: datetime, context: SchedulerContext, idle: IdleTracker) -> list[Overdue]:
+    rows = Workload.objects.filter(phase=Phase.RUNNING, idle_timeout__isnull=False).order_by("pk")
+    overdue, checked = [], set()
+    visited = _visited()
+    for row in rows.only("pk", "name", "idle_timeout"):
+        timeout = row.idle_timeout or 0
+        checked.add(row.pk)
+        pause = timedelta(seconds=max(1, timeout // 10))
+        if now - idle.looked_at.get(row.pk, now - pause) >= pause:
+            idle.looked_at[row.pk] = now
+            _measure_logs(row, now, context, idle)
+        _, since = idle.sizes.get(row.pk, (0, now))
+        since = max(since, visited.get(row.pk, since))
+        if (now - since).total_seconds() >= timeout:
+            text = f"No log output and no visits to its ports for {timeout} s."
+            overdue.append(Overdue(row.pk, "IdleTimeout", text, Phase.COMPLETED))
+    idle.sizes = {pk: size for pk, size in idle.sizes.items() if pk in checked}
+    idle.looked_at = {pk: at for pk, at in idle.looked_at.items() if pk in checked}
+    return overdue
+
+
+def _visited() -> dict[uuid.UUID, datetime]:
+    """Return the last visit to a port of each workload with an idle timeout."""
+    links = PortLink.objects.filter(
+        workload__phase=Phase.RUNNING, workload__idle_timeout__isnull=False, seen_at__isnull=False
+    )
+    rows = links.values("workload").annotate(last=Max("seen_at")).order_by()
+    return {row["workload"]: row["last"] for row in rows}
+
+
+def _abandoned_sessions(now: datetime) -> list[Overdue]:
+    """Return sessions whose client sends no more requests."""
+    live = (*WAITING, Phase.STARTING, Phase.RUNNING)
+    rows = Session.objects.filter(workload__phase__in=live).order_by("pk")
+    return [
+        Overdue(pk, "IdleTimeout", f"The client sent no request for {timeout} s.", Phase.COMPLETED)
+        for pk, seen_at, timeout in rows.values_list("pk", "seen_at", "idle_timeout")
+        if (now - seen_at).total_seconds() >= timeout
+    ]
+
+
+def _measure_logs(row: Workload, now: datetime, context: SchedulerContext, idle: IdleTracker) -> None:
+    outside_transactions()
+    pods = (
+        Pod.objects.filter(workload=row, state=PodState.RUNNING).select_related("node__pool").order_by("pk")
+    )
+    try:
+        size = sum(context.runtimes(pod.node.pool).tail_log(str(pod.pk), 1).size for pod in pods)
+    except (RuntimeFailure, LookupError, OSError) as error:
+        log.warning("the logs of %s cannot be read: %s", row.name, error)
+        return
+    if idle.sizes.get(row.pk, (-1, now))[0] != size:
+        idle.sizes[row.pk] = (size, now)
+
+
+def _end(overdue: Overdue, now: datetime) -> bool:
+    rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
+    row = rows.filter(pk=overdue.pk).first()
+    if row is None:
+        return False
+    columns: dict[str, Any] = {}
+    if row.phase in (Phase.STARTING, Phase.RUNNING):
+        to, columns = Phase.STOPPING, {"next_phase": overdue.leads_to}
+        stop_live_pods(row, overdue.reason, now)
+    elif row.phase in (Phase.PENDING, Phase.RESERVED):
+        to = Phase.FAILED if overdue.leads_to == Phase.FAILED else Phase.CANCELLED
+        columns = {"explanation": None}
+    elif row.phase == Phase.SUSPENDED:
+        to = Phase.CANCELLED
+    else:
+        return False
+    return move(
+        row,
+        expected=[row.phase],
+        to=to,
+        reason=overdue.reason,
+        message=overdue.message,
+        actor=ACTOR,
+        now=now,
+        **columns,
+    )

@@ -1,0 +1,113 @@
+"""Build the order for one pod: its command, devices and environment.
+
+Every pod is one rank with its own devices visible, so to its framework it is a node of its own:
+LOCAL_RANK is 0, LOCAL_WORLD_SIZE 1, NODE_RANK the rank.
+"""
+
+from collections.abc import Sequence
+
+from berth.core.amounts import MILLI
+from berth.core.spec import WorkloadSpec, tree_of
+from berth.core.spec.tree import smallest_gang
+from pools.joining import secrets
+from pools.joining.sealed import Unopened
+from pools.runtimes.base import PodOrder
+from pools.services.environments import secrets_for
+from projects.models import Pod, Session
+from scheduler.loop.dispatch.ports import port_env
+
+
+def order_for(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> PodOrder:
+    """Return the order for a pod. `gang` are all pods of the run; its rendezvous address must be set."""
+    role = next(role for role in spec.all_roles if role.name == pod.role)
+    return PodOrder(
+        pod_id=str(pod.pk),
+        name=pod.name,
+        workspace=str(pod.workload_id),
+        command=spec.argv_of(role),
+        env={
+            **_pool_env(pod),
+            **spec.env_of(role),
+            **_gang_env(pod, spec, gang),
+            **_endpoint_env(pod),
+            **port_env(pod),
+            **_session_env(pod),
+        },
+        working_dir=spec.working_dir,
+        instance_id=pod.node.instance_id,
+        devices=devices_of(pod),
+        grace_seconds=spec.grace_period_seconds,
+        device_milli=pod.allocation.gpu_milli,
+        environment=pod.node.environment_id or "",
+        start_in=spec.workspace_of(role) or "",
+    )
+
+
+def _pool_env(pod: Pod) -> dict[str, str]:
+    """Return the pool's variables and secrets; a workload document may override them."""
+    environment = pod.node.environment
+    if environment is None:
+        return {}
+    try:
+        return {**environment.image["env"], **secrets_for(pod.node.pool, environment)}
+    except Unopened as error:
+        raise ValueError(f"a secret of a plugin of {pod.node.pool.name} is {error}") from error
+
+
+def _first_of(gang: Sequence[Pod], pod: Pod) -> Pod:
+    """Return the pod with the lowest rank."""
+    return min([*gang, pod], key=lambda other: other.rank)
+
+
+def devices_of(pod: Pod) -> tuple[str, ...]:
+    """Return physical device ids; a node without device names counts them."""
+    names = pod.node.devices
+    return tuple(str(names[i]) if i < len(names) else str(i) for i in pod.allocation.devices)
+
+
+def _endpoint_env(pod: Pod) -> dict[str, str]:
+    if pod.endpoint is None:
+        return {}
+    return {"BERTH_HOST": str(pod.endpoint["address"]), "BERTH_PORT": str(pod.endpoint["port"])}
+
+
+def _session_env(pod: Pod) -> dict[str, str]:
+    """Return where a session worker connects, and its secret, which is derived and never stored."""
+    session: Session | None = getattr(pod.workload, "session", None)
+    if session is None:
+        return {}
+    return {"BERTH_URL": session.address, "BERTH_SESSION_SECRET": secrets.for_pod(str(pod.pk))}
+
+
+def _gang_env(pod: Pod, spec: WorkloadSpec, gang: Sequence[Pod]) -> dict[str, str]:
+    workload, allocation = pod.workload, pod.allocation
+    rendezvous = workload.rendezvous or {}
+    of_role = sum(other.role == pod.role for other in gang)
+    return {
+        "RANK": str(pod.rank),
+        "WORLD_SIZE": str(len(gang)),  # at start; running pods are not notified when others join
+        "BERTH_WORLD_MIN": str(smallest_gang(tree_of(spec))),
+        "BERTH_WORLD_MAX": str(sum(role.maximum for role in spec.all_roles)),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": str(pod.rank),
+        "MASTER_ADDR": str(rendezvous["address"] or _first_of(gang, pod).node.address),
+        "MASTER_PORT": str(rendezvous["port"]),
+        "BERTH_WORKLOAD": workload.name,
+        "BERTH_WORKLOAD_ID": str(workload.pk),
+        "BERTH_PROJECT": workload.project.name,
+        "BERTH_ROLE": pod.role,
+        "BERTH_INDEX": str(pod.index),
+        "BERTH_ROLE_REPLICAS": str(of_role),
+        "BERTH_RUN": str(pod.run),
+        "BERTH_POD_ID": str(pod.pk),
+        "BERTH_POOL": pod.node.pool.name,
+        "BERTH_NODE": pod.node.name,
+        "BERTH_NODE_ADDRESS": pod.node.address,
+        "BERTH_RUNTIME": pod.node.pool.runtime,
+        "BERTH_GANG_SECRET": secrets.for_gang(str(pod.workload_id), pod.run),
+        "BERTH_CPUS": f"{allocation.cpu_milli / MILLI:g}",
+        "BERTH_GPUS": f"{allocation.gpu_milli_total / MILLI:g}",
+        "BERTH_GPU_FRACTION": f"{allocation.gpu_milli / MILLI:g}",
+        "BERTH_GRACE_SECONDS": str(spec.grace_period_seconds),
+    }

@@ -1,0 +1,130 @@
+"""Start and stop pods from their rows, idempotently."""
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from berth.db.crash_points import crash_point, outside_transactions
+from berth.db.lease import fenced
+from pools.runtimes.base import RuntimeFailure
+from projects.models import Phase, Pod, PodState
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.dispatch.endpoints import assign_endpoints, serves
+from scheduler.loop.dispatch.orders import order_for
+from scheduler.loop.dispatch.ports import assign_ports, opens_ports
+from scheduler.loop.dispatch.rendezvous import assign_rendezvous
+
+log = logging.getLogger(__name__)
+
+AGAIN = timedelta(seconds=15)  # a start or stop without effect is repeated
+
+
+def start_pods(now: datetime, context: SchedulerContext) -> list[str]:
+    """Start every pod whose row is starting; return a note per failure."""
+    outside_transactions()
+    waiting = [pod for pod in _starting() if _due(context.sent.started, pod.pk, now)]
+    if not waiting:
+        return []
+    notes: list[str] = []
+    failures: dict[uuid.UUID, str] = {}
+    assign_rendezvous(waiting, context)
+    assign_endpoints(waiting, context)
+    assign_ports(waiting, context)
+    gangs = _gangs(waiting)
+    for pod in waiting:
+        if not context.leads():
+            return [*notes, "This scheduler lost the lead while it started pods."]
+        failures[pod.pk] = ""
+        try:
+            _start(pod, gangs[pod.workload_id], context)
+        except (RuntimeFailure, LookupError, OSError, ValueError, StopIteration) as error:
+            log.warning("pod %s could not be started: %s", pod.pk, error)
+            notes.append(f"Pod {pod.role} {pod.index} of {pod.workload.handle} could not be started: {error}")
+            failures[pod.pk] = f"could not be started yet: {error}"
+            continue
+        context.sent.started[pod.pk] = now
+        crash_point("dispatch.started")
+    _store_failures([pod for pod in waiting if failures[pod.pk] != pod.message], failures, context)
+    return notes
+
+
+def _store_failures(
+    pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
+) -> None:
+    """Store with each pod why it could not be started, for its page and for the end of its workload."""
+    if not pods:
+        return
+    with fenced(context.held):
+        for pod in Pod.objects.select_for_update().filter(pk__in=[pod.pk for pod in pods]).order_by("pk"):
+            if pod.state == PodState.STARTING:
+                Pod.objects.filter(pk=pod.pk).update(message=failures[pod.pk])
+    crash_point("dispatch.reasons")
+
+
+def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
+    """Stop every pod whose row is stopping; return a note per failure."""
+    outside_transactions()
+    rows = Pod.objects.filter(state=PodState.STOPPING).select_related("node__pool", "workload").order_by("pk")
+    pods = list(rows)
+    context.sent.stopped = {
+        pk: at for pk, at in context.sent.stopped.items() if pk in {pod.pk for pod in pods}
+    }
+    notes: list[str] = []
+    for pod in pods:
+        if not _due(context.sent.stopped, pod.pk, now):
+            continue
+        if not context.leads():
+            return [*notes, "This scheduler lost the lead while it stopped pods."]
+        spec = context.specs.of(pod.workload).spec
+        crash_point("dispatch.before_stop")
+        try:
+            context.runtimes(pod.node.pool).stop(str(pod.pk), spec.grace_period_seconds if spec else 0)
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("pod %s could not be stopped: %s", pod.pk, error)
+            notes.append(f"Pod {pod.pk} could not be stopped: {error}")
+            continue
+        context.sent.stopped[pod.pk] = now
+        crash_point("dispatch.stopped")
+    return notes
+
+
+def _starting() -> Iterable[Pod]:
+    return (
+        Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
+        .select_related(
+            "workload__project", "workload__session", "node__pool", "node__environment", "allocation"
+        )
+        .defer("workload__session__setup")
+        .order_by("workload_id", "rank", "pk")
+    )
+
+
+def _start(pod: Pod, gang: Sequence[Pod], context: SchedulerContext) -> None:
+    spec = context.specs.of(pod.workload).spec
+    if spec is None:
+        raise ValueError("its stored document is no longer valid")
+    if pod.workload.rendezvous is None:
+        raise ValueError("its ranks have no rendezvous address yet")
+    if serves(pod) and pod.endpoint is None:
+        raise ValueError("it has no service port yet")
+    if opens_ports(pod) and pod.ports is None:
+        raise ValueError("it has no open ports yet")
+    order = order_for(pod, spec, gang)
+    crash_point("dispatch.before_start")
+    context.runtimes(pod.node.pool).start(order)
+
+
+def _gangs(pods: Iterable[Pod]) -> dict[uuid.UUID, list[Pod]]:
+    """Return the counting pods of each workload's current run."""
+    runs = {pod.workload_id: pod.run for pod in pods}
+    gangs: dict[uuid.UUID, list[Pod]] = {pk: [] for pk in runs}
+    rows = Pod.objects.filter(workload_id__in=runs, state__in=("starting", "running", "succeeded"))
+    for pod in rows.select_related("node").order_by("workload_id", "rank", "pk"):
+        if pod.run == runs[pod.workload_id]:
+            gangs[pod.workload_id].append(pod)
+    return gangs
+
+
+def _due(sent: dict[uuid.UUID, datetime], pk: uuid.UUID, now: datetime) -> bool:
+    return pk not in sent or now - sent[pk] >= AGAIN

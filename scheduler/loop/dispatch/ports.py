@@ -1,0 +1,64 @@
+"""Assign port numbers to interactive workloads."""
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from berth.core.spec.ports import PortSpec, port_variable
+from pools.joining.secrets import for_port
+from pools.runtimes.base import Runtime, RuntimeFailure
+from projects.models import Pod
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.dispatch.assign_once import assign_once
+
+log = logging.getLogger(__name__)
+
+
+MOST_TRIES = 20  # for a port that the same pod does not use yet
+
+
+def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
+    assign_once("ports", filter(opens_ports, pods), lambda pod: _free_ports(pod, context), context)
+
+
+def opens_ports(pod: Pod) -> bool:
+    return pod.rank == 0 and bool(pod.workload.spec.get("ports"))
+
+
+def port_env(pod: Pod) -> dict[str, str]:
+    """Return the addresses to listen on, and the secret that every request from Berth carries."""
+    if not pod.ports:
+        return {}
+    places = list(pod.ports.items())
+    first = places[0][1]
+    return {
+        "BERTH_HOST": str(first["address"] or pod.node.address),
+        "BERTH_PORT": str(first["port"]),
+        **{port_variable(name): str(place["port"]) for name, place in places},
+        "BERTH_PORT_SECRET": for_port(str(pod.pk)),
+    }
+
+
+def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
+    """Return an address for each port; numbers named in the document are used as they are."""
+    runtime = context.runtimes(pod.node.pool)
+    try:
+        specs = [PortSpec.model_validate(each) for each in pod.workload.spec["ports"]]
+        used = {each.port for each in specs if each.port}
+        ports: dict[str, Any] = {}
+        for each in specs:
+            address, number = _unused_port(runtime, used)
+            used.add(number)
+            ports[each.name] = {"address": address, "port": each.port or number}
+    except (RuntimeFailure, LookupError, OSError, ValueError) as error:
+        log.warning("no port for pod %s: %s", pod.pk, error)
+        return None
+    return ports
+
+
+def _unused_port(runtime: Runtime, used: Collection[int]) -> tuple[str, int]:
+    for _ in range(MOST_TRIES):
+        address, number = runtime.rendezvous()
+        if number not in used:
+            return address, number
+    raise LookupError(f"{MOST_TRIES} free ports in a row are already used by the same pod")

@@ -1,0 +1,64 @@
+"""Assign a rendezvous address to the ranks of a run before the first one starts."""
+
+import logging
+import uuid
+from collections.abc import Iterable
+
+from berth.db.crash_points import crash_point, outside_transactions
+from berth.db.lease import fenced
+from pools.models import NodePool
+from pools.runtimes.base import RuntimeFailure
+from projects.models import Phase, Pod, Workload
+from scheduler.engine.plan import Place, Plan
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.observe.view import ClusterView
+
+log = logging.getLogger(__name__)
+
+Rendezvous = dict[str, str | int]
+
+
+def rendezvous_for_plan(view: ClusterView, plan: Plan, context: SchedulerContext) -> dict[str, Rendezvous]:
+    """Return a rendezvous address for each workload that the plan starts; it is stored with the start."""
+    outside_transactions()
+    addresses: dict[str, Rendezvous] = {}
+    for bundle in plan.bundles:
+        for step in bundle.steps:
+            workload = view.workloads.get(step.workload)
+            if not isinstance(step, Place) or step.reserved or step.workload in addresses or workload is None:
+                continue
+            if workload.phase in (Phase.PENDING, Phase.RESERVED):
+                address = _free_address(view.pools[bundle.pool], context)
+                if address is not None:
+                    addresses[step.workload] = address
+    return addresses
+
+
+def assign_rendezvous(pods: Iterable[Pod], context: SchedulerContext) -> None:
+    """Assign an address to runs that started without one."""
+    outside_transactions()
+    pending = [pod for pod in pods if pod.workload.rendezvous is None]
+    addresses: dict[uuid.UUID, Rendezvous] = {}
+    for pod in pending:
+        address = None if pod.workload_id in addresses else _free_address(pod.node.pool, context)
+        if address is not None:
+            addresses[pod.workload_id] = address
+    if not addresses:
+        return
+    with fenced(context.held):
+        rows = Workload.objects.select_for_update().filter(pk__in=addresses, rendezvous__isnull=True)
+        for workload in rows.order_by("pk"):
+            Workload.objects.filter(pk=workload.pk).update(rendezvous=addresses[workload.pk])
+    crash_point("dispatch.rendezvous")
+    stored = dict(Workload.objects.filter(pk__in=addresses).values_list("pk", "rendezvous"))
+    for pod in pending:
+        pod.workload.rendezvous = stored.get(pod.workload_id)
+
+
+def _free_address(pool: NodePool, context: SchedulerContext) -> Rendezvous | None:
+    try:
+        address, port = context.runtimes(pool).rendezvous()
+    except (RuntimeFailure, LookupError, OSError) as error:
+        log.warning("no rendezvous address in pool %s: %s", pool.name, error)
+        return None
+    return {"address": address, "port": port}

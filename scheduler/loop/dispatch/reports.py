@@ -1,0 +1,186 @@
+"""Record pod states reported by the runtimes, and release freed resources."""
+
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from berth.db.crash_points import crash_point, outside_transactions
+from berth.db.lease import fenced
+from pools.models import Node, NodePool
+from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
+from pools.runtimes.base import PodState as Reported
+from projects.models import Pod, PodState
+from projects.models.workloads import LIVE_POD_STATES
+from scheduler.loop.context import Runtimes, SchedulerContext
+from scheduler.loop.dispatch.gangs import judge_gangs, workloads_to_judge
+from scheduler.loop.observe.workloads import PodRow
+from scheduler.reports.usage.allocation_hours import release
+
+log = logging.getLogger(__name__)
+
+GONE_NODES = ("lost", "ended")
+ALIVE = (Reported.STARTING, Reported.RUNNING)
+
+
+class NodeAt(NamedTuple):
+    pk: int
+    name: str
+    state: str
+    pool_id: int
+
+
+Nodes = Mapping[int, NodeAt]
+Pools = Mapping[int, NodePool]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The new state of a pod's row; `pod` is the row as it was read."""
+
+    pod: PodRow
+    state: str
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What the reports changed."""
+
+    changed: int = 0
+    ended: int = 0  # of these, pods that ended
+    unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that no runtime knows
+    notes: tuple[str, ...] = ()
+
+
+def record_reports(now: datetime, context: SchedulerContext) -> Intake:
+    """Ask the runtimes about all live pods and update the rows; idempotent."""
+    pods = [pod for pod in context.cache.workloads.pods.read() if pod.state in LIVE_POD_STATES]
+    on = Node.objects.filter(pk__in={pod.node_id for pod in pods}).values_list(*NodeAt._fields)
+    nodes = {row[0]: NodeAt._make(row) for row in on}
+    pools = NodePool.objects.in_bulk({node.pool_id for node in nodes.values()})
+    outside_transactions()
+    reports, notes = _look(pods, nodes, pools, context.runtimes)
+    notes += _stop_pods_of_gone_nodes(pods, nodes, reports, pools, context)
+    crash_point("reports.looked")
+    changes = [
+        change
+        for pod in pods
+        if (change := changed(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
+    ]
+    affected = {change.pod.workload_id for change in changes} | set(workloads_to_judge())
+    if affected:
+        with fenced(context.held):
+            _write(changes, now)
+            crash_point("reports.written")
+            notes += judge_gangs(affected, now, context.specs)
+            crash_point("reports.before_end")
+        crash_point("reports.done")
+    unknown = frozenset(
+        pod.pk
+        for pod in pods
+        if pod.state == PodState.STARTING
+        and (report := reports.get(pod.pk)) is not None
+        and report.state is Reported.UNKNOWN
+    )
+    ended = sum(change.state not in LIVE_POD_STATES for change in changes)
+    return Intake(len(changes), ended, unknown, tuple(notes))
+
+
+def changed(pod: PodRow, node: NodeAt, report: PodReport | None, now: datetime) -> Change | None:
+    """Return the change that a report makes to a pod; None if there is none."""
+    if node.state in GONE_NODES:
+        return Change(pod, PodState.LOST, {"ended_at": now, "message": f"Node {node.name} is gone."})
+    if report is None or report.state is Reported.STARTING:
+        return None
+    if report.state is Reported.UNKNOWN:
+        return _unknown(pod, now)
+    if report.state is Reported.RUNNING:
+        started = {"started_at": report.started_at or now}
+        if pod.state == PodState.STARTING:
+            return Change(pod, PodState.RUNNING, {**started, "message": ""})
+        return Change(pod, pod.state, started) if pod.started_at is None else None
+    return Change(pod, _end_state(pod, report), _end_columns(pod, report, now))
+
+
+def _unknown(pod: PodRow, now: datetime) -> Change | None:
+    """A starting pod was not ordered yet. A running pod that its runtime has forgotten is lost."""
+    if pod.state != PodState.RUNNING:
+        return None
+    return Change(pod, PodState.LOST, {"ended_at": now, "message": "The runtime no longer knows the pod."})
+
+
+def _end_state(pod: PodRow, report: PodReport) -> str:
+    if report.cause is PodCause.START_FAILED:
+        return PodState.FAILED
+    if report.cause in (PodCause.HOST_STOPPED, PodCause.LOST):
+        return PodState.LOST
+    if report.cause is PodCause.STOPPED:
+        return PodState.STOPPED if pod.state == PodState.STOPPING else PodState.LOST
+    return PodState.SUCCEEDED if report.exit_code == 0 else PodState.FAILED
+
+
+def _end_columns(pod: PodRow, report: PodReport, now: datetime) -> dict[str, Any]:
+    return {
+        "started_at": pod.started_at or report.started_at,
+        "ended_at": report.ended_at or now,
+        "exit_code": report.exit_code,
+        "signal": report.signal,
+        "message": report.message,
+    }
+
+
+def _look(
+    pods: Collection[PodRow], nodes: Nodes, pools: Pools, runtimes: Runtimes
+) -> tuple[dict[uuid.UUID, PodReport], list[str]]:
+    by_pool: dict[int, list[PodRow]] = defaultdict(list)
+    for pod in pods:
+        by_pool[nodes[pod.node_id].pool_id].append(pod)
+    reports: dict[uuid.UUID, PodReport] = {}
+    notes: list[str] = []
+    for pool_id, members in by_pool.items():
+        pool = pools[pool_id]
+        ids = {str(pod.pk): pod.pk for pod in members}
+        try:
+            answers = runtimes(pool).look(list(ids))
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("the runtime of pool %s does not answer: %s", pool.name, error)
+            notes.append(f"The runtime of pool {pool.name} does not answer: {error}")
+            continue
+        reports.update({ids[pod_id]: report for pod_id, report in answers.items()})
+    return reports, notes
+
+
+def _stop_pods_of_gone_nodes(
+    pods: Iterable[PodRow],
+    nodes: Nodes,
+    reports: Mapping[uuid.UUID, PodReport],
+    pools: Pools,
+    context: SchedulerContext,
+) -> Iterable[str]:
+    """Stop pods that still run for a node that is gone, before its devices are allocated again."""
+    for pod in pods:
+        report, node = reports.get(pod.pk), nodes[pod.node_id]
+        if node.state not in GONE_NODES or report is None or report.state not in ALIVE:
+            continue
+        if not context.leads():
+            return
+        try:
+            context.runtimes(pools[node.pool_id]).stop(str(pod.pk), 0)
+        except (RuntimeFailure, LookupError, OSError) as error:
+            log.warning("pod %s of a node that is gone could not be stopped: %s", pod.pk, error)
+            yield f"Pod {pod.pk} of node {node.name}, which is gone, could not be stopped: {error}"
+
+
+def _write(changes: Iterable[Change], now: datetime) -> None:
+    ended = []
+    for change in changes:
+        written = Pod.objects.filter(pk=change.pod.pk, state=change.pod.state).update(
+            state=change.state, since=now, **change.columns
+        )
+        if written and change.state not in LIVE_POD_STATES:
+            ended.append(change.pod.pk)
+    release(ended, now)

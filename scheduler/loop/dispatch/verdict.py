@@ -1,0 +1,165 @@
+"""Decide the next state of a gang from the states of its pods; pure.
+
+A gang runs once enough of its replicas run, completes when all of them succeeded, and fails when one replica
+fails. The loss of a machine is not a failure of its replicas. Idle roles run no command of their own: they
+are stopped once all other replicas have succeeded.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from berth.core.spec import RestartPolicy
+from scheduler.engine.model import Group, Role
+
+LIVE = frozenset({"starting", "running", "stopping"})
+COUNTS = frozenset({"starting", "running", "succeeded"})  # towards the gang's minimum
+RUNS = frozenset({"running", "succeeded"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodFact:
+    """The latest pod of one replica in the current run."""
+
+    role: str
+    index: int
+    state: str
+    exit_code: int | None = None
+    signal: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangFacts:
+    phase: str
+    next_phase: str
+    reason: str
+    message: str
+    tree: Group
+    pods: Sequence[PodFact]
+    policy: RestartPolicy
+    restarts: int = 0
+    is_stale: bool = False
+    idle_roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The next transition. If `to` is empty, only `stale` changes. `next_phase` follows stopping."""
+
+    to: str
+    reason: str = ""
+    message: str = ""
+    next_phase: str = ""
+    exit_code: int | None = None
+    counts_as_restart: bool = False
+    stale: bool | None = None
+
+
+def verdict(gang: GangFacts) -> Verdict | None:
+    """Return the gang's next transition, or None. Call it again after each transition."""
+    states = [pod.state for pod in gang.pods]
+    live = any(state in LIVE for state in states)
+    if gang.phase == "stopping":
+        return None if live else _arrival(gang, _states_of_work(gang))
+    if gang.phase not in ("starting", "running"):
+        return None
+    failed = [pod for pod in gang.pods if pod.state == "failed"]
+    lost = [pod for pod in gang.pods if pod.state == "lost"]
+    if failed and not lost:
+        return _failure(gang, failed[0])
+    if lost and (failed or not live):
+        return _loss(lost[0])
+    if gang.phase == "starting" and is_whole(gang.tree, gang.pods, RUNS):
+        return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
+    if not live:
+        return _end(gang) if "succeeded" in states else _loss(None)
+    return _end_of_idling(gang) or _staleness(gang)
+
+
+def is_whole(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
+    if isinstance(node, Role):
+        return sum(pod.role == node.name and pod.state in states for pod in pods) >= node.min
+    return sum(is_whole(child, pods, states) for child in node.children) >= node.need
+
+
+def _arrival(gang: GangFacts, states: Sequence[str]) -> Verdict:
+    """All pods have ended. A gang that succeeded before it could be stopped has completed."""
+    if gang.next_phase in ("pending", "suspended") and states and all(s == "succeeded" for s in states):
+        return Verdict(
+            "completed", "Completed", "All pods succeeded before they could be stopped.", exit_code=0
+        )
+    return Verdict(gang.next_phase, gang.reason, gang.message)
+
+
+def _failure(gang: GangFacts, pod: PodFact) -> Verdict:
+    code = 128 + pod.signal if pod.signal is not None else pod.exit_code
+    how = f"by signal {pod.signal}" if pod.signal is not None else f"with exit code {pod.exit_code}"
+    message = f"{pod.role} {pod.index} ended {how}"
+    if pod.exit_code is None and pod.signal is None:
+        message = f"{pod.role} {pod.index} could not be started"
+    message += f": {pod.message}" if pod.message else "."
+    if _may_restart(gang) and gang.policy.kind in ("on_failure", "always"):
+        return _restart(gang, message)
+    return Verdict("stopping", "PodFailed", message, next_phase="failed", exit_code=code)
+
+
+def _end(gang: GangFacts) -> Verdict:
+    if gang.policy.kind == "always" and _may_restart(gang):
+        return _restart(gang, "All pods succeeded.")
+    if gang.phase == "starting":
+        return Verdict("running", "Running", "All pods have run.", stale=False)
+    return Verdict("completed", "Completed", "All pods ended with exit code 0.", exit_code=0)
+
+
+def _end_of_idling(gang: GangFacts) -> Verdict | None:
+    """Stop idle replicas once nothing else runs and the other replicas have succeeded."""
+    states = _states_of_work(gang)
+    if not gang.idle_roles or "succeeded" not in states or any(state in LIVE for state in states):
+        return None
+    if not is_whole(gang.tree, gang.pods, COUNTS):
+        return None  # a lost replica has yet to be replaced
+    end = _end(gang)
+    if end.to != "completed":
+        return end
+    message = "All replicas that run a command ended with exit code 0."
+    return replace(end, to="stopping", next_phase=end.to, message=message)
+
+
+def _states_of_work(gang: GangFacts) -> list[str]:
+    return [pod.state for pod in gang.pods if pod.role not in gang.idle_roles]
+
+
+def _may_restart(gang: GangFacts) -> bool:
+    return gang.policy.max_restarts is None or gang.restarts < gang.policy.max_restarts
+
+
+def _restart(gang: GangFacts, cause: str) -> Verdict:
+    most = "" if gang.policy.max_restarts is None else f" of at most {gang.policy.max_restarts}"
+    text = f"{cause} The gang restarts: restart {gang.restarts + 1}{most}."
+    return Verdict("stopping", "Restarting", text, next_phase="pending", counts_as_restart=True)
+
+
+def _loss(pod: PodFact | None) -> Verdict:
+    cause = "All pods are gone." if pod is None else f"{pod.role} {pod.index} was lost: {pod.message}"
+    text = f"{cause} The workload is requeued; this does not count as a failure."
+    return Verdict("stopping", "PodsLost", text, next_phase="pending")
+
+
+def _staleness(gang: GangFacts) -> Verdict | None:
+    stale = not is_whole(gang.tree, gang.pods, COUNTS) or _is_degraded(gang.tree, gang.pods)
+    return Verdict("", stale=stale) if stale != gang.is_stale else None
+
+
+def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
+    """True if the node or one of its groups is alive below its minimum."""
+    if not _is_alive(node, pods):
+        return False
+    if not is_whole(node, pods, COUNTS):
+        return True
+    return isinstance(node, Group) and any(_is_degraded(child, pods) for child in node.children)
+
+
+def _is_alive(node: Group | Role, pods: Collection[PodFact]) -> bool:
+    if isinstance(node, Role):
+        return any(pod.role == node.name and pod.state in ("starting", "running") for pod in pods)
+    return any(_is_alive(child, pods) for child in node.children)

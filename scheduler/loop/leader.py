@@ -1,0 +1,76 @@
+"""The scheduler process: ticks while it leads, at once when something happened.
+
+A submission, a pod that changed its state, or a signal wakes it within milliseconds. The slower last step of
+a tick waits until a burst of changes is over, for a second at most.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from berth.core.clock import Clock
+from berth.db.leader import TIMEOUT, LeaderLoop
+from berth.db.lease import Held
+from berth.db.wake import Waiter, Woken
+from pools.runtimes.base import Runtime
+from scheduler.loop.context import Runtimes, SchedulerContext
+from scheduler.loop.tick import POD, Loop, ReconcilePool
+
+NAME = "scheduler"
+LEASE_SECONDS = 10.0
+BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
+QUIET_SECONDS = 0.05  # without another wake-up, before a deferred reconcile begins
+DEFER_SECONDS = 1.0  # the longest that it is deferred
+BURST_SECONDS = 0.005  # so that submissions that arrive together are decided together
+
+
+@dataclass(slots=True, kw_only=True)
+class Scheduler(LeaderLoop):
+    """One process. `runtimes` are those whose pods may wake it; `runtime_of` gives the runtime of a pool."""
+
+    name: ClassVar[str] = NAME
+
+    clock: Clock
+    runtime_of: Runtimes
+    reconcile_pool: ReconcilePool
+    runtimes: Mapping[str, Runtime]
+    lease_seconds: float = LEASE_SECONDS
+    loop: Loop | None = None
+    _reconciled: float = 0.0
+    _changed: bool = False
+    _deferring: bool = False
+
+    def gained(self, held: Held) -> None:
+        context = SchedulerContext(held=held, runtimes=self.runtime_of, leads=self.leads)
+        self.loop = Loop(context=context, clock=self.clock, reconcile_pool=self.reconcile_pool)
+
+    def lost(self) -> None:
+        self.loop = None
+
+    def work(self, trigger: str) -> float:
+        """Tick; reconcile at once, or after the burst of changes that this tick belongs to."""
+        assert self.loop is not None
+        if not (self._deferring and trigger == TIMEOUT):
+            self._changed |= self.loop.tick(trigger, reconcile=False)
+            self._deferring = self._changed and time.monotonic() - self._reconciled < DEFER_SECONDS
+            if self._deferring:
+                return QUIET_SECONDS
+        changed = self.loop.reconcile() or self._changed
+        self._reconciled, self._changed, self._deferring = time.monotonic(), False, False
+        return BUSY_SECONDS if changed else IDLE_SECONDS
+
+    def wake_files(self) -> Collection[int]:
+        return [fd for runtime in self.runtimes.values() for fd in runtime.wake_fds()]
+
+    def trigger(self, waiter: Waiter, woken: Woken) -> str:
+        if woken.reasons:
+            time.sleep(BURST_SECONDS)
+            more = waiter.wait(0)
+            woken = Woken(woken.reasons | more.reasons, woken.ready | more.ready)
+        for runtime in self.runtimes.values():
+            if woken.ready.intersection(runtime.wake_fds()):
+                runtime.drain_wakes()
+        if woken.ready and not woken.reasons:
+            return POD
+        return super(Scheduler, self).trigger(waiter, woken)

@@ -1,0 +1,1 @@
+"""Read rows into the frozen view that a decision starts from."""

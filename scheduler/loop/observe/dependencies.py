@@ -1,0 +1,69 @@
+"""Dependencies of workloads that have not completed."""
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from projects.models import Phase, Workload
+from scheduler.engine import model
+from scheduler.loop.observe.queues import Queues
+from scheduler.loop.observe.specs import NOTHING_TO_RUN, ParsedSpec
+from scheduler.loop.observe.workloads import WorkloadRow
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Unmet dependencies by workload id, and stand-ins for those that the snapshot does not show.
+
+    `unsubmitted` are the unmet ones that were never submitted, such as a mistyped name. A dependency that failed,
+    was cancelled, is suspended or unsubmitted cannot complete by itself: a suspended stand-in represents it.
+    """
+
+    unmet: Mapping[uuid.UUID, tuple[str, ...]]
+    unsubmitted: Mapping[uuid.UUID, tuple[str, ...]]
+    stand_ins: tuple[model.Workload, ...]
+
+
+def find_dependencies(
+    rows: Collection[WorkloadRow],
+    specs: Mapping[uuid.UUID, ParsedSpec],
+    visible: Collection[str],
+    queues: Queues,
+) -> Dependencies:
+    dependents = [
+        (row, spec.depends_on) for row in rows if (spec := specs[row.pk].spec) is not None and spec.depends_on
+    ]
+    if not dependents:
+        return Dependencies({}, {}, ())
+    newest = _newest(dependents)
+    unmet: dict[uuid.UUID, tuple[str, ...]] = {}
+    unsubmitted: dict[uuid.UUID, tuple[str, ...]] = {}
+    stand_ins: dict[str, model.Workload] = {}
+    for row, names in dependents:
+        project = queues.projects[row.project_id]
+        missing = [name for name in names if newest.get((row.project_id, name)) != Phase.COMPLETED]
+        unmet[row.pk] = tuple(f"{project}/{name}" for name in missing)
+        unsubmitted[row.pk] = tuple(
+            f"{project}/{name}" for name in missing if (row.project_id, name) not in newest
+        )
+        for handle in unmet[row.pk]:
+            if handle not in visible:
+                stand_ins[handle] = _stand_in(handle, project, tuple(row.pools))
+    return Dependencies(unmet, unsubmitted, tuple(stand_ins[handle] for handle in sorted(stand_ins)))
+
+
+def _newest(dependents: Collection[tuple[WorkloadRow, tuple[str, ...]]]) -> dict[tuple[int, str], str]:
+    """Return the phase of the newest workload with each name."""
+    filters = Q()
+    for row, names in dependents:
+        filters |= Q(project_id=row.project_id, name__in=names)
+    rows = Workload.objects.filter(filters).order_by("submitted_at", "pk")
+    return {
+        (project, name): phase for project, name, phase in rows.values_list("project_id", "name", "phase")
+    }
+
+
+def _stand_in(handle: str, project: str, pools: tuple[str, ...]) -> model.Workload:
+    return model.Workload(handle, project, NOTHING_TO_RUN, pools, suspended=True)

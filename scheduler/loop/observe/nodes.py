@@ -1,0 +1,137 @@
+"""Convert pools and nodes into engine values."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pools.models import Node, NodePool
+from scheduler.engine import model
+from scheduler.engine.from_spec import seconds_of
+from scheduler.reports.usage.decayed import HALF_LIFE
+
+NODE_STATES = {
+    "requested": model.NodeState.BOOTING,
+    "booting": model.NodeState.BOOTING,
+    "ready": model.NodeState.READY,
+    "cordoned": model.NodeState.CORDONED,
+    "draining": model.NodeState.DRAINING,
+}
+
+
+class NodeRow(NamedTuple):
+    """The columns of a node that a decision needs."""
+
+    pk: int
+    name: str
+    pool_id: int
+    state: str
+    ordinal: int
+    gpus: int
+    gpu_model: str
+    gpu_memory_mib: int
+    cpu_milli: int
+    memory_mib: int
+    max_pods: int
+    labels: dict[str, str]
+    taints: list[dict[str, str]]
+    ready_at: datetime | None
+
+
+def node_rows(pool: NodePool | None = None) -> list[NodeRow]:
+    """Return usable and booting nodes by name, of one pool or of all."""
+    rows = Node.objects.filter(state__in=NODE_STATES)
+    if pool is not None:
+        rows = rows.filter(pool=pool)
+    return [NodeRow._make(row) for row in rows.order_by("name").values_list(*NodeRow._fields)]
+
+
+@dataclass(slots=True)
+class NodeCache:
+    """The engine value of each node; it stays the very same object while its row is unchanged."""
+
+    _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
+
+    def describe(
+        self, rows: Iterable[NodeRow], pools: Mapping[int, str], closed: Collection[str]
+    ) -> tuple[model.Node, ...]:
+        """Return the nodes. `pools` gives names by id; `closed` pools are below their ready threshold."""
+        before, self._nodes = self._nodes, {}
+        for row in rows:
+            pool = pools[row.pool_id]
+            key = (row, pool, pool not in closed)
+            cached = before.get(row.pk)
+            if cached is None or cached[0] != key:
+                cached = key, _node(row, pool, is_open=pool not in closed)
+            self._nodes[row.pk] = cached
+        return tuple(node for _, node in self._nodes.values())
+
+
+def pool_of(row: NodePool, now: datetime) -> model.Pool:
+    expired = row.expires_at is not None and row.expires_at <= now
+    cannot_grow = row.paused or row.ordering_stopped or expired
+    return model.Pool(
+        name=row.name,
+        node_strategy=model.Strategy(row.node_placement),
+        device_strategy=model.Strategy(row.device_placement),
+        reclaim_min_runtime=row.reclaim_min_runtime,
+        preempt_min_runtime=row.preempt_min_runtime,
+        preemption_delay=row.preemption_delay,
+        stale_gang_grace=row.stale_gang_grace,
+        consolidation=model.Consolidation(
+            row.consolidation_enabled, row.consolidation_max_moves, row.consolidation_max_trials
+        ),
+        fair_share=model.FairShareMode(
+            time_based=row.fairshare_mode == "time_based",
+            half_life=row.half_life or (None if row.window else HALF_LIFE),  # as the ledger does
+            window=row.window,
+            tumbling=row.tumbling,
+            k=row.k,
+            count_all=row.count_all,
+        ),
+        over_quota_weights=row.over_quota_weights,
+        topology=tuple(row.topology),
+        reservation_after=row.reservation_after,
+        cpu_load_limit=row.cpu_load_limit,
+        nodes_max=None if cannot_grow else row.nodes_max,
+        nodes_ever=row.nodes_min if row.nodes_max is None else row.nodes_max,
+        node_shape=model.NodeShape(
+            gpus=row.gpus_per_node,
+            gpu_model=row.gpu_model,
+            gpu_memory_mib=row.gpu_memory_mib,
+            cpu=row.cpu_milli,
+            memory_mib=row.memory_mib,
+            max_pods=row.max_pods,
+            labels=row.labels,
+            taints=_taints(row.taints),
+        ),
+    )
+
+
+def _node(row: NodeRow, pool: str, *, is_open: bool) -> model.Node:
+    """In a pool below its ready threshold, ready nodes count as booting."""
+    state = NODE_STATES[row.state]
+    if state is model.NodeState.READY and not is_open:
+        state = model.NodeState.BOOTING
+    return model.Node(
+        name=row.name,
+        pool=pool,
+        gpus=row.gpus,
+        gpu_model=row.gpu_model,
+        gpu_memory_mib=row.gpu_memory_mib,
+        cpu=row.cpu_milli,
+        memory_mib=row.memory_mib,
+        max_pods=row.max_pods,
+        labels=row.labels,
+        taints=_taints(row.taints),
+        state=state,
+        ordinal=row.ordinal,
+        ready_at=seconds_of(row.ready_at) if row.ready_at else None,
+    )
+
+
+def _taints(stored: Iterable[Mapping[str, str]]) -> tuple[model.Taint, ...]:
+    return tuple(
+        model.Taint(taint["key"], taint.get("value", ""), taint.get("effect", "NoSchedule"))
+        for taint in stored
+    )

@@ -1,0 +1,152 @@
+"""Convert departments, projects, quotas and usage into engine queues.
+
+The engine knows only queues. If a department and a project have the same name, the department's queue gets a
+suffix that no name can have.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from berth.core.amounts import Bounds
+from pools.models import NodePool
+from projects.models import Department, Project, Quota
+from scheduler.engine.from_spec import seconds_of
+from scheduler.engine.model import Entitlement, Queue
+from scheduler.engine.model import Usage as Decayed
+from scheduler.models import Usage
+from scheduler.reports.usage.decayed import decayed
+from scheduler.window import points
+
+DEPARTMENT_SUFFIX = " (department)"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner of a queue: a project, with its department, or a department."""
+
+    department_id: int
+    project_id: int | None
+    name: str
+    department: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    queues: tuple[Queue, ...]
+    owners: Mapping[str, Owner]  # by the queue's name
+    projects: Mapping[int, str]  # the queue's name by the project's id
+    departments: Mapping[int, str]
+    project_names: Mapping[int, str]
+    versions: Mapping[int, int] = field(default_factory=dict)  # of quota rows, by id
+
+    def path(self, queue: str) -> tuple[str, ...]:
+        """Return the queue and, for a project, its department's queue."""
+        owner = self.owners[queue]
+        return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
+
+
+def queues_at(now: datetime, pools: Iterable[NodePool]) -> Queues:
+    departments = {row.pk: row for row in Department.objects.order_by("name")}
+    projects = {row.pk: row for row in Project.objects.order_by("name")}
+    project_names = {row.name for row in projects.values()}
+    by_pool = {pool.pk: pool for pool in pools}
+    quotas = list(Quota.objects.all().order_by("pk"))
+    entitled = _entitlements(quotas, by_pool, _usages(now, by_pool), departments, projects)
+    department_names = {
+        pk: row.name + (DEPARTMENT_SUFFIX if row.name in project_names else "")
+        for pk, row in departments.items()
+    }
+    queues = [
+        _queue(row, department_names[pk], None, entitled[("department", pk)])
+        for pk, row in departments.items()
+    ]
+    queues += [
+        _queue(row, row.name, department_names[row.department_id], entitled[("project", pk)])
+        for pk, row in projects.items()
+    ]
+    owners = {department_names[pk]: Owner(pk, None, row.name, row.name) for pk, row in departments.items()}
+    for pk, row in projects.items():
+        owners[row.name] = Owner(row.department_id, pk, row.name, departments[row.department_id].name)
+    return Queues(
+        queues=tuple(queues),
+        owners=owners,
+        projects={pk: row.name for pk, row in projects.items()},
+        departments=department_names,
+        project_names={pk: row.name for pk, row in projects.items()},
+        versions={quota.pk: quota.version for quota in quotas},
+    )
+
+
+def _queue(
+    row: Department | Project, name: str, parent: str | None, entitlements: Mapping[str, Entitlement]
+) -> Queue:
+    return Queue(
+        name=name,
+        parent=parent,
+        created=seconds_of(row.created_at),
+        entitlements=entitlements,
+        reclaim_min_runtime=row.reclaim_min_runtime,
+        preempt_min_runtime=row.preempt_min_runtime,
+    )
+
+
+Key = tuple[str, int]  # ("department" | "project", id)
+
+
+def _entitlements(
+    quotas: Iterable[Quota],
+    pools: Mapping[int, NodePool],
+    usages: Mapping[tuple[Key, int], Decayed],
+    departments: Mapping[int, Department],
+    projects: Mapping[int, Project],
+) -> Mapping[Key, Mapping[str, Entitlement]]:
+    """Return entitlements by owner and pool. Without a quota, rank and usage still count."""
+    ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
+    ranks |= {("project", pk): row.rank for pk, row in projects.items()}
+    unset = Decayed()
+    by_owner: dict[Key, dict[str, Entitlement]] = {
+        key: {
+            pool.name: Entitlement(rank=rank, usage=usages.get((key, pool_id), unset))
+            for pool_id, pool in pools.items()
+            if rank or (key, pool_id) in usages
+        }
+        for key, rank in ranks.items()
+    }
+    for quota in quotas:
+        key = _key(quota.department_id, quota.project_id)
+        pool = pools.get(quota.pool_id)
+        if pool is not None:
+            by_owner[key][pool.name] = entitlement(quota, ranks[key], usages.get((key, quota.pool_id), unset))
+    return by_owner
+
+
+def entitlement(row: Quota | None, rank: int, usage: Decayed) -> Entitlement:
+    """Return the entitlement; `rank` is the owner's, for quotas without a rank of their own."""
+    if row is None:
+        return Entitlement(rank=rank, usage=usage)
+    return Entitlement(
+        quota=Bounds(row.gpu_milli, row.cpu_milli, row.memory_mib),
+        limit=Bounds(row.limit_gpu_milli, row.limit_cpu_milli, row.limit_memory_mib),
+        weights=(row.weight_gpu, row.weight_cpu, row.weight_memory),
+        over_quota=row.over_quota,
+        rank=rank if row.rank is None else row.rank,
+        usage=usage,
+    )
+
+
+def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
+    then = points(pools.values(), now)
+    return {
+        (_key(row.department_id, row.project_id), row.pool_id): decayed(
+            row, pools[row.pool_id], now, then.get(row.pk)
+        )
+        for row in Usage.objects.filter(pool_id__in=pools)
+    }
+
+
+def _key(department_id: int | None, project_id: int | None) -> Key:
+    if project_id is not None:
+        return "project", project_id
+    assert department_id is not None, "the database holds that a quota has one owner"
+    return "department", department_id

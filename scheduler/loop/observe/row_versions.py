@@ -1,0 +1,64 @@
+"""Read only the rows that changed since the last read.
+
+PostgreSQL never changes a row in place: each write creates a new version, by a later transaction or at
+another place. So the row's id, the writing transaction (`xmin`) and the place (`ctid`) identify its content.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from django.db import connection
+
+Row = TypeVar("Row")
+ID = 36  # characters of an id, with which a mark begins
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuery(Generic[Row]):
+    """A query. Its mark begins with the row's id and identifies the version of all that is read for it."""
+
+    mark: str
+    columns: str
+    source: str  # FROM ... WHERE (...)
+    id: str
+    order: str
+    made: Callable[[Iterable[Any]], Row]
+
+
+@dataclass(slots=True)
+class VersionedRows(Generic[Row]):
+    """The rows of the last read, by mark. An unchanged row stays the very same object."""
+
+    query: RowQuery[Row]
+    _rows: dict[str, Row] = field(default_factory=dict)
+
+    def read(self) -> list[Row]:
+        query, cached = self.query, self._rows
+        if not cached:
+            self._rows = dict(_read(query))
+            return list(self._rows.values())
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {query.mark} {query.source} ORDER BY {query.order}")
+            marks = [mark for (mark,) in cursor.fetchall()]
+        changed = [mark[:ID] for mark in marks if mark not in cached]
+        fresh = {mark[:ID]: (mark, row) for mark, row in _read(query, changed)} if changed else {}
+        rows: dict[str, Row] = {}
+        for mark in marks:
+            if mark in cached:
+                rows[mark] = cached[mark]
+            elif mark[:ID] in fresh:  # else the row was deleted since; it may also have a newer version
+                newer, row = fresh[mark[:ID]]
+                rows[newer] = row
+        self._rows = rows
+        return list(rows.values())
+
+
+def _read(query: RowQuery[Row], ids: list[str] | None = None) -> Iterable[tuple[str, Row]]:
+    chosen = "" if ids is None else f"AND {query.id} = ANY(%s::uuid[])"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {query.mark}, {query.columns} {query.source} {chosen} ORDER BY {query.order}",
+            None if ids is None else [ids],
+        )
+        return [(mark, query.made(columns)) for mark, *columns in cursor.fetchall()]

@@ -1,0 +1,72 @@
+"""Cache the parsed document of each live workload.
+
+A stored document never changes, so the id is a sufficient key.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from berth.core.spec import SpecError, WorkloadSpec, parse_workload, tree_of
+from projects.models import Workload
+from scheduler.engine.from_spec import group_of
+from scheduler.engine.model import Group, Role
+
+NOTHING_TO_RUN = Group("all", (), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSpec:
+    """The validated document and the engine's tree of it, or why it can no longer be read."""
+
+    spec: WorkloadSpec | None
+    tree: Group
+    roles: Mapping[str, Role]
+    error: str = ""
+
+
+def parse_spec(document: object) -> ParsedSpec:
+    try:
+        spec = parse_workload(document)
+    except SpecError as error:
+        return ParsedSpec(None, NOTHING_TO_RUN, {}, f"The stored document cannot be read any more: {error}")
+    tree = group_of(tree_of(spec))
+    return ParsedSpec(spec, tree, {role.name: role for role in roles_in(tree)})
+
+
+def roles_in(group: Group) -> Iterator[Role]:
+    """Yield the roles in the order of the document."""
+    for child in group.children:
+        if isinstance(child, Role):
+            yield child
+        else:
+            yield from roles_in(child)
+
+
+class SpecCache:
+    """Parsed documents of live workloads, by id."""
+
+    def __init__(self) -> None:
+        self._specs: dict[uuid.UUID, ParsedSpec] = {}
+
+    def of(self, workload: Workload) -> ParsedSpec:
+        spec = self._specs.get(workload.pk)
+        if spec is None:
+            spec = self._specs[workload.pk] = parse_spec(workload.spec)
+        return spec
+
+    def of_all(self, ids: Collection[uuid.UUID]) -> Mapping[uuid.UUID, ParsedSpec]:
+        """Return the parsed documents by id; only those that are not cached are read."""
+        missing = [pk for pk in ids if pk not in self._specs]
+        for pk, document in _documents(missing):
+            self._specs[pk] = parse_spec(document)
+        return self._specs
+
+    def keep_only(self, ids: Collection[uuid.UUID]) -> None:
+        """Forget workloads that ended."""
+        if len(self._specs) > 2 * len(ids) + 1000:
+            self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
+
+
+def _documents(ids: list[uuid.UUID]) -> Iterable[tuple[uuid.UUID, object]]:
+    return Workload.objects.filter(pk__in=ids).values_list("pk", "spec") if ids else ()

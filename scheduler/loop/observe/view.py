@@ -1,0 +1,101 @@
+"""Read rows into a frozen snapshot."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pools.models import NodePool
+from scheduler.engine import model
+from scheduler.engine.from_spec import seconds_of
+from scheduler.loop.observe.dependencies import find_dependencies
+from scheduler.loop.observe.nodes import NODE_STATES, NodeCache, node_rows, pool_of
+from scheduler.loop.observe.queues import Queues, queues_at
+from scheduler.loop.observe.specs import SpecCache
+from scheduler.loop.observe.workloads import ObservedWorkload, WorkloadCache, WorkloadNames, by_workload
+from scheduler.models import Reservation
+from scheduler.reports.explanations.pool_readiness import Opening, openings
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One reading of the rows: the snapshot, and which row each of the engine's names stands for."""
+
+    at: datetime
+    snapshot: model.Snapshot
+    workloads: Mapping[str, ObservedWorkload]
+    pods: Mapping[tuple[str, str, int], uuid.UUID]
+    nodes: Mapping[str, int]
+    pools: Mapping[str, NodePool]
+    queues: Queues
+    opening: Mapping[str, Opening] = field(default_factory=dict)  # pools below their ready threshold
+
+
+@dataclass(slots=True)
+class ObservationCache:
+    """What one observation leaves to the next, for rows that did not change. Not thread-safe."""
+
+    workloads: WorkloadCache = field(default_factory=WorkloadCache)
+    nodes: NodeCache = field(default_factory=NodeCache)
+
+
+def observe(now: datetime, specs: SpecCache, cache: ObservationCache | None = None) -> ClusterView:
+    """Return the current view. The cache saves work and changes nothing."""
+    cache = cache or ObservationCache()
+    pools = {pool.name: pool for pool in NodePool.objects.order_by("name")}
+    pool_names = {pool.pk: pool.name for pool in pools.values()}
+    nodes = [node for node in node_rows() if node.pool_id in pool_names]
+    opening = openings(pools.values(), nodes)
+    queues = queues_at(now, pools.values())
+    rows = cache.workloads.rows.read()
+    names = {row.pk: f"{queues.project_names[row.project_id]}/{row.name}" for row in rows}
+    parsed = specs.of_all(names)
+    specs.keep_only(names)
+    dependencies = find_dependencies(rows, parsed, set(names.values()), queues)
+    node_names = {node.pk: node.name for node in nodes}
+    pods = by_workload(rows, cache.workloads.pods.read(), node_names)
+    work = []
+    for row in rows:
+        described = WorkloadNames(
+            names[row.pk],
+            queues.projects[row.project_id],
+            dependencies.unmet.get(row.pk, ()),
+            dependencies.unsubmitted.get(row.pk, ()),
+            parsed[row.pk],
+        )
+        work.append(cache.workloads.describe(row, pods.get(row.pk, ()), described, node_names, now))
+    cache.workloads.keep_only(rows)
+    return ClusterView(
+        at=now,
+        snapshot=model.Snapshot(
+            now=seconds_of(now),
+            pools=tuple(pool_of(pool, now) for pool in pools.values()),
+            nodes=cache.nodes.describe(nodes, pool_names, opening),
+            queues=queues.queues,
+            workloads=(*(each.workload for each in work), *dependencies.stand_ins),
+            reservations=_reservations(names),
+        ),
+        workloads={each.names.name: each.observed for each in work},
+        pods={key: pk for each in work for key, pk in each.pod_ids},
+        nodes={node.name: node.pk for node in nodes},
+        pools=pools,
+        queues=queues,
+        opening=opening,
+    )
+
+
+def _reservations(names: Mapping[uuid.UUID, str]) -> tuple[model.Reservation, ...]:
+    rows = Reservation.objects.select_related("node").order_by("workload_id", "role", "index")
+    return tuple(
+        model.Reservation(
+            workload=names[row.workload_id],
+            role=row.role,
+            index=row.index,
+            node=row.node.name,
+            devices=tuple(row.devices),
+            milli=row.gpu_milli,
+            expires=seconds_of(row.expires_at) if row.expires_at else None,
+        )
+        for row in rows
+        if row.workload_id in names and row.node.state in NODE_STATES
+    )

@@ -1,0 +1,229 @@
+"""Convert live workloads and pods into engine values.
+
+Only the columns that a decision needs are read. A workload whose rows did not change keeps the very same
+engine value, so that the engine sees at a glance that nothing changed.
+"""
+
+import uuid
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from projects.models import Phase, PodState
+from scheduler.engine import model
+from scheduler.engine.from_spec import growth_orders_nodes, seconds_of
+from scheduler.loop.observe.row_versions import RowQuery, VersionedRows
+from scheduler.loop.observe.specs import ParsedSpec
+
+STUCK_AFTER = timedelta(seconds=60)  # after the grace period; then a stopping pod counts as stuck
+
+
+class WorkloadRow(NamedTuple):
+    pk: uuid.UUID
+    project_id: int
+    name: str
+    version: int
+    phase: str
+    next_phase: str
+    run: int
+    pools: list[str]
+    priority: int
+    preemptible: bool
+    submitted_at: datetime
+    started_at: datetime | None
+    last_checkpoint_at: datetime | None
+    stale_since: datetime | None
+    backoff_until: datetime | None
+    max_runtime: int | None
+    preemptions: int
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    pk: uuid.UUID
+    workload_id: uuid.UUID
+    role: str
+    index: int
+    run: int
+    node_id: int
+    state: str
+    since: datetime
+    created_at: datetime
+    started_at: datetime | None
+    devices: list[int]
+    gpu_milli: int
+
+
+WORKLOADS = RowQuery(
+    mark="concat(work.id, ' ', work.xmin, work.ctid)",
+    columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
+    source="""FROM projects_workload AS work
+              WHERE work.phase IN ('pending', 'reserved', 'starting', 'running', 'stopping')""",
+    id="work.id",
+    order="work.id",
+    made=WorkloadRow._make,
+)
+PODS = RowQuery(
+    mark="concat(pod.id, ' ', pod.xmin, pod.ctid, ' ', held.xmin, held.ctid)",
+    columns="""pod.id, pod.workload_id, pod.role, pod.index, pod.run, pod.node_id, pod.state, pod.since,
+               pod.created_at, pod.started_at, coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0)""",
+    source="""FROM projects_pod AS pod LEFT JOIN scheduler_allocation AS held ON held.pod_id = pod.id
+              WHERE (pod.state IN ('starting', 'running', 'stopping')
+                     OR pod.state = 'succeeded' AND EXISTS (
+                        SELECT 1 FROM projects_workload AS work
+                         WHERE work.id = pod.workload_id AND work.phase IN ('starting', 'running')))""",
+    id="pod.id",
+    order="pod.workload_id, pod.role, pod.index",
+    made=lambda columns: PodRow(*columns),
+)
+PodsOf = Mapping[uuid.UUID, Sequence[PodRow]]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWorkload:
+    """The state that commit compares with the locked row."""
+
+    pk: uuid.UUID
+    version: int
+    phase: str
+    run: int
+    spec: ParsedSpec
+
+
+class WorkloadNames(NamedTuple):
+    """The engine's names for what one workload refers to, and its parsed document."""
+
+    name: str
+    queue: str
+    depends_on: tuple[str, ...]  # not completed yet
+    unsubmitted: tuple[str, ...]  # of these, never submitted
+    spec: ParsedSpec
+
+
+class WorkloadEntry(NamedTuple):
+    row: WorkloadRow
+    pods: Sequence[PodRow]
+    names: WorkloadNames
+    nodes: Sequence[str]  # one per pod; empty for a node that is gone
+    workload: model.Workload
+    observed: ObservedWorkload
+    pod_ids: Sequence[tuple[tuple[str, str, int], uuid.UUID]]  # by the engine's name of the pod
+
+
+@dataclass(slots=True)
+class WorkloadCache:
+    """The entry of each workload from the last observation."""
+
+    rows: VersionedRows[WorkloadRow] = field(default_factory=lambda: VersionedRows(WORKLOADS))
+    pods: VersionedRows[PodRow] = field(default_factory=lambda: VersionedRows(PODS))
+    _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
+
+    def describe(
+        self,
+        row: WorkloadRow,
+        pods: Sequence[PodRow],
+        names: WorkloadNames,
+        nodes: Mapping[int, str],
+        now: datetime,
+    ) -> WorkloadEntry:
+        """Return the cached entry if nothing changed, else a new one."""
+        before = self._entries.get(row.pk)
+        node_names = [nodes.get(pod.node_id, "") for pod in pods]
+        if (
+            before is not None
+            and not _depends_on_the_time(row, pods)
+            and before[:4] == (row, pods, names, node_names)
+        ):
+            return before
+        entry = _entry(row, pods, names, node_names, now)
+        if before is not None and before.workload == entry.workload:
+            entry = entry._replace(workload=before.workload)
+        self._entries[row.pk] = entry
+        return entry
+
+    def keep_only(self, rows: Sequence[WorkloadRow]) -> None:
+        """Forget workloads that ended."""
+        if len(self._entries) > len(rows):
+            self._entries = {row.pk: self._entries[row.pk] for row in rows}
+
+
+def by_workload(rows: Sequence[WorkloadRow], pods: Iterable[PodRow], nodes: Container[int]) -> PodsOf:
+    """Return the pods that count for each workload. Pods of lost nodes do not count."""
+    runs = {row.pk: row.run for row in rows}
+    pods_of: dict[uuid.UUID, list[PodRow]] = {}
+    for pod in pods:
+        run = runs.get(pod.workload_id)
+        if run is None:
+            continue
+        if pod.run == run if pod.state == PodState.SUCCEEDED else pod.node_id in nodes:
+            pods_of.setdefault(pod.workload_id, []).append(pod)
+    return pods_of
+
+
+def _depends_on_the_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
+    """A stopping pod counts as stuck after a while."""
+    return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
+
+
+def _entry(
+    row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, nodes: Sequence[str], now: datetime
+) -> WorkloadEntry:
+    runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None
+    parsed, spec = names.spec, names.spec.spec
+    workload = model.Workload(
+        name=names.name,
+        project=names.queue,
+        tree=parsed.tree,
+        pools=tuple(row.pools),
+        priority=row.priority,
+        preemptible=row.preemptible,
+        submitted=seconds_of(row.submitted_at),
+        max_runtime=row.max_runtime,
+        started=seconds_of(row.started_at) if runs and row.started_at else None,
+        last_checkpoint=seconds_of(row.last_checkpoint_at) if row.last_checkpoint_at else None,
+        preemptions=row.preemptions,
+        restarts=row.restarts,
+        backoff_until=seconds_of(row.backoff_until) if row.backoff_until else None,
+        preemption_delay=spec.preemption_delay if spec else None,
+        stale_gang_grace=spec.stale_gang_grace if spec else None,
+        stale_since=seconds_of(row.stale_since) if row.stale_since else None,
+        growth_orders_nodes=spec is None or growth_orders_nodes(spec),
+        suspended=row.phase == Phase.STOPPING and row.next_phase != Phase.PENDING,
+        misconfigured=parsed.error,
+        depends_on=names.depends_on,
+        unsubmitted=names.unsubmitted,
+        pods=tuple(_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),
+    )
+    return WorkloadEntry(
+        row,
+        pods,
+        names,
+        nodes,
+        workload,
+        ObservedWorkload(row.pk, row.version, row.phase, row.run, parsed),
+        [((names.name, pod.role, pod.index), pod.pk) for pod in pods],
+    )
+
+
+def _pod(now: datetime, pod: PodRow, node: str, row: WorkloadRow, parsed: ParsedSpec) -> model.Pod:
+    state = model.PodState.COMPLETED if pod.state == PodState.SUCCEEDED else model.PodState(pod.state)
+    if row.phase == Phase.STOPPING and state in (model.PodState.RUNNING, model.PodState.STARTING):
+        state = model.PodState.STOPPING
+    if state is model.PodState.STOPPING and now > _stop_deadline(pod, parsed):
+        state = model.PodState.STUCK
+    return model.Pod(
+        role=pod.role,
+        index=pod.index,
+        node=node,
+        devices=tuple(pod.devices),
+        milli=pod.gpu_milli,
+        state=state,
+        started=seconds_of(pod.started_at or pod.created_at),
+    )
+
+
+def _stop_deadline(pod: PodRow, parsed: ParsedSpec) -> datetime:
+    grace = parsed.spec.grace_period_seconds if parsed.spec else 0
+    return pod.since + timedelta(seconds=grace) + STUCK_AFTER

@@ -1,0 +1,1 @@
+"""Report demand to the pools, and offer nodes back to them."""

@@ -1,0 +1,234 @@
+"""One tick of the scheduler: observe, decide, commit, dispatch, reconcile.
+
+Every step works from rows and does no harm when done again. The steps after commit run in every tick,
+whether anything was decided or not: they heal what a crash left half done.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from django.db import InterfaceError, OperationalError
+
+from berth.core.clock import Clock
+from berth.db.crash_points import crash_point
+from berth.db.lease import Held, LeadershipLost, fenced
+from berth.db.races import is_lost_race
+from berth.server.tracing.spans import span
+from pools.engine.victims import Work
+from pools.lost_work import work_to_lose
+from pools.models import NodePool
+from scheduler.checkpoints import EVERY, note_checkpoints
+from scheduler.engine.plan import Plan
+from scheduler.loop import log_context
+from scheduler.loop.commit import commit
+from scheduler.loop.commit.reservations import drop_stale_reservations
+from scheduler.loop.context import SchedulerContext
+from scheduler.loop.cycle_record import CycleMemory, CycleRun, CycleTimer, record_cycle, record_failure
+from scheduler.loop.decide import decide_pools
+from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
+from scheduler.loop.dispatch.drains import evict_from_overdue_drains
+from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
+from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
+from scheduler.loop.dispatch.rendezvous import rendezvous_for_plan
+from scheduler.loop.dispatch.reports import Intake
+from scheduler.loop.dispatch.sweep import sweep
+from scheduler.loop.observe.view import ClusterView, observe
+from scheduler.loop.reconcile.demand import report_demand, report_empty_drains
+from scheduler.loop.reconcile.release_nodes import Releases
+from scheduler.schedules import keep_schedules
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+ReconcilePool = Callable[[NodePool, datetime, Held, Mapping[int, Work]], bool]  # True: something changed
+POD = "pod"  # the trigger when only pods reported
+SWEEP_EVERY = timedelta(seconds=60)
+
+
+@dataclass(slots=True)
+class Loop:
+    """The loop of one scheduler that leads. What it remembers saves work and decides nothing."""
+
+    context: SchedulerContext
+    clock: Clock
+    reconcile_pool: ReconcilePool
+    memory: CycleMemory = field(default_factory=CycleMemory)
+    idle: IdleTracker = field(default_factory=IdleTracker)
+    releases: Releases = field(default_factory=Releases)
+    swept_at: datetime | None = None
+    checkpoints_at: datetime | None = None
+    _timer: CycleTimer = field(init=False)
+    _runs: list[CycleRun] = field(default_factory=list)  # not recorded yet, and the newest one
+    _notes: list[str] = field(default_factory=list)
+    _changed: bool = False
+
+    def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
+        """Run the five steps once; return True if anything changed, so that the next tick should come soon.
+
+        `reconcile=False` leaves the slower last step to the caller, who may put it off for a moment.
+        """
+        now, self._changed = self.clock.now(), False
+        with self._traced(trigger):
+            view = self.observe(now, trigger)  # rows -> a frozen view; None: nothing to decide
+            plan = self.decide(view)  # view -> plan, pure
+            self.commit(view, plan)  # plan -> rows, each bundle checked again under locks
+            self.dispatch(now)  # rows -> pods started and stopped
+        if reconcile:
+            self._changed |= self.reconcile()  # rows -> pools grown and shrunk
+        return self._changed
+
+    def observe(self, now: datetime, trigger: str = "tick") -> ClusterView | None:
+        """Record what the pods report, then read the rows. None if this frees nothing, or failed."""
+        self._timer = CycleTimer(now, trigger)
+        intake = self._try("recording pod reports", lambda: record_reports(now, self.context)) or Intake()
+        self._notes += intake.notes
+        self.context.sent.forget_starts(intake.unknown)
+        dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
+        self._changed |= bool(intake.changed or dropped)
+        if trigger == POD and not intake.ended and not dropped:
+            return None
+        view = self._cycle_step("observe", lambda: observe(now, self.context.specs, self.context.cache))
+        crash_point("cycle.observed")
+        return view
+
+    def decide(self, view: ClusterView | None) -> Plan | None:
+        """Ask the engine for a plan."""
+        if view is None:
+            return None
+        plan = self._cycle_step("decide", lambda: decide_pools(view.snapshot, self.context.layout))
+        crash_point("cycle.decided")
+        return plan
+
+    def commit(self, view: ClusterView | None, plan: Plan | None) -> None:
+        """Apply the bundles that still hold, in one transaction."""
+        if view is None or plan is None:
+            return
+        record = self._timer.record(view, plan, self.context.held)
+
+        def step() -> CycleRun:
+            rendezvous = rendezvous_for_plan(view, plan, self.context)
+            return CycleRun(view, plan, commit(view, plan, self.context.held, record, rendezvous), record)
+
+        run = self._cycle_step("commit", step)
+        if run is not None:
+            record.commit_ms = self._timer.milliseconds["commit"]
+            self._runs.append(run)
+            self._changed |= bool(run.outcome.applied or run.outcome.stale)
+
+    def dispatch(self, now: datetime) -> None:
+        """Start and stop pods from their rows."""
+        with span("dispatch"):
+            self._notes += start_pods(now, self.context)
+            self._notes += stop_pods(now, self.context)
+
+    def reconcile(self) -> bool:
+        """Enforce time limits, record cycles, resize pools and clean up; return True if anything changed."""
+        now = self.clock.now()
+        with span("scheduler reconcile", berth__epoch=self.context.held.epoch):
+            self._note_checkpoints(now)
+            changed = [
+                self._try("time limits", lambda: end_overdue(now, self.context, self.idle)),
+                self._try("drains", lambda: evict_from_overdue_drains(now, self.context)),
+                self._record_cycles(),
+                self._try("empty drained nodes", self._fenced(lambda: report_empty_drains(now))),
+                self._release_nodes(now),
+                self._reconcile_pools(now),
+            ]
+            self._clean_up(now)
+        self._runs, self._notes = self._runs[-1:], []
+        return any(changed)
+
+    def _note_checkpoints(self, now: datetime) -> None:
+        if self.checkpoints_at is None or now - self.checkpoints_at >= EVERY:
+            self.checkpoints_at = now
+            self._try("checkpoints", lambda: note_checkpoints(self.context))
+
+    def _record_cycles(self) -> bool:
+        changed = False
+        for run in self._runs:
+            if not run.written:
+                changed |= bool(self._try("records", self._recording(run)))
+        return changed
+
+    def _recording(self, run: CycleRun) -> Callable[[], bool]:
+        newest = run is self._runs[-1]
+        return lambda: record_cycle(run, self.context, self.memory, self._notes, newest=newest)
+
+    def _release_nodes(self, now: datetime) -> bool:
+        if not self._runs:
+            return False
+        return bool(self._try("nodes", lambda: self.releases.give_back(self._runs[-1], now, self.context)))
+
+    def _reconcile_pools(self, now: datetime) -> bool:
+        if self._runs:
+            newest = self._runs[-1]
+            self._try("demand", self._fenced(lambda: report_demand(newest.view, newest.plan.demand)))
+        work = self._try("work to lose", lambda: work_to_lose(now)) or {}
+        changed = False
+        for pool in NodePool.objects.order_by("name"):
+            if not self.context.leads():
+                break
+            changed |= bool(self._try(f"pool {pool.name}", self._reconciling(pool, now, work)))
+        return changed
+
+    def _reconciling(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
+        return lambda: self.reconcile_pool(pool, now, self.context.held, work)
+
+    def _clean_up(self, now: datetime) -> None:
+        if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
+            return
+        self.swept_at = now
+        for note in self._try("sweep", lambda: sweep(now, self.context)) or ():
+            log.warning(note)
+        self._try("logs of deleted workloads", lambda: clear_logs(self.context))
+        self._try("workspaces of deleted workloads", lambda: queue_workspaces(now, self.context))
+        self._try("schedules", self._fenced(keep_schedules))
+
+    @contextmanager
+    def _traced(self, trigger: str) -> Iterator[None]:
+        log_context.begin()
+        with span(
+            "scheduler tick", berth__trigger=trigger[:40], berth__epoch=self.context.held.epoch
+        ) as traced:
+            before = len(self._runs)
+            yield
+            for run in self._runs[before:]:
+                log_context.in_cycle(run.record.pk, traced)
+                traced.tell(**run.attributes())
+            traced.tell(berth__changed=self._changed)
+
+    def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
+        """Time one step of the cycle; a failure ends the cycle and is recorded."""
+        before = len(self._notes)
+        with span(name), self._timer.measure(name):
+            result = self._try(name, step)
+        if result is None:
+            notes = self._notes[before:]
+            self._try("records", lambda: record_failure(self._timer, self.context.held, self.memory, notes))
+        return result
+
+    def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
+        """Wrap a step that knows nothing of leases: it writes only while this process leads."""
+
+        def fenced_step() -> Result:
+            with fenced(self.context.held):
+                return step()
+
+        return fenced_step
+
+    def _try(self, name: str, step: Callable[[], Result]) -> Result | None:
+        """Run a step; one broken row or machine stops its own step, not the loop."""
+        try:
+            return step()
+        except LeadershipLost:
+            raise
+        except Exception as error:
+            if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
+                raise
+            log.exception("%s failed", name)
+            self._notes.append(f"{name} failed: {error!r}")
+            return None
