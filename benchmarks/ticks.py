@@ -153,14 +153,14 @@ def _submit(live: int, projects: list[Any]) -> None:
 
     from projects.acting import Acting
     from projects.models import Workload
-    from projects.services.workloads import submission as workloads
+    from projects.services.workloads import submission
 
     admin = Acting.person(User.objects.create_superuser("bench"))
     document = {
         "name": "first", "command": "python train.py --epochs 90", "pools": ["bench"], "env": {"SEED": "7"},
         "roles": [{"name": "worker", "replicas": 1, "gpu": 1, "cpu": 4, "memory_mib": 16384}],
     }  # fmt: skip
-    first = workloads.submit(acting=admin, project=projects[0], document=document, now=NOON)
+    first = submission.submit(acting=admin, project=projects[0], document=document, now=NOON)
     copied = [field.attname for field in Workload._meta.concrete_fields if field.name not in ("id", "name")]
     values = {name: getattr(first, name) for name in copied}
     Workload.objects.bulk_create(

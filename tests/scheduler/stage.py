@@ -11,7 +11,7 @@ from berth.core.clock import FixedClock
 from berth.db import lease
 from pools.models import Node, NodePool
 from projects.models import Pod, Project, Quota, Workload
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import submission
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.loop import decide as deciding
@@ -69,7 +69,7 @@ class Stage:
 
     def submit(self, name: str = "train-1", project: Project | None = None, **changes: Any) -> Workload:
         """At the stage's time, which then moves on by a second: later is later."""
-        workload = workloads.submit(
+        workload = submission.submit(
             acting=self.cast.alice,
             project=project or self.cast.vision,
             document=training(name, **changes),

@@ -16,7 +16,6 @@ import pytest
 from berth.core.errors import BerthError
 from pools.models import Node, NodePool
 from projects.models import Phase, Pod, Project, Quota, Workload
-from projects.services.workloads import submission as workloads
 from scheduler.engine.decide import decide
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot
@@ -77,13 +76,13 @@ class Day:
                 door(acting=self.stage.cast.alice, workload=row, now=self.stage.clock.now())
 
     def do_cancel(self) -> None:
-        self._by_its_door(workloads.cancel, Phase.PENDING, Phase.RUNNING, Phase.RESERVED)
+        self._by_its_door(control.cancel, Phase.PENDING, Phase.RUNNING, Phase.RESERVED)
 
     def do_suspend(self) -> None:
-        self._by_its_door(workloads.suspend, Phase.PENDING, Phase.RUNNING)
+        self._by_its_door(control.suspend, Phase.PENDING, Phase.RUNNING)
 
     def do_resume(self) -> None:
-        self._by_its_door(workloads.resume, Phase.SUSPENDED)
+        self._by_its_door(control.resume, Phase.SUSPENDED)
 
     def _end_a_pod(self, exit_code: int) -> None:
         pods = list(Pod.objects.filter(state="running").order_by("created_at", "rank"))

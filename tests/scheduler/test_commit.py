@@ -9,7 +9,7 @@ from django.db import OperationalError, connection, transaction
 from pools.models import Node, NodePool
 from pools.services import cordon_node
 from projects.models import Phase, Quota, Workload
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import control
 from scheduler.engine.decide import decide
 from scheduler.engine.plan import Bundle, Kind, Place, Plan
 from scheduler.loop.commit import commit, locked_rows
@@ -31,7 +31,7 @@ def record(stage: Stage) -> Cycle:
 
 
 def cancelled(stage: Stage, workload: Workload) -> None:
-    workloads.cancel(acting=stage.cast.alice, workload=workload)
+    control.cancel(acting=stage.cast.alice, workload=workload)
 
 
 def quota_edited(stage: Stage, workload: Workload) -> None:
@@ -237,7 +237,7 @@ def test_a_redirected_workload_is_another_one_for_who_decided_before(stage: Stag
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())
     versions = []
-    for steer in (workloads.suspend, workloads.resume, workloads.cancel):
+    for steer in (control.suspend, control.resume, control.cancel):
         steer(acting=stage.cast.alice, workload=workload)
         workload.refresh_from_db()
         versions.append(workload.version)

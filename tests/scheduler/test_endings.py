@@ -12,7 +12,7 @@ from pools.runtimes.ray.cluster import NodeAt
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, terminate_node, warn_node
 from projects.models import Phase, Workload
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import control
 from scheduler.models import DeviceClaim, Eviction
 from scheduler.reports.explanations.workload import explain
 from tests.scheduler.stage import Stage
@@ -157,7 +157,7 @@ def test_gang_whose_node_never_received_it_can_be_cancelled(stage: Stage, tmp_pa
     Node.objects.exclude(pk=node.pk).delete()
     workload = stage.submit(roles=ONE)
     stage.tick()
-    workloads.cancel(acting=stage.cast.alice, workload=workload, now=stage.clock.now())
+    control.cancel(acting=stage.cast.alice, workload=workload, now=stage.clock.now())
     stage.tick(3)
     assert stage.phase(workload) == Phase.CANCELLED
 
@@ -240,13 +240,13 @@ def test_nothing_stays_on_a_machine_that_is_taken_away(stage: Stage) -> None:
 
 def test_a_suspended_workload_keeps_its_place_and_resumes(stage: Stage) -> None:
     workload = running(stage)
-    workloads.suspend(acting=stage.cast.alice, workload=workload)
+    control.suspend(acting=stage.cast.alice, workload=workload)
     stage.tick(2)
     assert stage.phase(workload) == Phase.SUSPENDED
     assert stage.runtime.running() == ()
     stage.tick()
     assert stage.phase(workload) == Phase.SUSPENDED
-    workloads.resume(acting=stage.cast.alice, workload=workload)
+    control.resume(acting=stage.cast.alice, workload=workload)
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.run == 2

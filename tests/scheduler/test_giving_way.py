@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from projects.models import Event, Phase
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import control
 from scheduler.models import Eviction, Reservation
 from scheduler.reports.invariants import check
 from tests.scheduler.stage import Stage
@@ -76,7 +76,7 @@ def test_a_promise_is_dropped_when_its_holder_is_cancelled_or_it_expires(stage: 
     stage.runtime.stubborn.update(stage.runtime.running())
     high = stage.submit("high", roles=WHOLE, priority=90)
     stage.tick()
-    workloads.cancel(acting=stage.cast.alice, workload=high)
+    control.cancel(acting=stage.cast.alice, workload=high)
     assert not Reservation.objects.exists()
     again = stage.submit("again", roles=WHOLE, priority=90)
     stage.tick()
@@ -99,7 +99,7 @@ def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:
         low.refresh_from_db()
         waits.append((low.backoff_until - low.since).total_seconds())
         stage.tick(3)
-        workloads.cancel(acting=stage.cast.alice, workload=high)
+        control.cancel(acting=stage.cast.alice, workload=high)
         stage.tick(2)
     assert waits == [5, 10, 20]
     assert low.preemptions == 3

@@ -9,7 +9,7 @@ from django_q.models import OrmQ
 from berth.db.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import control
 from scheduler import tasks
 from scheduler.loop.dispatch.leftovers import AGAIN, clear_logs, queue_workspaces
 from tests.scheduler.stage import Stage
@@ -51,7 +51,7 @@ def test_logs_and_workspace_go_with_the_workload(stage: Stage) -> None:
     pods = [str(pod.pk) for pod in stage.pods(workload)]
     name = str(workload.pk)
     assert kept(stage, pods) == [b"loss 0.1\n"] * 2
-    workloads.delete(acting=stage.cast.alice, workload=workload)
+    control.delete(acting=stage.cast.alice, workload=workload)
     assert clear_logs(stage.loop.context) == 2
     assert kept(stage, pods) == [b"", b""]
     assert not set(pods) & set(stage.runtime.known())
@@ -64,7 +64,7 @@ def test_logs_and_workspace_go_with_the_workload(stage: Stage) -> None:
 
 
 def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
-    workloads.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(acting=stage.cast.alice, workload=ended(stage))
     stage.clock.advance(120)
     stage.tick()
     assert work_off(stage) == 1
@@ -72,7 +72,7 @@ def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
 
 
 def test_a_workspace_is_handed_over_once_and_again_only_when_nothing_came_of_it(stage: Stage) -> None:
-    workloads.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(acting=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
     assert [queue_workspaces(now, stage.loop.context) for _ in range(2)] == [1, 0]
     OrmQ.objects.all().delete()  # the queue has lost it
@@ -82,14 +82,14 @@ def test_a_workspace_is_handed_over_once_and_again_only_when_nothing_came_of_it(
 
 
 def test_a_task_that_is_done_twice_does_no_harm(stage: Stage) -> None:
-    workloads.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(acting=stage.cast.alice, workload=ended(stage))
     left = Leftover.objects.get(kind="workspace")
     assert [tasks.clear_workspace(left.pk) for _ in range(2)] == [True, False]
 
 
 def test_what_cannot_be_cleared_away_now_is_cleared_away_later(stage: Stage) -> None:
     workload = ended(stage)
-    workloads.delete(acting=stage.cast.alice, workload=workload)
+    control.delete(acting=stage.cast.alice, workload=workload)
     stage.runtime.next("drop_workspace", RuntimeFailure("the disk is away"))
     left = Leftover.objects.get(kind="workspace")
     with pytest.raises(RuntimeFailure):
@@ -100,13 +100,13 @@ def test_what_cannot_be_cleared_away_now_is_cleared_away_later(stage: Stage) -> 
 
 
 def test_a_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
-    workload = workloads.cancel(acting=stage.cast.alice, workload=stage.submit())
-    workloads.delete(acting=stage.cast.alice, workload=workload)
+    workload = control.cancel(acting=stage.cast.alice, workload=stage.submit())
+    control.delete(acting=stage.cast.alice, workload=workload)
     assert not Leftover.objects.exists()
 
 
 def test_a_former_leader_forgets_and_hands_over_nothing(stage: Stage) -> None:
-    workloads.delete(acting=stage.cast.alice, workload=ended(stage))
+    control.delete(acting=stage.cast.alice, workload=ended(stage))
     former = stage.loop.context
     let_the_lease_run_out()
     stage.new_loop("second")

@@ -1,7 +1,7 @@
 """A workload from submission to its end."""
 
 from projects.models import Event, Phase
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import control
 from scheduler.models import Allocation, Cycle, DeviceClaim
 from tests.scheduler.stage import Stage
 
@@ -51,7 +51,7 @@ def test_a_workload_that_does_not_fit_waits_with_its_reasons(stage: Stage) -> No
 def test_a_cancelled_workload_is_stopped_and_gives_everything_back(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick(2)
-    workloads.cancel(acting=stage.cast.alice, workload=workload)
+    control.cancel(acting=stage.cast.alice, workload=workload)
     assert stage.phase(workload) == Phase.STOPPING
     stage.tick(2)
     assert stage.phase(workload) == Phase.CANCELLED

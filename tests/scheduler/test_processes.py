@@ -14,7 +14,7 @@ from django.db import connection
 from berth.db.models import Lease
 from pools.models import NodePool
 from projects.models import Phase, Pod, Workload
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import submission
 from scheduler.loop.leader import LEASE_SECONDS
 from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
@@ -93,7 +93,7 @@ def until(what: Callable[[], object], seconds: float = 60, said: Callable[[], ob
 def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:
     roles = [{"name": "worker", "replicas": replicas, "gpu": 1}]
     document = training(name, command=command, roles=roles, grace_period_seconds=2)
-    return workloads.submit(acting=cast.dave, project=cast.vision, document=document)
+    return submission.submit(acting=cast.dave, project=cast.vision, document=document)
 
 
 def listening() -> int:

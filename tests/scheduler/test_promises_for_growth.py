@@ -6,7 +6,7 @@ import pytest
 
 from pools.models import Node
 from projects.models import Phase, Pod, Workload
-from projects.services.workloads import submission as workloads
+from projects.services.workloads import control
 from scheduler.models import Eviction, Reservation
 from tests.scheduler.stage import Stage
 
@@ -14,11 +14,11 @@ ELASTIC = [{"name": "worker", "min": 2, "max": 3, "gpu": 1}]
 
 
 def cancelled(stage: Stage, workload: Workload) -> None:
-    workloads.cancel(acting=stage.cast.alice, workload=workload)
+    control.cancel(acting=stage.cast.alice, workload=workload)
 
 
 def suspended(stage: Stage, workload: Workload) -> None:
-    workloads.suspend(acting=stage.cast.alice, workload=workload)
+    control.suspend(acting=stage.cast.alice, workload=workload)
 
 
 def overdue(stage: Stage, workload: Workload) -> None:
@@ -91,7 +91,7 @@ def test_who_is_promised_growth_is_reclaimed_whole_once_it_has_grown_and_comes_b
         since=stage.clock.now(),
     )
     stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(rest))
-    workloads.cancel(acting=stage.cast.alice, workload=rest)
+    control.cancel(acting=stage.cast.alice, workload=rest)
     everything = [{"name": "worker", "replicas": 4, "gpu": 1}]
     rival = stage.submit("rival", roles=everything, project=stage.cast.speech)
     stage.tick(3)
@@ -143,5 +143,5 @@ def test_who_is_cancelled_while_it_moves_has_no_use_for_its_place(stage: Stage) 
     stage.tick()
     moved = next(row for row in rows if stage.pods(row, "stopping"))
     assert Reservation.objects.filter(workload=moved).exists()
-    workloads.cancel(acting=stage.cast.alice, workload=moved)
+    control.cancel(acting=stage.cast.alice, workload=moved)
     assert not Reservation.objects.filter(workload=moved).exists()
