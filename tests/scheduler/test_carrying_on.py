@@ -16,6 +16,7 @@ import pytest
 from berth.core.errors import BerthError
 from pools.models import Node, NodePool
 from projects.models import Phase, Pod, Project, Quota, Workload
+from projects.services.workloads import control
 from scheduler.engine.decide import decide
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot

@@ -17,8 +17,9 @@ from scheduler.loop.observe.workloads import WorkloadRow
 class Dependencies:
     """Unmet dependencies by workload id, and stand-ins for those that the snapshot does not show.
 
-    `unsubmitted` are the unmet ones that were never submitted, such as a mistyped name. A dependency that failed,
-    was cancelled, is suspended or unsubmitted cannot complete by itself: a suspended stand-in represents it.
+    `unsubmitted` are the unmet ones that were never submitted, such as a mistyped name. A dependency that
+    failed, was cancelled, is suspended or unsubmitted cannot complete by itself: a suspended stand-in
+    represents it.
     """
 
     unmet: Mapping[uuid.UUID, tuple[str, ...]]
