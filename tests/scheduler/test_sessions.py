@@ -7,18 +7,17 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from projects.services.sessions.lifecycle.calls import Ended, NewCall
-from projects.services.sessions.lifecycle.workers import Done, Hello
 
 from berth.core.errors import Conflict, TooLarge, Unauthenticated
 from pools.joining import secrets
 from pools.runtimes.base import PodCause
 from projects.acting import Acting
 from projects.models import Call, Phase, Pod, Session, Workload
-from projects.services.sessions.lifecycle import calls
-from projects.services.sessions.lifecycle import lifecycle as sessions
-from projects.services.sessions.lifecycle import workers as session_workers
-from projects.services.workloads import control
+from projects.services import sessions, workloads
+from projects.services.sessions import calls
+from projects.services.sessions import workers as session_workers
+from projects.services.sessions.calls import Ended, NewCall
+from projects.services.sessions.workers import Done, Hello
 from tests.scheduler.stage import Stage
 
 PYTHON = Hello("3.11.7", "3.1.2")
@@ -222,7 +221,7 @@ def test_a_broadcast_that_finds_no_node_is_refused_and_not_kept(stage: Stage) ->
 
 def test_when_the_session_ends_whoever_waits_is_told_why(play: Play) -> None:
     play.add(b"a", b"b", b"c")
-    control.cancel(acting=play.stage.cast.carol, workload=play.session.workload)
+    workloads.cancel(acting=play.stage.cast.carol, workload=play.session.workload)
     play.stage.tick(3)
     for pod in play.stage.pods(play.session.workload, "stopping"):
         play.stage.runtime.end(str(pod.pk), exit_code=0)
@@ -342,5 +341,5 @@ def test_deleting_the_workload_takes_its_calls_along(play: Play) -> None:
         play.stage.runtime.end(str(pod.pk), exit_code=0)
     play.stage.tick(2)
     play.session.workload.refresh_from_db()
-    control.delete(acting=play.stage.cast.dave, workload=play.session.workload)
+    workloads.delete(acting=play.stage.cast.dave, workload=play.session.workload)
     assert not Call.objects.exists()
