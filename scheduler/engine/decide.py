@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from scheduler.engine.actions import ACTIONS, Action
 from scheduler.engine.board.board import Board
 from scheduler.engine.explain.report import report
-from scheduler.engine.layout.carry_over import laid_out
+from scheduler.engine.layout.carry_over import layout_for
 from scheduler.engine.layout.layout import Layout
-from scheduler.engine.layout.other_pools import stirred_elsewhere
+from scheduler.engine.layout.other_pools import refresh_other_pools
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
@@ -23,20 +23,22 @@ def decide_again(
     snapshot: Snapshot, carried: Layout | None, actions: Sequence[str] | None = None
 ) -> tuple[Plan, Layout]:
     """The same plan, and what the next cycle may carry on from: it then looks at what has changed."""
-    layout = laid_out(snapshot, carried)
+    layout = layout_for(snapshot, carried)
     boards, choices = list(layout.boards.values()), range(layout.most_choices)
     chosen = [action for name, action in ACTIONS.items() if actions is None or name in actions]
     _act(boards, chosen, choices)
     for _ in range(ROUNDS_MOST):
         # Where somebody gave way, more may be free than the newcomer took; who was placed in one pool asks
         # nothing of the others any more: the next plan must find nothing.
-        gone = {board.pool.name for board in boards if layout.most_choices > 1 and stirred_elsewhere(board)}
-        stirred = [board for board in boards if board.upheavals or board.pool.name in gone]
-        before = [board.changes for board in stirred]
+        refreshed = {
+            board.pool.name for board in boards if layout.most_choices > 1 and refresh_other_pools(board)
+        }
+        stirred = [board for board in boards if board.evicting_trials or board.pool.name in refreshed]
+        before = [board.accepted_trials for board in stirred]
         for board in stirred:
-            board.shrunk.clear()  # what was taken stands on the board: who lost growth may use what is left
+            board.scaled_down.clear()  # a scaled-down gang may use what the preemptor left
         _act(stirred, chosen, choices)
-        if before == [board.changes for board in stirred]:
+        if before == [board.accepted_trials for board in stirred]:
             break
     return report(boards, layout.notes), layout
 

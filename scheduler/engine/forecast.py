@@ -14,7 +14,7 @@ from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, W
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
 MOST_ESTIMATED = 500  # in each pool, the first in line first
-KNOWN = (
+ASSUMPTIONS = (
     "if what runs ends no later than it declared, who is before it in line starts first, nobody new goes "
     "before it, and the room comes in one piece"
 )
@@ -48,16 +48,16 @@ class Forecast:
 
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     """Of everybody whom the plan leaves waiting."""
-    known = {workload.name: workload for workload in snapshot.workloads}
+    by_name = {workload.name: workload for workload in snapshot.workloads}
     by_pool: dict[str, list[Refusal]] = {}
     for refusal in plan.refusals:
         by_pool.setdefault(refusal.pool, []).append(refusal)
-    found: dict[str, Forecast] = {}
+    result: dict[str, Forecast] = {}
     for pool, refusals in by_pool.items():
-        future = _Future(snapshot, plan, pool, known)
+        future = _Future(snapshot, plan, pool, by_name)
         for refusal in sorted(refusals, key=lambda refusal: refusal.position or 0):
-            found[refusal.workload] = _of(refusal, known[refusal.workload], future, snapshot.now)
-    return found
+            result[refusal.workload] = _of(refusal, by_name[refusal.workload], future, snapshot.now)
+    return result
 
 
 def least(tree: Group | Role) -> tuple[int, int, int]:
@@ -73,7 +73,7 @@ def least(tree: Group | Role) -> tuple[int, int, int]:
 def _of(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Forecast:
     reason = refusal.blockers[0].reason
     if refusal.expected_start is not None:
-        return Forecast(refusal.expected_start, KNOWN)
+        return Forecast(refusal.expected_start, ASSUMPTIONS)
     if reason in UNKNOWN:
         return Forecast(None, UNKNOWN[reason])
     if workload.pods:
@@ -86,7 +86,7 @@ def _of(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Fo
 class _Future:
     """What will be free in one pool, as declared ends come one after the other."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, known: Mapping[str, Workload]) -> None:
+    def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
         self._now = self._began = snapshot.now
         nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
         self._free: Sums = [0, 0, 0]
@@ -96,23 +96,23 @@ class _Future:
         self._ends: list[tuple[int, tuple[int, int, int]]] = []
         self._coming: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
-        for workload, amounts in _held(snapshot, plan, nodes, known):
+        for workload, amounts in _held(snapshot, plan, nodes, by_name):
             self._take(workload, amounts, workload.started if workload.started is not None else self._now)
         heapify(self._ends)
 
     def start(self, workload: Workload, earliest: int) -> Forecast:
-        asked = least(workload.tree)
+        requested = least(workload.tree)
         for kind, resource in enumerate(RESOURCES):
-            missing = asked[kind] - self._free[kind] - self._coming[kind]
-            if missing > 0 and asked[kind]:
+            missing = requested[kind] - self._free[kind] - self._coming[kind]
+            if missing > 0 and requested[kind]:
                 return Forecast(None, self._why_never(kind, resource, missing))
-        while self._ends and (self._ends[0][0] <= earliest or not _fits(asked, self._free)):
+        while self._ends and (self._ends[0][0] <= earliest or not _fits(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
             _add(self._free, freed)
             _add(self._coming, tuple(-each for each in freed))
         at = max(self._now, earliest)
-        self._take(workload, asked, at)
-        return Forecast(at, KNOWN) if at > self._began else Forecast(None, DUE)
+        self._take(workload, requested, at)
+        return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, DUE)
 
     def _take(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
         _add(self._free, tuple(-each for each in amounts))
@@ -131,7 +131,7 @@ class _Future:
 
 
 def _held(
-    snapshot: Snapshot, plan: Plan, nodes: Iterable[str], known: Mapping[str, Workload]
+    snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
     """What stands on these nodes, and what this plan starts there."""
     here = set(nodes)
@@ -144,7 +144,7 @@ def _held(
                 yield workload, _amounts(workload, pod.role, pod.milli * len(pod.devices))
     for step in steps:
         if isinstance(step, Place) and step.node in here:
-            workload = known[step.workload]
+            workload = by_name[step.workload]
             yield workload, _amounts(workload, step.role, step.milli * len(step.devices))
 
 
@@ -161,8 +161,8 @@ def _roles(tree: Group) -> Iterator[Role]:
             yield from _roles(child)
 
 
-def _fits(asked: Iterable[int], free: Iterable[int]) -> bool:
-    return all(want <= has or not want for want, has in zip(asked, free, strict=True))
+def _fits(requested: Iterable[int], free: Iterable[int]) -> bool:
+    return all(need <= has or not need for need, has in zip(requested, free, strict=True))
 
 
 def _add(sums: Sums, amounts: Iterable[int]) -> None:

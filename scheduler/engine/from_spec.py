@@ -104,11 +104,11 @@ def seconds_of(when: datetime) -> int:
     return int(when.timestamp())
 
 
-def _topology(given: TopologySpec | None) -> TopologyConstraint | None:
-    if given is None or given == TopologySpec():
+def _topology(spec: TopologySpec | None) -> TopologyConstraint | None:
+    if spec is None or spec == TopologySpec():
         return None
-    return TopologyConstraint(given.required, given.preferred)
+    return TopologyConstraint(spec.required, spec.preferred)
 
 
-def _toleration(given: TolerationSpec) -> Toleration:
-    return Toleration(given.key, given.operator, given.value, given.effect)
+def _toleration(spec: TolerationSpec) -> Toleration:
+    return Toleration(spec.key, spec.operator, spec.value, spec.effect)

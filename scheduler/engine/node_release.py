@@ -44,9 +44,11 @@ def empty_nodes(
     """Those of `offered` on which nothing stands and without which nobody waits; the newest first."""
     if at_most < 1 or not is_at_rest(plan, pool):
         return ()
-    held = _held(snapshot)
-    chosen = [node.name for node in _candidates(snapshot, pool, offered) if not held.get(node.name)][:at_most]
-    if not chosen or _asked(snapshot, plan, pool, frozenset(chosen), {}) is None:
+    pods_on = _held(snapshot)
+    chosen = [node.name for node in _candidates(snapshot, pool, offered) if not pods_on.get(node.name)][
+        :at_most
+    ]
+    if not chosen or _requested(snapshot, plan, pool, frozenset(chosen), {}) is None:
         return ()
     return tuple(chosen)
 
@@ -60,17 +62,17 @@ def node_to_empty(
     """
     if not is_at_rest(plan, pool):
         return None
-    held, known = _held(snapshot), {workload.name: workload for workload in snapshot.workloads}
+    pods_on, by_name = _held(snapshot), {workload.name: workload for workload in snapshot.workloads}
     movable = Movable(snapshot, pool, payback)
     costs: list[tuple[int, int, int, Node]] = []
     for node in _candidates(snapshot, pool, offered):
-        standing = held.get(node.name, {})
-        cost = movable.cost(node, [known[name] for name in standing]) if standing else None
+        standing = pods_on.get(node.name, {})
+        cost = movable.cost(node, [by_name[name] for name in standing]) if standing else None
         if cost is not None:
             costs.append((cost, sum(map(len, standing.values())), -node.ordinal, node))
     for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MOST_ASKED]:
-        moving = held[node.name]
-        answer = _asked(snapshot, plan, pool, frozenset({node.name}), moving)
+        moving = pods_on[node.name]
+        answer = _requested(snapshot, plan, pool, frozenset({node.name}), moving)
         places = None if answer is None else _places(answer, pool, moving)
         if places is not None:
             return Release(pool, node.name, _bundles(snapshot, plan, pool, node, moving, places))
@@ -92,29 +94,29 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
 def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[Node]:
     """The newest first. Never the head, and none that is promised to somebody."""
     names = set(offered) - {promise.node for promise in snapshot.reservations}
-    found = [
+    result = [
         node
         for node in snapshot.nodes
         if node.pool == pool and node.name in names and node.ordinal and node.state is NodeState.READY
     ]
-    return sorted(found, key=lambda node: (-node.ordinal, node.name))
+    return sorted(result, key=lambda node: (-node.ordinal, node.name))
 
 
 def _held(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
     """By node, then by workload, in order: what holds anything there."""
-    found: dict[str, dict[str, list[Pod]]] = {}
+    result: dict[str, dict[str, list[Pod]]] = {}
     for workload in sorted(snapshot.workloads, key=lambda workload: workload.name):
         for pod in workload.pods:
             if pod.state is not PodState.COMPLETED:
-                found.setdefault(pod.node, {}).setdefault(workload.name, []).append(pod)
-    return found
+                result.setdefault(pod.node, {}).setdefault(workload.name, []).append(pod)
+    return result
 
 
-def _asked(
-    snapshot: Snapshot, plan: Plan, pool: str, gone: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
+def _requested(
+    snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
     """What would be decided without these nodes; None where anybody but those who move would lose by it."""
-    edited = _without(snapshot, pool, gone, moving)
+    edited = _without(snapshot, pool, removed, moving)
     answer = decide(edited)
     others = tuple(bundle for bundle in answer.bundles if bundle.workload not in moving)
     if others != plan.bundles or len(answer.notes) > len(plan.notes):
@@ -122,9 +124,9 @@ def _asked(
     if not _still_rests(answer, pool, moving):
         return None
     before, after = forecasts(snapshot, plan), forecasts(edited, answer)
-    for name, found in after.items():
+    for name, result in after.items():
         expected = before[name].at if name in before else None
-        if name not in before or (expected is not None and (found.at is None or found.at > expected)):
+        if name not in before or (expected is not None and (result.at is None or result.at > expected)):
             return None
     return answer
 
@@ -136,21 +138,21 @@ def _still_rests(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -
 
 
 def _without(
-    snapshot: Snapshot, pool: str, gone: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
+    snapshot: Snapshot, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Snapshot:
     """Who moves stays in its pool; completed pods need no node any more."""
     return replace(
         snapshot,
-        nodes=tuple(node for node in snapshot.nodes if node.name not in gone),
+        nodes=tuple(node for node in snapshot.nodes if node.name not in removed),
         workloads=tuple(
-            _off(workload, pool, gone) if workload.name in moving else workload
+            _off(workload, pool, removed) if workload.name in moving else workload
             for workload in snapshot.workloads
         ),
     )
 
 
-def _off(workload: Workload, pool: str, gone: AbstractSet[str]) -> Workload:
-    stay = tuple(pod for pod in workload.pods if pod.node not in gone or pod.state is PodState.COMPLETED)
+def _off(workload: Workload, pool: str, removed: AbstractSet[str]) -> Workload:
+    stay = tuple(pod for pod in workload.pods if pod.node not in removed or pod.state is PodState.COMPLETED)
     return replace(workload, pools=(pool,), pods=stay)
 
 
@@ -162,9 +164,9 @@ def _places(answer: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> Map
         for step in steps
         if isinstance(step, Place) and not step.reserved
     }
-    asked = {(name, pod.role, pod.index) for name, pods in moving.items() for pod in pods}
+    requested = {(name, pod.role, pod.index) for name, pods in moving.items() for pod in pods}
     here = all(bundle.pool == pool for bundle in answer.bundles if bundle.workload in moving)
-    return placed if here and len(placed) == len(steps) and placed.keys() == asked else None
+    return placed if here and len(placed) == len(steps) and placed.keys() == requested else None
 
 
 def _bundles(
@@ -194,8 +196,8 @@ def _bundle(
     rule = f"moved, so that node {node.name} can be given back: its work fits on the other nodes"
     stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     goes_to = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
-    gone = tuple((pod.role, pod.index) for pod in pods)
-    eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, gone, whole=False, victim=standings)
+    removed = tuple((pod.role, pod.index) for pod in pods)
+    eviction = Eviction(Kind.CONSOLIDATE, name, None, rule, removed, whole=False, victim=standings)
     return Bundle(Kind.CONSOLIDATE, name, pool, (*stops, *goes_to), (eviction,), rule)
 
 
@@ -233,10 +235,10 @@ class Movable:
         return cost if cost <= self.payback * MILLI else None
 
     def _may_move(self, workload: Workload) -> bool:
-        settled = all(pod.state in (PodState.RUNNING, PodState.COMPLETED) for pod in workload.pods)
-        steady = settled and workload.stale_since is None and not workload.suspended
-        known = workload.project in self.queues
-        return steady and known and workload.preemptible and not self._safe(workload)
+        stable = all(pod.state in (PodState.RUNNING, PodState.COMPLETED) for pod in workload.pods)
+        steady = stable and workload.stale_since is None and not workload.suspended
+        by_name = workload.project in self.queues
+        return steady and by_name and workload.preemptible and not self._safe(workload)
 
     def _safe(self, workload: Workload) -> bool:
         """A move interrupts like any other: the longer of the two guarantees counts."""

@@ -52,7 +52,9 @@ def _moments(snapshot: Snapshot) -> Iterator[int]:
     """When something that a decision looks at changes by the clock alone."""
     guarded = max(chain(*(_guarantees(pool) for pool in snapshot.pools), _of_queues(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
-    kept = [pool.reservation_after for pool in snapshot.pools if pool.reservation_after is not None]
+    reservation_delays = [
+        pool.reservation_after for pool in snapshot.pools if pool.reservation_after is not None
+    ]
     for workload in snapshot.workloads:
         if is_finished(workload):
             continue
@@ -60,8 +62,8 @@ def _moments(snapshot: Snapshot) -> Iterator[int]:
         if has(workload, ALIVE):
             since = max([workload.started or 0, *(pod.started for pod in workload.pods)])
             yield since + guarded
-            yield since + (workload.max_runtime or 0 if kept else 0)
-        waits = max([delay, workload.preemption_delay or 0, *kept])
+            yield since + (workload.max_runtime or 0 if reservation_delays else 0)
+        waits = max([delay, workload.preemption_delay or 0, *reservation_delays])
         yield workload.submitted + waits if waits else 0
         if workload.stale_since is not None:
             graces = [pool.stale_gang_grace for pool in snapshot.pools]

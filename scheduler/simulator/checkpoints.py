@@ -33,14 +33,14 @@ class Saves:
                 if self._runs.get(name) == started:
                     del self._runs[name]
                 continue
-            saved = now - (now - started) % self.every
-            workloads[name] = replace(workload, last_checkpoint=saved)
-            heappush(self._next, (saved + self.every, name, started))
+            saved_at = now - (now - started) % self.every
+            workloads[name] = replace(workload, last_checkpoint=saved_at)
+            heappush(self._next, (saved_at + self.every, name, started))
 
     def go_on(self, workload: Workload) -> Workload:
         """It has stopped: what it saved in this run it need not do again."""
         self._runs.pop(workload.name, None)
-        saved, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
-        if self.every is None or saved is None or started is None or runtime is None:
+        saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
+        if self.every is None or saved_at is None or started is None or runtime is None:
             return workload
-        return replace(workload, runtime_seconds=runtime - max(0, saved - started), last_checkpoint=None)
+        return replace(workload, runtime_seconds=runtime - max(0, saved_at - started), last_checkpoint=None)

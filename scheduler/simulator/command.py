@@ -89,21 +89,21 @@ def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _workloads(workloads: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
-    for name, told in workloads.items():
-        nodes = dict.fromkeys(pod["node"] for pod in told["pods"] if pod["node"])
-        why = "; ".join(blocker["message"] for blocker in told["blockers"][:1])
-        reason = f"{told['blockers'][0]['reason']}: {why}" if told["blockers"] else ""
-        yield name, told["phase"], f"{told['gpus']:g}", ",".join(nodes), reason
+    for name, entry in workloads.items():
+        nodes = dict.fromkeys(pod["node"] for pod in entry["pods"] if pod["node"])
+        why = "; ".join(blocker["message"] for blocker in entry["blockers"][:1])
+        reason = f"{entry['blockers'][0]['reason']}: {why}" if entry["blockers"] else ""
+        yield name, entry["phase"], f"{entry['gpus']:g}", ",".join(nodes), reason
 
 
 def _queues(pools: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterable[Sequence[str]]:
     for pool, queues in pools.items():
-        for queue, told in queues.items():
-            gpus = (told[key]["gpu"] for key in ("quota", "fair_share", "allocated", "requested"))
+        for queue, entry in queues.items():
+            gpus = (entry[key]["gpu"] for key in ("quota", "fair_share", "allocated", "requested"))
             yield pool, queue, *("unlimited" if number is None else f"{number:g}" for number in gpus)
 
 
 def _nodes(nodes: Mapping[str, Mapping[str, Any]]) -> Iterable[Sequence[str]]:
-    for name, told in nodes.items():
-        free = told["free"]
+    for name, entry in nodes.items():
+        free = entry["free"]
         yield name, f"{free['gpu']:g}", f"{free['cpu']:g}", f"{free['memory_mib']}"

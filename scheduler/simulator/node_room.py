@@ -49,15 +49,15 @@ def rooms_of(nodes: Iterable[Node], workloads: Iterable[Workload]) -> dict[str, 
 def all_fit(workload: Workload, pods: Iterable[Pod], rooms: Mapping[str, Room]) -> bool:
     """Takes the room of all of these, or of none."""
     amounts = _amounts(workload)
-    taken: list[Pod] = []
+    allocated: list[Pod] = []
     for pod in pods:
         room = rooms.get(pod.node)
         if room is None or not room.fits(pod, amounts[pod.role]):
-            for done in taken:
+            for done in allocated:
                 rooms[done.node].take(done, amounts[done.role], -1)
             return False
         room.take(pod, amounts[pod.role])
-        taken.append(pod)
+        allocated.append(pod)
     return True
 
 

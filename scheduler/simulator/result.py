@@ -15,7 +15,7 @@ SHOWN = {
     PodState.STARTING: "running",
     PodState.STUCK: "stopping",
 }
-THERE = (*STANDING, PodState.RESERVED, PodState.COMPLETED)
+PRESENT = (*STANDING, PodState.RESERVED, PodState.COMPLETED)
 Answer = dict[str, Any]
 
 
@@ -50,11 +50,11 @@ def _decisions(bundle: Bundle, standing: set[str]) -> Iterable[Answer]:
         shrinks = (name, Kind.SHRINK) in rules and kinds[name] is not Kind.SHRINK
         for kind, steps in _lost_and_moved(of_workload) if shrinks else [(kinds.get(name), of_workload)]:
             if name == bundle.workload and kind is None:
-                told = _own_kind(bundle, steps, name in standing)
+                decision_kind = _own_kind(bundle, steps, name in standing)
             else:
-                told = _giving_way(bundle, kind or bundle.kind, steps)
+                decision_kind = _giving_way(bundle, kind or bundle.kind, steps)
             yield {
-                "kind": told,
+                "kind": decision_kind,
                 "workload": name,
                 "for": None if name == bundle.workload else bundle.workload,
                 "pods": _moves(steps),
@@ -161,9 +161,9 @@ def _missing(workload: Workload, phase: str) -> Iterable[Answer]:
     if phase == "completed":
         return
     for role in roles_of(workload.tree):
-        there = {pod.index for pod in workload.pods if pod.role == role.name and pod.state in THERE}
-        free = (index for index in range(role.max + len(there)) if index not in there)
-        for index, _ in zip(free, range(role.min - len(there)), strict=False):
+        present = {pod.index for pod in workload.pods if pod.role == role.name and pod.state in PRESENT}
+        free = (index for index in range(role.max + len(present)) if index not in present)
+        for index, _ in zip(free, range(role.min - len(present)), strict=False):
             yield {"role": role.name, "index": index, "state": "pending", "node": None, "devices": []}
 
 

@@ -139,9 +139,9 @@ class World:
         }
         for name in tuple(self._promised) if closed else ():
             pods = self.workloads[name].pods
-            kept = tuple(p for p in pods if p.state is not PodState.RESERVED or p.node not in closed)
-            if kept != pods:
-                self._write(replace(self.workloads[name], pods=kept))
+            remaining = tuple(p for p in pods if p.state is not PodState.RESERVED or p.node not in closed)
+            if remaining != pods:
+                self._write(replace(self.workloads[name], pods=remaining))
 
     # -- carrying out
 

@@ -54,8 +54,8 @@ class Meter:
                 whole = capacity[pool.name]
                 if queue.parent is not None:
                     whole = shares.get((pool.name, queue.parent), NOTHING)
-                mine = held.get((pool.name, queue.name), NOTHING)
-                history.passes(before.now, until, Rates(_charged(pool, queue, mine), _three(whole)))
+                own = held.get((pool.name, queue.name), NOTHING)
+                history.passes(before.now, until, Rates(_charged(pool, queue, own), _three(whole)))
 
     def written(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """The queues with their use as it is now."""

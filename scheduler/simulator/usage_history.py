@@ -62,11 +62,11 @@ class History:
         if mode.window is not None and until // mode.window > since // mode.window:
             begin = until - until % mode.window  # a new calendar window starts from nothing
             usage = Usage()
-        kept = 1.0 if mode.half_life is None else math.pow(2, -(until - begin) / mode.half_life)
+        retained = 1.0 if mode.half_life is None else math.pow(2, -(until - begin) / mode.half_life)
         weight = _weight(mode, until, begin, until)
         return Usage(
-            _plus(_times(usage.used, kept), _times(rates.charged, weight)),
-            _plus(_times(usage.parent, kept), _times(rates.parent, weight)),
+            _plus(_times(usage.used, retained), _times(rates.charged, weight)),
+            _plus(_times(usage.parent, retained), _times(rates.parent, weight)),
         )
 
     def _remembered(self, now: int, window: int) -> Usage:

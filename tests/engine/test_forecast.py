@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.engine.decide import decide
-from scheduler.engine.forecast import DUE, KNOWN, Forecast, forecasts
+from scheduler.engine.forecast import DUE, ASSUMPTIONS, Forecast, forecasts
 from scheduler.engine.model import Snapshot
 from tests.engine.world import NOON, World
 
@@ -21,8 +21,8 @@ def full(**more: int) -> World:
 
 
 def test_who_is_next_starts_when_enough_has_ended() -> None:
-    assert expected(full().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, KNOWN)}
-    assert expected(full().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, KNOWN)}
+    assert expected(full().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
+    assert expected(full().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
 
 
 def test_who_is_behind_starts_after_who_is_before() -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Hashable, Sequence
 
-from scheduler.engine.actions.backfill import keep_nodes
-from scheduler.engine.actions.reservations import keep_promises
+from scheduler.engine.actions.backfill import hold_nodes
+from scheduler.engine.actions.reservations import start_reserved_gangs
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import over_bounds, pending
-from scheduler.engine.board.gang import Gang, Peers, amounts_of, ways
-from scheduler.engine.board.order import Line
+from scheduler.engine.board.gang import Gang, PendingGroup, amounts_of, arrangements
+from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.explain.shortage import why_no_room
-from scheduler.engine.placement.find_room import find_room, may_use_kept
+from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
@@ -20,38 +20,38 @@ Refused = dict[Hashable, Refusal]  # one answer for all who ask for the same
 
 
 def start(board: Board, choice: int) -> None:
-    keep_promises(board, choice)
+    start_reserved_gangs(board, choice)
     _start_pending(board, choice)
 
 
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # what is kept stays kept while others come to their second pool
-        board.kept = None
+        board.backfill_hold = None
     waiting, refused = pending(board, choice), Refused()
     if board.pool.reservation_after is None and _all_refused(board, waiting):
         return
-    line = Line(board, waiting)
-    for peers, gang in line:
+    order = PendingOrder(board, waiting)
+    for group, gang in order:
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
-            refusal = _started_or(board, peers, gang, refused)
+            refusal = _started_or(board, group, gang, refused)
             if refusal is None:
-                trial.keep(Kind.START)
+                trial.accept(Kind.START)
             else:
                 trial.refuse(*refusal)
         if trial.kind is None:
-            line.leave(peers)
-            keep_nodes(board, gang, gang.asked)
+            order.leave(group)
+            hold_nodes(board, gang, gang.requested)
 
 
-def _all_refused(board: Board, waiting: Sequence[Peers]) -> bool:
+def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
     """Whether nobody can start; then everybody has been told why.
 
     As long as nobody starts the board is the same for all, and their order does not matter.
     """
     start, refused, refusals = board.mark(), Refused(), []
-    for peers in waiting:
-        gang = peers.gangs[peers.at]
-        refusal = _started_or(board, peers, gang, refused)
+    for group in waiting:
+        gang = group.gangs[group.at]
+        refusal = _started_or(board, group, gang, refused)
         if refusal is None or len(refused) > MOST_KINDS:
             board.rewind(start)
             return False
@@ -62,14 +62,14 @@ def _all_refused(board: Board, waiting: Sequence[Peers]) -> bool:
     return True
 
 
-def _started_or(board: Board, peers: Peers, gang: Gang, refused: Refused) -> Refusal | None:
+def _started_or(board: Board, group: PendingGroup, gang: Gang, refused: Refused) -> Refusal | None:
     """Why it cannot start; None: what it needs stands on the board."""
-    bound = over_bounds(gang, gang.asked)
+    bound = over_bounds(gang, gang.requested)
     if bound is not None and _starts_on_larger_devices(board, gang):
         return None
     if bound is not None and gang.simple:
         return bound
-    kind = _alike(board, peers, gang)
+    kind = _alike(board, group, gang)
     if kind not in refused:
         if _start(board, gang):
             return None
@@ -79,30 +79,30 @@ def _started_or(board: Board, peers: Peers, gang: Gang, refused: Refused) -> Ref
     return refused[kind]
 
 
-def _alike(board: Board, peers: Peers, gang: Gang) -> Hashable:
+def _alike(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
     """Where there are several ways to start, one of them may fail by the bounds of its own queues."""
-    bounds = None if gang.simple else (gang.account, gang.firm)
-    return peers.asks, may_use_kept(board, gang), bounds
+    bounds = None if gang.simple else (gang.account, gang.non_preemptible)
+    return group.request_key, may_use_held_nodes(board, gang), bounds
 
 
 def _why(board: Board, gang: Gang) -> Refusal:
-    kept = board.kept
-    if kept is not None and not may_use_kept(board, gang):
-        board.kept = None
+    hold = board.backfill_hold
+    if hold is not None and not may_use_held_nodes(board, gang):
+        board.backfill_hold = None
         start = board.mark()
         fits = _start(board, gang)
         board.rewind(start)
-        board.kept = kept
+        board.backfill_hold = hold
         if fits:
-            return Reason.BEHIND_RESERVATION, {"behind": kept.name, "until": kept.until}
+            return Reason.BEHIND_RESERVATION, {"behind": hold.name, "until": hold.until}
     return why_no_room(board, gang)
 
 
 def _start(board: Board, gang: Gang) -> bool:
     return any(
-        over_bounds(gang, amounts_of(way)) is None and find_room(board, gang, way, horizon)
+        over_bounds(gang, amounts_of(arrangement)) is None and find_room(board, gang, arrangement, horizon)
         for horizon in _horizons(board)
-        for way in ways(gang)
+        for arrangement in arrangements(gang)
     )
 
 
@@ -110,16 +110,16 @@ def _starts_on_larger_devices(board: Board, gang: Gang) -> bool:
     """Put it on the board where its queues' bounds hold for it; size by size, the smallest first."""
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher
-    as_told = [(part.milli, part.amounts, part.mask) for part in parts]
+    saved = [(part.milli, part.amounts, part.mask) for part in parts]
     for least in matcher.sizes() if parts else ():
         for part in parts:
             part.milli, part.mask = matcher.milli(part.role, least), matcher.mask(part.role, least)
             part.amounts = (part.milli * part.request.devices, *part.amounts[1:])
-        gang.forget_asked()
-        started = over_bounds(gang, gang.asked) is None and _start(board, gang)
-        for part, (milli, amounts, mask) in zip(parts, as_told, strict=True):
+        gang.forget_requested()
+        started = over_bounds(gang, gang.requested) is None and _start(board, gang)
+        for part, (milli, amounts, mask) in zip(parts, saved, strict=True):
             part.milli, part.amounts, part.mask = milli, amounts, mask
-        gang.forget_asked()
+        gang.forget_requested()
         if started:
             return True
     return False

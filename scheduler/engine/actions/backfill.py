@@ -2,23 +2,23 @@
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import over_bounds, over_share
-from scheduler.engine.board.gang import Gang, ways
-from scheduler.engine.board.nodes import Kept
+from scheduler.engine.board.gang import Gang, arrangements
+from scheduler.engine.board.nodes import NodeHold
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 
-MOST_MOMENTS = 64  # ends of running work that are looked at
+MAX_END_TIMES = 64  # ends of running work that are looked at
 
 
-def keep_nodes(board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
+def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
     """For the first blocked workload that is within its share and has waited long enough."""
     after = board.pool.reservation_after
-    if after is None or board.kept is not None or board.now - gang.workload.submitted < after:
+    if after is None or board.backfill_hold is not None or board.now - gang.workload.submitted < after:
         return
-    board.kept = _earliest(board, gang, asked)
+    board.backfill_hold = _earliest(board, gang, requested)
 
 
-def _earliest(board: Board, gang: Gang, asked: tuple[int, int, int]) -> Kept | None:
+def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> NodeHold | None:
     """The nodes it fits on first, and within its share, as declared runtimes end one after the other.
 
     What of its own project will have ended by then does not count against it: else whoever used its nodes
@@ -31,18 +31,18 @@ def _earliest(board: Board, gang: Gang, asked: tuple[int, int, int]) -> Kept | N
             ending.setdefault(max(end, board.now), []).append(other)
     start = board.mark()
     try:
-        for moment in sorted(ending)[:MOST_MOMENTS]:
+        for moment in sorted(ending)[:MAX_END_TIMES]:
             for other in sorted(ending[moment], key=lambda other: other.name):
                 for part in other.parts:
                     for pod in tuple(part.live.values()):
                         board.drop(other, part, pod)
-            if over_bounds(gang, asked) or over_share(gang, asked):
+            if over_bounds(gang, requested) or over_share(gang, requested):
                 continue
-            for way in ways(gang):
+            for arrangement in arrangements(gang):
                 before = board.mark()
-                if find_room(board, gang, way, Horizon.LEAVING):
+                if find_room(board, gang, arrangement, Horizon.LEAVING):
                     nodes = frozenset(move.node for move in board.moves(before))
-                    return Kept(gang.name, nodes, moment)
+                    return NodeHold(gang.name, nodes, moment)
     finally:
         board.rewind(start)
     return None

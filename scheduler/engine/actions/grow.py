@@ -8,19 +8,19 @@ from typing import NamedTuple
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import over_bounds
 from scheduler.engine.board.gang import (
+    Arrangement,
+    BoardGroup,
+    BoardRole,
     Gang,
-    Part,
-    Section,
-    Want,
-    Way,
+    ReplicaRequest,
     alive,
     amounts_of,
+    arrangements_of,
     most_now,
     scopes_above,
-    ways_of,
 )
 from scheduler.engine.board.ledger import within
-from scheduler.engine.placement.find_room import find_room, may_use_kept
+from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Reason
 
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     name: str
     role: str
     gang: Gang
-    way: Way
+    arrangement: Arrangement
 
     @property
     def order(self) -> tuple[float, tuple[int, int, int], int, str, str]:
@@ -46,18 +46,18 @@ class Step(NamedTuple):
 def grow(board: Board, choice: int) -> None:
     """First as far as queues are entitled, then into what nobody else wants."""
     grown = Counter[str]()
-    for entitled_only in (True, False):
-        line = GrowthQueue(elastic(board, choice))
+    for deserved_only in (True, False):
+        queue = GrowthQueue(elastic(board, choice))
         hopeless: set[object] = set()
-        while (step := line.next()) is not None:
-            part = step.way[0].part
-            kind = part.request, part.mask, may_use_kept(board, step.gang)
-            if kind in hopeless or grown[step.name] >= MOST_GROWN or not may_grow(step, entitled_only):
+        while (step := queue.next()) is not None:
+            part = step.arrangement[0].part
+            kind = part.request, part.mask, may_use_held_nodes(board, step.gang)
+            if kind in hopeless or grown[step.name] >= MOST_GROWN or not may_grow(step, deserved_only):
                 continue
             if _grown(board, step):
                 grown[step.name] += 1
-                line.look_again(step.gang)
-            elif len(step.way) == 1 and not step.way[0].scopes and part.on is None:
+                queue.look_again(step.gang)
+            elif len(step.arrangement) == 1 and not step.arrangement[0].scopes and part.on is None:
                 hopeless.add(kind)
 
 
@@ -93,18 +93,18 @@ def elastic(board: Board, choice: int) -> list[Gang]:
         if gang.choice == choice
         and gang.stands
         and gang.is_whole
-        and gang.name not in board.on_paper
+        and gang.name not in board.reserved_only
         and gang.name not in board.evicted
-        and gang.name not in board.shrunk
+        and gang.name not in board.scaled_down
     ]
 
 
-def may_grow(step: Step, entitled_only: bool) -> bool:
-    asked = amounts_of(step.way)
-    if over_bounds(step.gang, asked) is not None:
+def may_grow(step: Step, deserved_only: bool) -> bool:
+    requested = amounts_of(step.arrangement)
+    if over_bounds(step.gang, requested) is not None:
         return False
-    return not entitled_only or all(
-        within(account.allocated, account.entitled, asked) for account in step.gang.account.path
+    return not deserved_only or all(
+        within(account.allocated, account.deserved, requested) for account in step.gang.account.path
     )
 
 
@@ -113,56 +113,70 @@ def _grown(board: Board, step: Step) -> bool:
         for horizon in (Horizon.NOW, Horizon.LEAVING):
             if horizon is Horizon.LEAVING and not board.nodes.leaving:
                 continue
-            if find_room(board, step.gang, step.way, horizon):
-                trial.keep(Kind.GROW)
+            if find_room(board, step.gang, step.arrangement, horizon):
+                trial.accept(Kind.GROW)
                 break
         else:
-            trial.pass_over()
+            trial.discard()
     return trial.kind is not None
 
 
 def steps(gang: Gang) -> Iterator[Step]:
     workload = gang.workload
     for part in gang.parts:
-        way = _one_more(gang, part)
-        if way:
+        arrangement = _one_more(gang, part)
+        if arrangement:
             yield Step(
-                part.fulfilment(), part.amounts, workload.submitted, gang.name, part.role.name, gang, way
+                part.fulfilment(),
+                part.amounts,
+                workload.submitted,
+                gang.name,
+                part.role.name,
+                gang,
+                arrangement,
             )
     if not gang.simple:
         for number, (section, child) in enumerate(_optional(gang.root)):
-            way = next(ways_of(gang, child), ())
-            if way:
+            arrangement = next(arrangements_of(gang, child), ())
+            if arrangement:
                 whole = sum(c.is_whole for c in section.children) - section.need
                 score = max(0.0, whole / (len(section.children) - section.need))
-                yield Step(score, amounts_of(way), workload.submitted, gang.name, f"#{number}", gang, way)
+                yield Step(
+                    score,
+                    amounts_of(arrangement),
+                    workload.submitted,
+                    gang.name,
+                    f"#{number}",
+                    gang,
+                    arrangement,
+                )
 
 
-def _one_more(gang: Gang, part: Part) -> Way:
+def _one_more(gang: Gang, part: BoardRole) -> Arrangement:
     """One replica, and what other roles are tied to it by a ratio."""
     role = part.role
     if not part.is_whole or not (part.live or role.min == 0) or not alive(gang.root):
         return ()
     if role.scale_with is not None:
         behind = most_now(gang, part) - part.count
-        return (Want(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
+        return (ReplicaRequest(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
     if part.count >= role.max or next(part.free_indices(), None) is None:
         return ()
-    wants = [Want(part, 1, scopes_above(gang, part))]
+    needs = [ReplicaRequest(part, 1, scopes_above(gang, part))]
     for tied in gang.parts:
         if tied.role.scale_with is not None and tied.role.scale_with.role == role.name:
             more = most_now(gang, tied, 1) - tied.count
             if more > 0:
-                wants.append(Want(tied, more, scopes_above(gang, tied)))
-    return tuple(wants)
+                needs.append(ReplicaRequest(tied, more, scopes_above(gang, tied)))
+    return tuple(needs)
 
 
-def _optional(section: Section) -> Iterator[tuple[Section, "Section | Part"]]:
+def _optional(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
     """Children that do not run and need not, of groups that do."""
     if not section.is_whole:
         return
     for child in section.children:
         if not child.is_whole and len(section.children) > section.need:
             yield section, child
-        elif isinstance(child, Section):
+        elif isinstance(child, BoardGroup):
             yield from _optional(child)

@@ -8,7 +8,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Eviction, Kind, Reason
-from scheduler.engine.preemption.victims import Lump, growth
+from scheduler.engine.preemption.victims import Victim, growth
 
 Key = tuple[float | int | str, ...]
 
@@ -21,36 +21,41 @@ def hold_to_load_limit(board: Board, choice: int) -> None:
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
-    for gang, lumps in _chosen(board, choice).items():
-        _remove(board, gang, lumps)
+    for gang, victims in _chosen(board, choice).items():
+        _remove(board, gang, victims)
 
 
-def _chosen(board: Board, choice: int) -> dict[Gang, list[Lump]]:
+def _chosen(board: Board, choice: int) -> dict[Gang, list[Victim]]:
     """Return what has to go, by workload; leaves the board as it was."""
-    start, chosen = board.mark(), dict[Gang, list[Lump]]()
+    start, chosen = board.mark(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:
             continue
-        while (lump := min(_removable(board, i, choice), key=_order, default=None)) is not None:
-            _drop(board, lump)
-            chosen.setdefault(lump.gang, []).append(lump)
+        while (victim := min(_removable(board, i, choice), key=_order, default=None)) is not None:
+            _drop(board, victim)
+            chosen.setdefault(victim.gang, []).append(victim)
     board.rewind(start)
     return chosen
 
 
-def _removable(board: Board, i: int, choice: int) -> Iterator[Lump]:
+def _removable(board: Board, i: int, choice: int) -> Iterator[Victim]:
     """Yield the growth on this node that would not be placed there today."""
     if board.nodes.cpu[i] >= 0:
         return
     node = board.nodes.nodes[i]
     limit = node.cpu * board.nodes.cpu_load_limit // MILLI
     for gang in {move.gang: None for move in board.on_node[i].values()}:
-        if gang.choice != choice or not gang.may_grow or gang.firm or _load(board, i, gang) <= limit:
+        if (
+            gang.choice != choice
+            or not gang.may_grow
+            or gang.non_preemptible
+            or _load(board, i, gang) <= limit
+        ):
             continue
-        for lump in growth(board, gang):
-            here = (part.request.limit_cpu for part, pod in lump.pods if pod.node == node.name)
-            if not lump.group and any(here):
-                yield lump
+        for victim in growth(board, gang):
+            here = (part.request.limit_cpu for part, pod in victim.pods if pod.node == node.name)
+            if not victim.is_group and any(here):
+                yield victim
 
 
 def _load(board: Board, i: int, gang: Gang) -> int:
@@ -68,27 +73,29 @@ def _load(board: Board, i: int, gang: Gang) -> int:
     return load
 
 
-def _order(lump: Lump) -> Key:
+def _order(victim: Victim) -> Key:
     """The most fulfilled first, then the lowest priority, the least work lost, the newest, the name."""
-    workload = lump.gang.workload
+    workload = victim.gang.workload
     return (
-        -lump.fulfilment, workload.priority, lump.lost, -max(lump.started, workload.submitted),
-        lump.gang.name, lump.pods[0][0].role.name, -lump.index,
+        -victim.fulfilment, workload.priority, victim.lost_gpu_seconds,
+        -max(victim.started, workload.submitted), victim.gang.name, victim.pods[0][0].role.name, -victim.index,
     )  # fmt: skip
 
 
-def _remove(board: Board, gang: Gang, lumps: Sequence[Lump]) -> None:
+def _remove(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     percent = board.nodes.cpu_load_limit * 100 / MILLI
     rule = f"the pool allocates at most {percent:g} % of a node's CPU"
-    pods = tuple((part.role.name, pod.index) for lump in lumps for part, pod in lump.pods)
-    lost = sum(lump.lost for lump in lumps)
-    eviction = Eviction(Kind.SHRINK, gang.name, None, rule, pods, whole=False, lost_gpu_seconds=lost)
+    pods = tuple((part.role.name, pod.index) for victim in victims for part, pod in victim.pods)
+    lost_gpu_seconds = sum(victim.lost_gpu_seconds for victim in victims)
+    eviction = Eviction(
+        Kind.SHRINK, gang.name, None, rule, pods, whole=False, lost_gpu_seconds=lost_gpu_seconds
+    )
     with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
-        for lump in lumps:
-            _drop(board, lump)
-        trial.keep(Kind.SHRINK, "its node's CPU is allocated beyond the load limit", (eviction,))
+        for victim in victims:
+            _drop(board, victim)
+        trial.accept(Kind.SHRINK, "its node's CPU is allocated beyond the load limit", (eviction,))
 
 
-def _drop(board: Board, lump: Lump) -> None:
-    for part, pod in lump.pods:
-        board.drop(lump.gang, part, pod)
+def _drop(board: Board, victim: Victim) -> None:
+    for part, pod in victim.pods:
+        board.drop(victim.gang, part, pod)

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import over_bounds, pending
-from scheduler.engine.board.gang import Gang, ways
-from scheduler.engine.board.order import Line
+from scheduler.engine.board.gang import Gang, arrangements
+from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Reason
@@ -15,15 +15,17 @@ MESSAGE = "overcommitted: its requests fit, its limits do not"
 
 
 def overcommit(board: Board, choice: int) -> None:
-    line = Line(board, [peers for peers in pending(board, choice) if may_overcommit(peers.gangs[peers.at])])
-    for peers, gang in line:
+    order = PendingOrder(
+        board, [group for group in pending(board, choice) if may_overcommit(group.gangs[group.at])]
+    )
+    for group, gang in order:
         with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
-            trial.pass_over()
-            if over_bounds(gang, gang.asked) is None and _start(board, gang):
-                trial.keep(Kind.START, MESSAGE)
-                board.upheavals += 1  # nodes may have been kept for it, and it may grow: all look again
+            trial.discard()
+            if over_bounds(gang, gang.requested) is None and _start(board, gang):
+                trial.accept(Kind.START, MESSAGE)
+                board.evicting_trials += 1  # nodes may have been kept for it, and it may grow: all look again
             else:
-                line.leave(peers)
+                order.leave(group)
 
 
 def may_overcommit(gang: Gang) -> bool:
@@ -37,7 +39,7 @@ def may_overcommit(gang: Gang) -> bool:
 
 def _start(board: Board, gang: Gang) -> bool:
     with by_requests(gang):
-        return any(find_room(board, gang, way, Horizon.NOW) for way in ways(gang))
+        return any(find_room(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang))
 
 
 @contextmanager

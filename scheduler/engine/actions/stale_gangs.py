@@ -3,36 +3,36 @@
 from collections.abc import Iterator
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Section, leaves, lost_seconds
+from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang, leaves, lost_gpu_seconds_of
 from scheduler.engine.board.ledger import amounts
 from scheduler.engine.model import Pod, PodState
 from scheduler.engine.plan import Eviction, Kind, Reason, Standing
 
 
 def stale_gangs(board: Board, choice: int) -> None:
-    for gang in board.ailing:
+    for gang in board.incomplete:
         if gang.choice != choice or gang.name in board.evicted or not gang.stands:
             continue
         broken = list(_broken(board, gang.root)) if gang.runs else []  # a promise cannot go stale
         if broken and _overdue(board, gang):
             with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
-                trial.keep(Kind.STALE_GANG, "below its minimum for too long", (_stop(board, gang, broken),))
+                trial.accept(Kind.STALE_GANG, "below its minimum for too long", (_stop(board, gang, broken),))
 
 
-def _broken(board: Board, node: Section | Part) -> Iterator[tuple[Part, Pod]]:
+def _broken(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
     """Pods of the outermost groups that are not whole."""
     if not _is_whole(board, node):
         for part in leaves(node):
             for pod in part.live.values():
                 yield part, pod
-    elif isinstance(node, Section):
+    elif isinstance(node, BoardGroup):
         for child in node.children:
             yield from _broken(board, child)
 
 
-def _is_whole(board: Board, node: Section | Part) -> bool:
+def _is_whole(board: Board, node: BoardGroup | BoardRole) -> bool:
     """A place that is being vacated will do; one on a node that may boot for long makes nobody whole."""
-    if isinstance(node, Section):
+    if isinstance(node, BoardGroup):
         return sum(_is_whole(board, child) for child in node.children) >= node.need
     nodes = board.nodes
     awaited = sum(not nodes.ready[nodes.index[pod.node]] for pod in node.live.values()
@@ -47,9 +47,9 @@ def _overdue(board: Board, gang: Gang) -> bool:
     return grace >= 0 and board.now - (board.now if since is None else since) >= grace
 
 
-def _stop(board: Board, gang: Gang, pods: list[tuple[Part, Pod]]) -> Eviction:
+def _stop(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> Eviction:
     before = {account: tuple(account.allocated) for account in gang.account.path}
-    lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+    lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
     for part, pod in pods:
         board.drop(gang, part, pod)
     return Eviction(
@@ -69,5 +69,5 @@ def _stop(board: Board, gang: Gang, pods: list[tuple[Part, Pod]]) -> Eviction:
             )
             for account in gang.account.path
         ),
-        lost_gpu_seconds=lost,
+        lost_gpu_seconds=lost_gpu_seconds,
     )

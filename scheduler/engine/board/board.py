@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from scheduler.engine.board.effort import Efforts
-from scheduler.engine.board.gang import ALIVE, Gang, Part, Peers, gpus_of, roles_of
-from scheduler.engine.board.ledger import Account, Ledger
+from scheduler.engine.board.gang import ALIVE, BoardRole, Gang, PendingGroup, gpus_of, roles_of
+from scheduler.engine.board.ledger import Ledger, QueueAccount
 from scheduler.engine.board.matching import Matcher
-from scheduler.engine.board.nodes import Kept, Nodes, Spot
+from scheduler.engine.board.nodes import NodeHold, Nodes, Spot
 from scheduler.engine.board.request_mix import Mix
 from scheduler.engine.board.steps import Move, key_of, rewritten, step_of
 from scheduler.engine.board.topology import Topology
@@ -39,14 +39,14 @@ class Trial:
         self.silent = False
         self.waits = False  # for somebody to stop, even where its places are free
 
-    def keep(self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = ()) -> None:
+    def accept(self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = ()) -> None:
         self.kind, self.message, self.evictions = kind, message, evictions
 
     def refuse(self, reason: Reason, numbers: Numbers) -> None:
         """Say better than `otherwise` why nothing came of it."""
         self.otherwise, self.numbers = reason, numbers
 
-    def pass_over(self) -> None:
+    def discard(self) -> None:
         """Nothing came of it, and nobody waits for it."""
         self.silent = True
 
@@ -61,7 +61,7 @@ class Trial:
             if not self.silent:
                 board.refuse(self.gang, self.otherwise, self.numbers)
         else:
-            board.settle(self)
+            board.accept(self)
 
 
 class Board:
@@ -75,35 +75,43 @@ class Board:
         self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
         self.ledger = Ledger(pool, queues)
         self.gangs: dict[str, Gang] = {}
-        self.by_project: dict[Account, dict[str, Gang]] = {}  # of those gangs something stands
-        self.waiting: dict[Hashable, Peers] = {}  # below their minimum when laid out, and free to start
-        self.lines: dict[Account, list[Peers]] = {}  # the same, project by project
+        self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # of those gangs something stands
+        self.waiting: dict[
+            Hashable, PendingGroup
+        ] = {}  # below their minimum when laid out, and free to start
+        self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}  # the same, project by project
         self.elastic: list[Gang] = []  # those that may ever grow
-        self.promised: list[Gang] = []  # those with a place from an earlier cycle
-        self.ailing: list[Gang] = []  # those of which something stands, but not as it should
-        self.kept: Kept | None = None
+        self.reserved: list[Gang] = []  # those with a place from an earlier cycle
+        self.incomplete: list[Gang] = []  # those of which something stands, but not as it should
+        self.backfill_hold: NodeHold | None = None
         self.served = served  # workloads given something in this cycle, in any pool
-        self.elsewhere: set[str] = set()  # of those that waited here, who was placed in another pool
+        self.placed_in_other_pool: set[str] = (
+            set()
+        )  # of those that waited here, who was placed in another pool
         self.evicted: set[str] = set()  # gangs stopped in this cycle
-        self.shrunk: set[str] = set()  # gangs that lost growth in this cycle
-        self.on_paper: set[str] = set()  # gangs that have promises and nothing else
-        self.settled: set[str] = set()  # gangs that others give way to, and those on the move
+        self.scaled_down: set[str] = set()  # gangs that lost growth in this cycle
+        self.reserved_only: set[str] = set()  # gangs that have promises and nothing else
+        self.excluded: set[str] = set()  # gangs that others give way to, and those on the move
         self.bundles: list[Bundle] = []
         self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
         # By kind of gang: what it asks for, and why the pool can never hold it, if so.
         self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
-        self.kept_back: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
+        self.not_eligible: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
         self.trials = 0
         self.efforts = Efforts()
         self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
-        self.changes = 0  # kept trials of this cycle
-        self.upheavals = 0  # kept trials after which all are looked at again: somebody was taken off, say
+        self.accepted_trials = 0  # kept trials of this cycle
+        self.evicting_trials = (
+            0  # kept trials after which all are looked at again: somebody was taken off, say
+        )
         self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
         self.mix = Mix(self.gangs)
-        self.givable: dict[Account, dict[Hashable, object]] = {}  # what bounds remember, until somebody comes
+        self.reclaimable_cache: dict[
+            QueueAccount, dict[Hashable, object]
+        ] = {}  # what bounds remember, until somebody comes
         self._log: list[Move] = []
         self.topology = Topology(pool.topology, self.nodes)
-        self._emptied: list[tuple[Part, int]] = []  # asked to go in this cycle: nobody has their index
+        self._emptied: list[tuple[BoardRole, int]] = []  # asked to go in this cycle: nobody has their index
         self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
         self.matcher = Matcher(self.nodes.nodes)
 
@@ -138,12 +146,12 @@ class Board:
                 self.nodes.give(i, pod.devices, pod.milli, part.request)
                 self._charge(gang, part, pod, -1)
 
-    def _part(self, role: Role) -> Part:
+    def _part(self, role: Role) -> BoardRole:
         request, matcher = role.request, self.matcher
         milli = matcher.milli(role) if request.gpu_memory_mib else request.gpu
-        return Part(role, milli, matcher.mask(role), matcher.soft(role))
+        return BoardRole(role, milli, matcher.mask(role), matcher.soft(role))
 
-    def _stand(self, gang: Gang, part: Part, pod: Pod) -> None:
+    def _stand(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
         """A pod as it was found, before anything is tried."""
         i = self.nodes.index.get(pod.node, -1)
         if pod.state is PodState.COMPLETED:
@@ -163,16 +171,16 @@ class Board:
             else:
                 part.used.add(pod.index)
 
-    def _leaves(self, gang: Gang, part: Part, pod: Pod, i: int, sign: int) -> None:
+    def _leaves(self, gang: Gang, part: BoardRole, pod: Pod, i: int, sign: int) -> None:
         self.nodes.leave(i, pod.devices, pod.milli, part.request, sign)
         for account in gang.account.path:
             for kind, amount in enumerate((gpus_of(pod), *part.amounts[1:])):
                 account.leaving[kind] += sign * amount
 
-    def _charge(self, gang: Gang, part: Part, pod: Pod, sign: int) -> None:
+    def _charge(self, gang: Gang, part: BoardRole, pod: Pod, sign: int) -> None:
         _, cpu, memory = part.amounts
         gpu = sign * pod.milli * len(pod.devices)
-        self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.firm)
+        self.ledger.charge(gang.account, gpu, sign * cpu, sign * memory, gang.non_preemptible)
 
     # -- trying
 
@@ -191,8 +199,8 @@ class Board:
         self.trials += 1
         return Trial(self, gang, otherwise)
 
-    def put(self, gang: Gang, part: Part, index: int, spot: Spot) -> None:
-        self.givable.pop(gang.account, None)
+    def put(self, gang: Gang, part: BoardRole, index: int, spot: Spot) -> None:
+        self.reclaimable_cache.pop(gang.account, None)
         i, devices, milli = spot
         pod = Pod(
             part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
@@ -201,7 +209,7 @@ class Board:
         self._arrive(move)
         self._log.append(move)
 
-    def drop(self, gang: Gang, part: Part, pod: Pod) -> None:
+    def drop(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
         """Ask a standing pod to go. What it holds is free for good, but not yet."""
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._depart(move)
@@ -223,7 +231,7 @@ class Board:
                     self.nodes.leave(move.node, move.pod.devices, move.pod.milli, move.part.request, -1)
                 self._arrive(move)
 
-    def undo(self) -> set[str]:
+    def reset(self) -> set[str]:
         """Take everything back, kept or not; whose pods were touched."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._emptied:
@@ -270,12 +278,12 @@ class Board:
 
     # -- keeping and refusing
 
-    def settle(self, trial: Trial) -> None:
+    def accept(self, trial: Trial) -> None:
         """Write the kept moves down as a bundle. A gang starts when all of it can."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
-        self.changes += 1
-        self.upheavals += any(not move.placed for move in moves)
+        self.accepted_trials += 1
+        self.evicting_trials += any(not move.placed for move in moves)
         taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
         moves = self._start_otherwise(taken_back, moves) if taken_back else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
@@ -286,20 +294,20 @@ class Board:
         bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
         self._write_down(bundle)
         if gang.name in waits and gang.standing == sum(move.placed and move.gang is gang for move in moves):
-            self.on_paper.add(gang.name)
+            self.reserved_only.add(gang.name)
         self._fresh.update((id(move.pod), move) for move in moves if move.placed)
         self.refusals.pop(gang.name, None)
         self.served.add(gang.name)
         self._empty(moves)
         if any(not move.placed for move in moves):
             if any(move.gang is not gang for move in moves):
-                self.settled.add(gang.name)
-            self.settled.update(move.gang.name for move in moves if move.placed)
+                self.excluded.add(gang.name)
+            self.excluded.update(move.gang.name for move in moves if move.placed)
         for eviction in trial.evictions:
             if eviction.whole:
                 self.evicted.add(eviction.workload)
             elif eviction.kind is Kind.SHRINK:
-                self.shrunk.add(eviction.workload)
+                self.scaled_down.add(eviction.workload)
 
     def _empty(self, moves: Sequence[Move]) -> None:
         for _, part, pod, _, placed, _ in moves:
@@ -320,7 +328,7 @@ class Board:
                     return
         self.bundles.append(bundle)
 
-    def start_promised(self, gang: Gang) -> None:
+    def start_reserved(self, gang: Gang) -> None:
         """What stood in the way of its reserved pods is gone."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
@@ -329,7 +337,7 @@ class Board:
             if pod.state is PodState.RESERVED
         )
         self.refusals.pop(gang.name, None)
-        self.on_paper.discard(gang.name)
+        self.reserved_only.discard(gang.name)
         self._write_down(
             Bundle(Kind.START, gang.name, self.pool.name, places, message="its place is free now")
         )
@@ -340,13 +348,13 @@ class Board:
 
     def _start_otherwise(self, taken_back: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
         """Rewrite what this cycle was going to start: elsewhere, or not at all. The moves that are left."""
-        gone = [self._fresh.pop(pod) for pod in sorted(taken_back)]
-        keys = {key_of(move) for move in gone}
+        withdrawn = [self._fresh.pop(pod) for pod in sorted(taken_back)]
+        keys = {key_of(move) for move in withdrawn}
         instead = {key_of(move): move for move in moves if move.placed and key_of(move) in keys}
-        self.served.difference_update(move.gang.name for move in gone if not move.gang.stands)
-        for move in gone:
-            if move.gang.peers is not None:
-                move.gang.peers.at = 0
+        self.served.difference_update(move.gang.name for move in withdrawn if not move.gang.stands)
+        for move in withdrawn:
+            if move.gang.group is not None:
+                move.gang.group.at = 0
         self._fresh.update((id(move.pod), move) for move in instead.values())
         waits = self._wait_now(instead.values())
         self.bundles = rewritten(self.bundles, keys, instead, waits)
@@ -355,7 +363,7 @@ class Board:
     def _wait_now(self, moves: Iterable[Move]) -> set[str]:
         """Gangs that were to start whole in this cycle, and now have to wait for a place of theirs."""
         waits = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
-        self.on_paper |= waits
+        self.reserved_only |= waits
         return waits
 
     def fresh_gangs(self) -> Iterable[Gang]:
@@ -364,24 +372,24 @@ class Board:
 
     def starts(self, gang: Gang) -> bool:
         """Whether it runs from this cycle on: nothing of it stood before, and it waits for nobody."""
-        return gang.name not in self.on_paper and all(
+        return gang.name not in self.reserved_only and all(
             self.is_fresh(pod) for part in gang.parts for pod in part.live.values()
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
         """Why it waits."""
         own = self.refusals.get(gang.name, {})
-        return own if gang.peers is None else {**gang.peers.found, **own}
+        return own if gang.group is None else {**gang.group.reasons, **own}
 
     def refuse(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         """It speaks for all of its peers."""
-        if gang.peers is None:
+        if gang.group is None:
             self.refuse_alone(gang, reason, numbers)
             return
-        found = gang.peers.found
-        if reason is Reason.NO_RECLAIMABLE_RESOURCES and reason in found:
-            numbers = max(found[reason], numbers, key=nearest)
-        found[reason] = numbers
+        result = gang.group.reasons
+        if reason is Reason.NO_RECLAIMABLE_RESOURCES and reason in result:
+            numbers = max(result[reason], numbers, key=nearest)
+        result[reason] = numbers
 
     def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         self.refusals.setdefault(gang.name, {})[reason] = numbers

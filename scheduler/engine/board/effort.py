@@ -6,7 +6,7 @@ Counted and not timed, so that every machine gives up at the same point.
 from dataclasses import dataclass
 
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import Account
+from scheduler.engine.board.ledger import QueueAccount
 
 MOST_OF_WORKLOAD = 50_000  # replicas that one cycle tries to place for one workload, all attempts together
 MOST_OF_PROJECT = 200_000
@@ -24,7 +24,7 @@ class Efforts:
     """What the cycle has spent, by workload and by project."""
 
     def __init__(self) -> None:
-        self._spent: dict[str | Account, Effort] = {}
+        self._spent: dict[str | QueueAccount, Effort] = {}
 
     def may_try(self, gang: Gang, replicas: int) -> bool:
         """Count one more attempt to place so many replicas; False: the gang has had its part."""

@@ -4,32 +4,32 @@ from collections.abc import Sequence
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Peers
-from scheduler.engine.board.ledger import KINDS, NO_BOUND, Account, beyond_quota, over
+from scheduler.engine.board.gang import Gang, PendingGroup
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, beyond_quota, over
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Numbers, Reason
 
 _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
-def pending(board: Board, choice: int | None = None) -> list[Peers]:
+def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Who could start now, peers together; of those for whom this pool is that choice, or of all."""
-    for peers in board.waiting.values():
-        peers.at = 0  # who had started may wait again
+    for group in board.waiting.values():
+        group.at = 0  # who had started may wait again
     return [
-        peers
-        for peers in board.waiting.values()
-        if (choice is None or peers.choice == choice) and speaker(board, peers) is not None
+        group
+        for group in board.waiting.values()
+        if (choice is None or group.choice == choice) and first_pending(board, group) is not None
     ]
 
 
-def speaker(board: Board, peers: Peers) -> Gang | None:
+def first_pending(board: Board, group: PendingGroup) -> Gang | None:
     """The first of them that still waits."""
-    gangs = peers.gangs
-    while peers.at < len(gangs):
-        if still_pending(board, gangs[peers.at]):
-            return gangs[peers.at]
-        peers.at += 1
+    gangs = group.gangs
+    while group.at < len(gangs):
+        if still_pending(board, gangs[group.at]):
+            return gangs[group.at]
+        group.at += 1
     return None
 
 
@@ -47,85 +47,85 @@ def still_pending(board: Board, gang: Gang) -> bool:
     return not (gang.standing and gang.is_whole)
 
 
-def over_bounds(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
+def over_bounds(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """The first limit or quota, project first, that the workload would pass."""
     for account in gang.account.path:
-        kind = over(account.allocated, account.cap, asked) if account.capped else None
+        kind = over(account.allocated, account.limit, requested) if account.has_limit else None
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
-            return reason, _numbers(account, account.allocated, account.cap, kind, asked)
-    return over_firm_quota(gang, asked)
+            return reason, _numbers(account, account.allocated, account.limit, kind, requested)
+    return over_non_preemptible_quota(gang, requested)
 
 
-def over_firm_quota(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
+def over_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Where non-preemptible work would stand above quota, which no taking could cure."""
-    if gang.firm:
+    if gang.non_preemptible:
         for account in gang.account.path:
-            kind = over(account.firm, account.quota, asked)
+            kind = over(account.non_preemptible, account.quota, requested)
             if kind is not None:
                 reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
-                return reason, _numbers(account, account.firm, account.quota, kind, asked)
+                return reason, _numbers(account, account.non_preemptible, account.quota, kind, requested)
     return None
 
 
 def _numbers(
-    account: Account, held: Sequence[int], bound: Sequence[int], kind: int, asked: Sequence[int]
+    account: QueueAccount, held: Sequence[int], bound: Sequence[int], kind: int, requested: Sequence[int]
 ) -> Numbers:
     return {
         "queue": account.name,
         "resource": RESOURCES[kind],
-        "requested": asked[kind],
+        "requested": requested[kind],
         "allocated": held[kind],
         "bound": bound[kind] if bound[kind] < NO_BOUND else None,
-        "missing": held[kind] + asked[kind] - bound[kind],
+        "missing": held[kind] + requested[kind] - bound[kind],
     }
 
 
-def over_share(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
+def over_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Why the workload may not take from others: its project would stand above quota and fair share."""
-    return _over_share(gang.account, asked)
+    return _over_share(gang.account, requested)
 
 
-def beyond_due(gang: Gang, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
+def over_deserved(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Who on its path would stand above quota and fair share: its project, or its department for good.
 
     A department that stands there by what a sibling borrows is none: that may be reclaimed.
     """
-    kinds = tuple(kind for kind in KINDS if asked[kind] > 0)
+    kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):
-        found = _over_share(step, asked)
+        result = _over_share(step, requested)
         own = gang.account.path[number - 1]
-        if found is not None and not (
+        if result is not None and not (
             number and any(a is not own for a in beyond_quota(own, step.children, kinds))
         ):
-            return found
+            return result
     return None
 
 
-def _over_share(account: Account, asked: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    kind = over(account.allocated, account.entitled, asked)
+def _over_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
+    kind = over(account.allocated, account.deserved, requested)
     if kind is None:
         return None
     return Reason.OVER_FAIR_SHARE, {
-        **_numbers(account, account.allocated, account.entitled, kind, asked),
+        **_numbers(account, account.allocated, account.deserved, kind, requested),
         "share": account.share[kind],
         "quota": account.quota[kind] if account.quota[kind] < NO_BOUND else None,
     }
 
 
-def lowest_priority(board: Board, account: Account) -> int | None:
+def lowest_priority(board: Board, account: QueueAccount) -> int | None:
     """Of what stands in a project; looked for again when what it holds has changed."""
-    if _LOWEST not in account.recalled:
+    if _LOWEST not in account.cache:
         standing = board.by_project.get(account, {}).values()
-        account.recalled[_LOWEST] = min((gang.workload.priority for gang in standing), default=None)
-    found: int | None = account.recalled[_LOWEST]
-    return found
+        account.cache[_LOWEST] = min((gang.workload.priority for gang in standing), default=None)
+    result: int | None = account.cache[_LOWEST]
+    return result
 
 
-def has_elastic(board: Board, account: Account) -> bool:
+def has_elastic(board: Board, account: QueueAccount) -> bool:
     """Whether anything that stands in a project may ever grow, and so be made smaller."""
-    if _ELASTIC not in account.recalled:
+    if _ELASTIC not in account.cache:
         standing = board.by_project.get(account, {}).values()
-        account.recalled[_ELASTIC] = any(gang.may_grow for gang in standing)
-    found: bool = account.recalled[_ELASTIC]
-    return found
+        account.cache[_ELASTIC] = any(gang.may_grow for gang in standing)
+    result: bool = account.cache[_ELASTIC]
+    return result

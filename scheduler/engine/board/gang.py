@@ -7,16 +7,16 @@ from itertools import combinations, islice, product
 from math import ceil
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board.ledger import Account
+from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
 from scheduler.engine.plan import Numbers, Reason
 
-MOST_WAYS = 64  # how many choices of "need so many of these" are tried before a gang is refused
+MAX_ARRANGEMENTS = 64  # how many choices of "need so many of these" are tried before a gang is refused
 
 ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
-class Part:
+class BoardRole:
     """A role on the board: its replicas that stand, by index."""
 
     __slots__ = (
@@ -60,11 +60,11 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Section:
+class BoardGroup:
     """An inner group on the board."""
 
     need: int
-    children: "tuple[Section | Part, ...]"
+    children: "tuple[BoardGroup | BoardRole, ...]"
     topology: TopologyConstraint | None
 
     @property
@@ -77,32 +77,34 @@ class Scope:
     """A topology constraint and the pods it binds together, outermost first in a `Want`."""
 
     constraint: TopologyConstraint
-    parts: tuple[Part, ...]
+    parts: tuple[BoardRole, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class ReplicaRequest:
     """So many more replicas of a role, inside these scopes."""
 
-    part: Part
+    part: BoardRole
     count: int
     scopes: tuple[Scope, ...] = ()
 
 
-Way = tuple[Want, ...]  # one way to make a gang whole, or to let it grow
+Arrangement = tuple[ReplicaRequest, ...]  # one way to make a gang whole, or to let it grow
 
 
-class Peers:
+class PendingGroup:
     """Gangs of one project that ask for the very same, in order. The first who still waits speaks for all."""
 
-    __slots__ = ("account", "asks", "at", "choice", "found", "gangs", "kind", "shared")
+    __slots__ = ("account", "at", "choice", "gangs", "kind", "reasons", "request_key", "shared")
 
-    def __init__(self, kind: Hashable, account: Account, choice: int) -> None:
+    def __init__(self, kind: Hashable, account: QueueAccount, choice: int) -> None:
         self.kind, self.account, self.choice = kind, account, choice
-        self.asks: Hashable = None  # the same for those of other projects who are refused in the same words
+        self.request_key: Hashable = (
+            None  # the same for those of other projects who are refused in the same words
+        )
         self.gangs: list[Gang] = []
         self.at = 0  # those before it do not wait any more
-        self.found: dict[Reason, Numbers] = {}  # why they wait, in this cycle
+        self.reasons: dict[Reason, Numbers] = {}  # why they wait, in this cycle
         self.shared = False  # whether a plan holds the list, too: then a change is made in a copy
 
 
@@ -110,27 +112,42 @@ class Gang:
     """A workload on the board of one pool."""
 
     __slots__ = (
-        "_asked", "_root", "account", "all_of_it", "asks_more", "choice", "firm", "may_grow", "name", "parts",
-        "peers", "pods", "simple", "standing", "workload",
+        "_requested",
+        "_root",
+        "account",
+        "all_of_it",
+        "choice",
+        "extra_request",
+        "group",
+        "may_grow",
+        "name",
+        "non_preemptible",
+        "parts",
+        "pods",
+        "simple",
+        "standing",
+        "workload",
     )  # fmt: skip
 
-    def __init__(self, workload: Workload, account: Account, choice: int, parts: tuple[Part, ...]) -> None:
+    def __init__(
+        self, workload: Workload, account: QueueAccount, choice: int, parts: tuple[BoardRole, ...]
+    ) -> None:
         self.workload, self.name, self.account = workload, workload.name, account
         self.choice = choice  # which of the workload's pools this is
-        self.firm = not workload.preemptible
+        self.non_preemptible = not workload.preemptible
         self.parts = parts
         self.standing = 0  # how many of its pods stand
         self.simple = _is_simple(workload.tree)
         self.may_grow = not self.simple or any(part.role.max > part.role.min for part in parts)
-        self.peers: Peers | None = None  # those it waits with
+        self.group: PendingGroup | None = None  # those it waits with
         self.pods: tuple[Pod, ...] = ()  # as they were found
-        self.asks_more = (0, 0, 0)  # of its queues, beyond what it holds
+        self.extra_request = (0, 0, 0)  # of its queues, beyond what it holds
         self.all_of_it: object = None  # all that stands, as one lump, until that changes
-        self._root: Section | None = None
-        self._asked: tuple[int, int, int] | None = None
+        self._root: BoardGroup | None = None
+        self._requested: tuple[int, int, int] | None = None
 
     @property
-    def root(self) -> Section:
+    def root(self) -> BoardGroup:
         """The tree of its groups; most gangs never need to have it drawn."""
         if self._root is None:
             self._root = _section(self.workload.tree, {id(part.role): part for part in self.parts})
@@ -147,18 +164,18 @@ class Gang:
         return self.standing > 0
 
     @property
-    def asked(self) -> tuple[int, int, int]:
+    def requested(self) -> tuple[int, int, int]:
         """What it lacks of its minimum, by its most natural way."""
         if self.standing:
-            return amounts_of(next(ways(self)))
-        if self._asked is None:
-            self._asked = self._asked_alone() or amounts_of(next(ways(self)))
-        return self._asked
+            return amounts_of(next(arrangements(self)))
+        if self._requested is None:
+            self._requested = self._requested_by_single_role() or amounts_of(next(arrangements(self)))
+        return self._requested
 
-    def forget_asked(self) -> None:
-        self._asked = None
+    def forget_requested(self) -> None:
+        self._requested = None
 
-    def _asked_alone(self) -> tuple[int, int, int] | None:
+    def _requested_by_single_role(self) -> tuple[int, int, int] | None:
         """By far the most gangs have one role, of which something is missing."""
         part = self.parts[0]
         missing = part.role.min - part.count
@@ -179,25 +196,25 @@ class Gang:
         """Whether any of it is more than a promise."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
-    def part(self, role: str) -> Part:
+    def part(self, role: str) -> BoardRole:
         return next(part for part in self.parts if part.role.name == role)
 
 
 def roles_of(group: Group) -> Sequence[Role]:
-    found: list[Role] = []
+    result: list[Role] = []
     for child in group.children:
         if isinstance(child, Role):
-            found.append(child)
+            result.append(child)
         else:
-            found += roles_of(child)
-    return found
+            result += roles_of(child)
+    return result
 
 
-def _section(group: Group, parts: dict[int, Part]) -> Section:
+def _section(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
     children = tuple(
         parts[id(child)] if isinstance(child, Role) else _section(child, parts) for child in group.children
     )
-    return Section(group.need, children, group.topology)
+    return BoardGroup(group.need, children, group.topology)
 
 
 def _is_simple(group: Group) -> bool:
@@ -210,68 +227,70 @@ def _is_simple(group: Group) -> bool:
     return True
 
 
-def ways(gang: Gang) -> Iterator[Way]:
+def arrangements(gang: Gang) -> Iterator[Arrangement]:
     """What could be added to make the gang whole, the most natural choice first."""
     if gang.simple:
-        found = [Want(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
-        yield tuple(found) or _first_replica(gang)
+        result = [ReplicaRequest(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
+        yield tuple(result) or _first_replica(gang)
         return
-    for way in islice(_ways(gang.root, ()), MOST_WAYS):
-        yield way or _first_replica(gang)
+    for arrangement in islice(_ways(gang.root, ()), MAX_ARRANGEMENTS):
+        yield arrangement or _first_replica(gang)
 
 
-def ways_of(gang: Gang, node: "Section | Part") -> Iterator[Way]:
+def arrangements_of(gang: Gang, node: "BoardGroup | BoardRole") -> Iterator[Arrangement]:
     """What could be added to make one group or role of the gang whole."""
     first = next(leaves(node))
     outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaves(node)))
     return _ways(node, outer)
 
 
-def scopes_above(gang: Gang, part: Part) -> tuple[Scope, ...]:
+def scopes_above(gang: Gang, part: BoardRole) -> tuple[Scope, ...]:
     """The constraints that bind a role, outermost first."""
     return () if gang.simple else tuple(_scopes(gang.root, part))
 
 
-def _scopes(node: "Section | Part", part: Part) -> Iterator[Scope]:
+def _scopes(node: "BoardGroup | BoardRole", part: BoardRole) -> Iterator[Scope]:
     inside = tuple(leaves(node))
     if part not in inside:
         return
-    constraint = node.role.topology if isinstance(node, Part) else node.topology
+    constraint = node.role.topology if isinstance(node, BoardRole) else node.topology
     if constraint:
         yield Scope(constraint, inside)
-    if isinstance(node, Section):
+    if isinstance(node, BoardGroup):
         for child in node.children:
             yield from _scopes(child, part)
 
 
-def _first_replica(gang: Gang) -> Way:
+def _first_replica(gang: Gang) -> Arrangement:
     """A gang that needs nobody starts with one replica."""
-    return next(((Want(part, 1),) for part in gang.parts if part.role.max > part.count), ())
+    return next(((ReplicaRequest(part, 1),) for part in gang.parts if part.role.max > part.count), ())
 
 
-def _ways(node: "Section | Part", scopes: tuple[Scope, ...]) -> Iterator[Way]:
+def _ways(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> Iterator[Arrangement]:
     if node.is_whole:
         yield ()
         return
     inner = _inside(node, scopes)
-    if isinstance(node, Part):
-        yield (Want(node, node.role.min - node.count, inner),)
+    if isinstance(node, BoardRole):
+        yield (ReplicaRequest(node, node.role.min - node.count, inner),)
         return
     broken = sorted(
         (child for child in node.children if not child.is_whole), key=lambda child: not alive(child)
     )
     lacking = node.need - (len(node.children) - len(broken))
     for chosen in combinations(broken, lacking):
-        for picks in product(*(tuple(islice(_ways(child, inner), MOST_WAYS)) for child in chosen)):
-            yield tuple(want for pick in picks for want in pick)
+        for node_constraints in product(
+            *(tuple(islice(_ways(child, inner), MAX_ARRANGEMENTS)) for child in chosen)
+        ):
+            yield tuple(need for pick in node_constraints for need in pick)
 
 
-def _inside(node: "Section | Part", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
-    constraint = node.role.topology if isinstance(node, Part) else node.topology
+def _inside(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    constraint = node.role.topology if isinstance(node, BoardRole) else node.topology
     return (*scopes, Scope(constraint, tuple(leaves(node)))) if constraint else scopes
 
 
-def most_now(gang: Gang, part: Part, more: int = 0) -> int:
+def most_now(gang: Gang, part: BoardRole, more: int = 0) -> int:
     """The most replicas a role may have: its maximum, or what the role it follows (with more) allows."""
     tie = part.role.scale_with
     if tie is None:
@@ -283,22 +302,22 @@ def most_now(gang: Gang, part: Part, more: int = 0) -> int:
     return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 
 
-def leaves(node: "Section | Part") -> Iterator[Part]:
-    if isinstance(node, Part):
+def leaves(node: "BoardGroup | BoardRole") -> Iterator[BoardRole]:
+    if isinstance(node, BoardRole):
         yield node
     else:
         for child in node.children:
             yield from leaves(child)
 
 
-def alive(node: "Section | Part") -> bool:
+def alive(node: "BoardGroup | BoardRole") -> bool:
     return any(part.live for part in leaves(node))
 
 
-def amounts_of(way: Sequence[Want]) -> tuple[int, int, int]:
+def amounts_of(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
     gpu = cpu = memory = 0
-    for want in way:
-        part, count = want.part.amounts, want.count
+    for need in arrangement:
+        part, count = need.part.amounts, need.count
         gpu += part[0] * count
         cpu += part[1] * count
         memory += part[2] * count
@@ -309,7 +328,7 @@ def gpus_of(pod: Pod) -> int:
     return pod.milli * len(pod.devices)
 
 
-def lost_seconds(gang: Gang, pod: Pod, now: int) -> int:
+def lost_gpu_seconds_of(gang: Gang, pod: Pod, now: int) -> int:
     """GPU-seconds of work that stopping this pod throws away."""
     workload = gang.workload
     since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)

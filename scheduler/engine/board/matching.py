@@ -21,10 +21,10 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 
 
 def matches(role: Role, node: Node) -> bool:
-    return answers(role, node) and node.gpu_memory_mib >= role.request.gpu_memory_mib
+    return is_kind_of(role, node) and node.gpu_memory_mib >= role.request.gpu_memory_mib
 
 
-def answers(role: Role, node: Node) -> bool:
+def is_kind_of(role: Role, node: Node) -> bool:
     """Whether the node is of the kind that the role asks for, large enough or not."""
     return (
         all(node.labels.get(key) == value for key, value in role.node_selector.items())
@@ -38,7 +38,7 @@ def avoids(role: Role, node: Node) -> bool:
     return any(taint.effect not in HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
 
 
-def picks(role: Role) -> Hashable:
+def node_constraints(role: Role) -> Hashable:
     """Equal for roles that match the same nodes."""
     return (
         tuple(sorted(role.node_selector.items())),
@@ -65,7 +65,7 @@ class Matcher:
         unpicky = self._plain and not role.node_selector and not role.gpu_models
         if unpicky and least <= self._least_memory:
             return None
-        key = picks(role), least
+        key = node_constraints(role), least
         if key not in self._masks:
             mask = bytes(matches(role, node) and node.gpu_memory_mib >= least for node in self._nodes)
             self._masks[key] = None if all(mask) else mask
@@ -75,7 +75,7 @@ class Matcher:
         """Nodes that are chosen last; None where there are none."""
         if self._plain:
             return None
-        key = picks(role)
+        key = node_constraints(role)
         if key not in self._soft:
             mask = bytes(avoids(role, node) for node in self._nodes)
             self._soft[key] = mask if any(mask) else None
@@ -83,12 +83,14 @@ class Matcher:
 
     def milli(self, role: Role, least: int = 0) -> int:
         """What a request by memory counts for: a part of the smallest device on which it could land."""
-        key, asked = (picks(role), least), role.request.gpu_memory_mib
+        key, requested = (node_constraints(role), least), role.request.gpu_memory_mib
         if key not in self._millis:
             mask = self.mask(role, least)
             open_nodes = (node for i, node in enumerate(self._nodes) if mask is None or mask[i])
-            sizes = [node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= asked]
-            self._millis[key] = -(-MILLI * asked // min(sizes)) if sizes else MILLI
+            sizes = [
+                node.gpu_memory_mib for node in open_nodes if node.gpus and node.gpu_memory_mib >= requested
+            ]
+            self._millis[key] = -(-MILLI * requested // min(sizes)) if sizes else MILLI
         return self._millis[key]
 
     def sizes(self) -> list[int]:

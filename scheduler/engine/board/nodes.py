@@ -21,7 +21,7 @@ class Spot(NamedTuple):
     milli: int  # of each device
 
 
-class Kept(NamedTuple):
+class NodeHold(NamedTuple):
     """Nodes that only the one they are kept for may use, and work that ends before it can start."""
 
     name: str
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(slots=True)
-class Leaving:
+class LeavingPods:
     """What pods on their way out still hold of one node."""
 
     cpu: int = 0
@@ -56,7 +56,7 @@ class Nodes:
         self.devices = [[MILLI] * node.gpus for node in self.nodes]
         self.gpu = [node.gpus * MILLI for node in self.nodes]
         self.whole = [node.gpus for node in self.nodes]  # devices nobody holds any of
-        self.leaving: dict[int, Leaving] = {}
+        self.leaving: dict[int, LeavingPods] = {}
         self.touched: list[int] | None = None  # nodes in the order of what happened to them, if asked for
         self.lasting: dict[Hashable, Any] = {}  # answers that hold while nodes and pool are what they are
         self._free: tuple[int, int, int] | None = None
@@ -167,27 +167,27 @@ class Nodes:
 
     def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
         """A pod on this node is on its way out (or, with sign -1, was never asked to go)."""
-        gone = self.leaving.setdefault(i, Leaving())
-        gone.cpu += sign * request.limit_cpu
-        gone.memory += sign * request.limit_memory_mib
-        gone.pods += sign
+        leaving_pods = self.leaving.setdefault(i, LeavingPods())
+        leaving_pods.cpu += sign * request.limit_cpu
+        leaving_pods.memory += sign * request.limit_memory_mib
+        leaving_pods.pods += sign
         for device in devices:
-            gone.devices[device] = gone.devices.get(device, 0) + sign * milli
-        if not gone.pods:
+            leaving_pods.devices[device] = leaving_pods.devices.get(device, 0) + sign * milli
+        if not leaving_pods.pods:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
         """Whether this much is free already; ask before taking it."""
         if not self.ready[i]:
             return False
-        gone = self.leaving.get(i)
-        return gone is None or (
-            self.cpu[i] - gone.cpu >= request.limit_cpu
-            and self.memory[i] - gone.memory >= request.limit_memory_mib
-            and self.pods[i] - gone.pods >= 1
-            and all(self.devices[i][d] - gone.devices.get(d, 0) >= milli for d in devices)
+        leaving_pods = self.leaving.get(i)
+        return leaving_pods is None or (
+            self.cpu[i] - leaving_pods.cpu >= request.limit_cpu
+            and self.memory[i] - leaving_pods.memory >= request.limit_memory_mib
+            and self.pods[i] - leaving_pods.pods >= 1
+            and all(self.devices[i][d] - leaving_pods.devices.get(d, 0) >= milli for d in devices)
         )
 
     def free_now(self, i: int, device: int) -> int:
-        gone = self.leaving.get(i)
-        return self.devices[i][device] - (gone.devices.get(device, 0) if gone else 0)
+        leaving_pods = self.leaving.get(i)
+        return self.devices[i][device] - (leaving_pods.devices.get(device, 0) if leaving_pods else 0)

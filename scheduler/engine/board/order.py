@@ -7,9 +7,9 @@ from heapq import heapify, heappop, heapreplace
 from typing import Generic, TypeVar
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import speaker
-from scheduler.engine.board.gang import Gang, Peers
-from scheduler.engine.board.ledger import Account, Turn
+from scheduler.engine.board.eligible import first_pending
+from scheduler.engine.board.gang import Gang, PendingGroup
+from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
 
 def in_project(gang: Gang) -> tuple[int, int, str]:
@@ -17,39 +17,39 @@ def in_project(gang: Gang) -> tuple[int, int, str]:
     return -gang.workload.priority, gang.workload.submitted, gang.name
 
 
-P = TypeVar("P", bound=Peers)
+P = TypeVar("P", bound=PendingGroup)
 Head = tuple[tuple[int, int, str], Gang, P]
 
 
-class Order(Generic[P]):
+class QueueOrder(Generic[P]):
     """Everybody who waits, each handed out once."""
 
     def __init__(self, waiting: Iterable[P]) -> None:
-        by_project: dict[Account, list[Head[P]]] = {}
-        for peers in waiting:
-            gang = self.next_of(peers)
+        by_project: dict[QueueAccount, list[Head[P]]] = {}
+        for group in waiting:
+            gang = self.next_of(group)
             if gang is not None:
-                by_project.setdefault(peers.account, []).append((in_project(gang), gang, peers))
-        members: dict[Account | None, list[_Queue[P]]] = {}
+                by_project.setdefault(group.account, []).append((in_project(gang), gang, group))
+        members: dict[QueueAccount | None, list[_Queue[P]]] = {}
         for account, heads in by_project.items():
             members.setdefault(account.parent, []).append(_Project(self, account, heads))
         self._top = _Level(self, None, self._gather(members))
 
-    def next_of(self, peers: P) -> Gang | None:
+    def next_of(self, group: P) -> Gang | None:
         """The first of them who is still to be handed out."""
         raise NotImplementedError
 
-    def turn(self, account: Account, peers: P, gang: Gang) -> Turn:
+    def turn(self, account: QueueAccount, group: P, gang: Gang) -> QueueKey:
         """Where a queue stands with this gang, which is next in it."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[tuple[P, Gang]]:
         while self._top.heap:
-            _, gang, peers = self._top.head()
-            yield peers, gang
+            _, gang, group = self._top.head()
+            yield group, gang
             self._top.pop()
 
-    def _gather(self, members: "dict[Account | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
+    def _gather(self, members: "dict[QueueAccount | None, list[_Queue[P]]]") -> "list[_Queue[P]]":
         """Fold lines into levels, the deepest first, until only the top is left."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
@@ -58,62 +58,64 @@ class Order(Generic[P]):
         return members.get(None, [])
 
 
-class Line(Order[Peers]):
+class PendingOrder(QueueOrder[PendingGroup]):
     """The order as the board stands. What happens to one changes who comes after."""
 
-    def __init__(self, board: Board, waiting: Iterable[Peers]) -> None:
+    def __init__(self, board: Board, waiting: Iterable[PendingGroup]) -> None:
         self._board = board
-        self._left: set[Peers] = set()
+        self._left: set[PendingGroup] = set()
         super().__init__(waiting)
 
-    def leave(self, peers: Peers) -> None:
+    def leave(self, group: PendingGroup) -> None:
         """What was said to the one handed out was said to all of its peers."""
-        self._left.add(peers)
+        self._left.add(group)
 
-    def next_of(self, peers: Peers) -> Gang | None:
-        return None if peers in self._left else speaker(self._board, peers)
+    def next_of(self, group: PendingGroup) -> Gang | None:
+        return None if group in self._left else first_pending(self._board, group)
 
-    def turn(self, account: Account, peers: Peers, gang: Gang) -> Turn:
-        del peers
-        return account.turn(gang.asked)
+    def turn(self, account: QueueAccount, group: PendingGroup, gang: Gang) -> QueueKey:
+        del group
+        return account.turn(gang.requested)
 
 
 class _Project(Generic[P]):
     """Who speaks for whom in one project, as a heap by their own order."""
 
-    __slots__ = ("account", "heap", "line")
+    __slots__ = ("account", "heap", "order")
 
-    def __init__(self, line: Order[P], account: Account, heap: list[Head[P]]) -> None:
-        self.line, self.account, self.heap = line, account, heap
+    def __init__(self, order: QueueOrder[P], account: QueueAccount, heap: list[Head[P]]) -> None:
+        self.order, self.account, self.heap = order, account, heap
         heapify(self.heap)
 
     def head(self) -> Head[P]:
         return self.heap[0]
 
     def pop(self) -> bool:
-        peers = self.heap[0][2]
-        gang = self.line.next_of(peers)
+        group = self.heap[0][2]
+        gang = self.order.next_of(group)
         if gang is None:
             heappop(self.heap)
         else:
-            heapreplace(self.heap, (in_project(gang), gang, peers))
+            heapreplace(self.heap, (in_project(gang), gang, group))
         return bool(self.heap)
 
 
 class _Level(Generic[P]):
     """The queues below one parent, as a heap by turn."""
 
-    __slots__ = ("account", "heap", "line")
+    __slots__ = ("account", "heap", "order")
 
-    def __init__(self, line: Order[P], account: Account | None, members: "list[_Queue[P]]") -> None:
-        self.line, self.account = line, account
+    def __init__(
+        self, order: QueueOrder[P], account: QueueAccount | None, members: "list[_Queue[P]]"
+    ) -> None:
+        self.order, self.account = order, account
         self.heap = [self._placed(member) for member in members]
         heapify(self.heap)
 
-    def _placed(self, member: "_Queue[P]") -> "tuple[Turn, int, int, str, _Queue[P]]":
-        account, (_, gang, peers) = member.account, member.head()
+    def _placed(self, member: "_Queue[P]") -> "tuple[QueueKey, int, int, str, _Queue[P]]":
+        account, (_, gang, group) = member.account, member.head()
         assert account is not None
-        turn = self.line.turn(account, peers, gang)
+        turn = self.order.turn(account, group, gang)
         return turn, gang.workload.submitted, account.created, account.name, member
 
     def head(self) -> Head[P]:

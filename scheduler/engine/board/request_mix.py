@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.engine.board.gang import ALIVE, Gang, Part
+from scheduler.engine.board.gang import ALIVE, BoardRole, Gang
 from scheduler.engine.model import Request
 
-Asked = tuple[Request, bytes | None, int]  # the request, its nodes, and what it takes of a usual device
+RequestKind = tuple[Request, bytes | None, int]  # the request, its nodes, and what it takes of a usual device
 
 
 @dataclass(slots=True)
@@ -20,10 +20,10 @@ class Mix:
 
     def __init__(self, gangs: Mapping[str, Gang]) -> None:
         self._gangs = gangs
-        self._counts: dict[Asked, Count] | None = None
+        self._counts: dict[RequestKind, Count] | None = None
 
     @property
-    def counts(self) -> Mapping[Asked, Count]:
+    def counts(self) -> Mapping[RequestKind, Count]:
         if self._counts is None:
             self._counts = {}
             for gang in self._gangs.values():
@@ -36,15 +36,15 @@ class Mix:
             return
         for part in gang.parts:
             if part.request.devices:
-                asked = part.request, part.mask, part.milli
-                count = self._counts.get(asked) or self._counts.setdefault(asked, Count())
+                requested = part.request, part.mask, part.milli
+                count = self._counts.get(requested) or self._counts.setdefault(requested, Count())
                 count.roles += sign
                 count.replicas += sign * max(part.role.min, _found(gang, part))
                 if not count.roles:
-                    del self._counts[asked]
+                    del self._counts[requested]
 
 
-def _found(gang: Gang, part: Part) -> int:
+def _found(gang: Gang, part: BoardRole) -> int:
     if not gang.pods:
         return 0
     return sum([pod.role == part.role.name and pod.state in ALIVE for pod in gang.pods])

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler.engine.board.gang import Gang, Part
+from scheduler.engine.board.gang import BoardRole, Gang
 from scheduler.engine.model import Pod
 from scheduler.engine.plan import Bundle, Evict, Kind, Place, Step
 
@@ -15,7 +15,7 @@ class Move(NamedTuple):
     """One pod put on the board (`placed`) or taken off it."""
 
     gang: Gang
-    part: Part
+    part: BoardRole
     pod: Pod
     node: int
     placed: bool
@@ -34,21 +34,21 @@ def step_of(move: Move, waits: Collection[str]) -> Step:
 
 
 def rewritten(
-    bundles: Iterable[Bundle], gone: Collection[Key], instead: Mapping[Key, Move], waits: Collection[str]
+    bundles: Iterable[Bundle], withdrawn: Collection[Key], instead: Mapping[Key, Move], waits: Collection[str]
 ) -> list[Bundle]:
     """Without the places that are gone, or with others instead; `waits`: who cannot start at once now."""
-    found = []
+    result = []
     for bundle in bundles:
         keyed = (((step.workload, step.role, step.index), step) for step in bundle.steps)
         steps = tuple(
             _moved_to(step, instead.get(key), waits)
             for key, step in keyed
-            if key in instead or key not in gone
+            if key in instead or key not in withdrawn
         )
         if steps:
             kind = Kind.RESERVE if bundle.kind is Kind.START and bundle.workload in waits else bundle.kind
-            found.append(replace(bundle, kind=kind, steps=steps))
-    return found
+            result.append(replace(bundle, kind=kind, steps=steps))
+    return result
 
 
 def _moved_to(step: Step, move: Move | None, waits: Collection[str]) -> Step:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from scheduler.engine.board.gang import Gang, Part, Scope, Want, scopes_above
+from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, Scope, scopes_above
 from scheduler.engine.board.nodes import Nodes
 
 
@@ -20,11 +20,11 @@ class Topology:
     def domains(self, level: str) -> dict[tuple[str, ...], frozenset[int]]:
         """Sets of nodes by the labels of the level and of those around it."""
         if level not in self._domains:
-            path, found = self._path(level), dict[tuple[str, ...], set[int]]()
+            path, result = self._path(level), dict[tuple[str, ...], set[int]]()
             for i, node in enumerate(self._nodes.nodes):
                 if level in node.labels:
-                    found.setdefault(tuple(node.labels.get(key, "") for key in path), set()).add(i)
-            self._domains[level] = {key: frozenset(found[key]) for key in sorted(found)}
+                    result.setdefault(tuple(node.labels.get(key, "") for key in path), set()).add(i)
+            self._domains[level] = {key: frozenset(result[key]) for key in sorted(result)}
         return self._domains[level]
 
     def _path(self, level: str) -> tuple[str, ...]:
@@ -45,11 +45,11 @@ class Topology:
         return frozenset(range(len(self._nodes.nodes)))
 
     def choices(
-        self, level: str, scope: Scope, within: frozenset[int], wants: Sequence[Want]
+        self, level: str, scope: Scope, within: frozenset[int], needs: Sequence[ReplicaRequest]
     ) -> list[frozenset[int]]:
         """Domains in which the scope's pods may all stand: where some stand already, only there."""
         standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
-        gpus = sum(want.part.amounts[0] * want.count for want in wants)
+        gpus = sum(need.part.amounts[0] * need.count for need in needs)
         fitting = []
         for key, domain in self.domains(level).items():
             inside = domain & within
@@ -58,7 +58,7 @@ class Topology:
                 fitting.append((free, key, inside))
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
 
-    def home(self, gang: Gang, part: Part) -> frozenset[int] | None:
+    def home(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
         """Where a pod of this role may be put beside those it must stand with; None: anywhere."""
         home: frozenset[int] | None = None
         for scope in scopes_above(gang, part):

@@ -10,9 +10,9 @@ from berth.core.amounts import MILLI, Amounts
 from scheduler.engine.actions.overcommit import by_requests, may_overcommit
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import pending
-from scheduler.engine.board.gang import Gang, Part, Peers, Want, ways
-from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, Account
-from scheduler.engine.board.order import Line, in_project
+from scheduler.engine.board.gang import BoardRole, Gang, PendingGroup, ReplicaRequest, arrangements
+from scheduler.engine.board.ledger import GPU, KINDS, NO_BOUND, QueueAccount
+from scheduler.engine.board.order import PendingOrder, in_project
 from scheduler.engine.explain.growth_demand import Unplaced, could_grow, grow_on_paper, most_growth
 from scheduler.engine.explain.new_nodes import could_add, fresh_nodes
 from scheduler.engine.placement.find_room import place, place_most
@@ -21,40 +21,40 @@ from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 
 ABOUT_CAPACITY = {Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY}
 
-Sums = dict[Account, list[int]]
+Sums = dict[QueueAccount, list[int]]
 Full = set[tuple[Hashable, str]]  # what is asked for and by which role, where nothing is free any more
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class GroupDemand:
     """The first so many of peers who wait for capacity, but for those who are counted elsewhere."""
 
-    peers: Peers
-    gone: Collection[str]
+    group: PendingGroup
+    excluded: Collection[str]
     count: int
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[Gang]:
-        waiting = islice(self.peers.gangs, self.peers.at, None)
-        return islice((gang for gang in waiting if gang.name not in self.gone), self.count)
+        waiting = islice(self.group.gangs, self.group.at, None)
+        return islice((gang for gang in waiting if gang.name not in self.excluded), self.count)
 
     @property
     def first(self) -> Gang:
         return next(iter(self))
 
 
-def unmet(board: Board, waiting: Sequence[Alike]) -> tuple[Demand, list[Gang]]:
+def unmet(board: Board, waiting: Sequence[GroupDemand]) -> tuple[Demand, list[Gang]]:
     """Return the pool's unmet demand, and the pending gangs that so many more nodes would serve."""
     shapes = [
-        _shape(first, Unplaced(first, want.part, want.count), len(same), gang=True)
-        for same in waiting for first in (same.first,) for want in next(ways(first))
+        _shape(first, Unplaced(first, need.part, need.count), len(same), gang=True)
+        for same in waiting for first in (same.first,) for need in next(arrangements(first))
     ]  # fmt: skip
     queued = Load()
     for same in waiting:
-        for want in next(ways(same.first)):
-            queued = queued.plus(_load(same.first, want.part, want.count * len(same)))
+        for need in next(arrangements(same.first)):
+            queued = queued.plus(_load(same.first, need.part, need.count * len(same)))
     nodes = _NewNodes(board, waiting, sum(shape.replicas * shape.workloads for shape in shapes))
     growth = Counter((grown.gang, grown.part) for grown in nodes.growth for _ in range(grown.replicas))
     for (gang, part), count in growth.items():
@@ -69,7 +69,7 @@ def _shape(first: Gang, unplaced: Unplaced, workloads: int, *, gang: bool) -> Un
     return UnmetShape(first.name, part.role.name, workloads, unplaced.replicas, amounts, devices, gang)
 
 
-def _load(gang: Gang, part: Part, count: int) -> Load:
+def _load(gang: Gang, part: BoardRole, count: int) -> Load:
     """Return what replicas take of nodes; work that may start by its requests counts by them."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
@@ -91,57 +91,59 @@ def _standing(board: Board) -> Load:
     return Load(*map(sub, whole, free))
 
 
-def allowed(board: Board, passed_on: Collection[str]) -> list[Alike]:
+def allowed(board: Board, passed_on: Collection[str]) -> list[GroupDemand]:
     """Those who wait for capacity and that bounds allow all at once; those alike together, in order.
 
     `passed_on` names workloads that another pool, which they prefer, counts already.
     """
     held: Sums = {}
-    firm: Sums = {}
-    found: list[Alike] = []
-    gone = board.served | board.evicted | set(passed_on)
-    line = Line(board, [peers for peers in pending(board) if ABOUT_CAPACITY & peers.found.keys()])
-    fewer = _fewer(board, gone)
-    for peers, first in line:
-        line.leave(peers)
-        sums = list(_bounded(first, held, firm))
-        fits = len(peers.gangs) - peers.at - fewer[peers]
+    non_preemptible: Sums = {}
+    counts: list[GroupDemand] = []
+    excluded = board.served | board.evicted | set(passed_on)
+    order = PendingOrder(board, [group for group in pending(board) if ABOUT_CAPACITY & group.reasons.keys()])
+    fewer = _fewer(board, excluded)
+    for group, first in order:
+        order.leave(group)
+        sums = list(_bounded(first, held, non_preemptible))
+        fits = len(group.gangs) - group.at - fewer[group]
         for now, bound in sums:
-            fits = min(fits, _times(now, bound, first.asked))
+            fits = min(fits, _times(now, bound, first.requested))
         for now, _ in sums:
             for kind in KINDS:
-                now[kind] += first.asked[kind] * fits
+                now[kind] += first.requested[kind] * fits
         if fits:
-            found.append(Alike(peers, gone, fits))
-    return found
+            counts.append(GroupDemand(group, excluded, fits))
+    return counts
 
 
-def _bounded(gang: Gang, held: Sums, firm: Sums) -> Iterator[tuple[list[int], Sequence[int]]]:
+def _bounded(gang: Gang, held: Sums, non_preemptible: Sums) -> Iterator[tuple[list[int], Sequence[int]]]:
     """What its queues would hold by now, where that is bounded, with the bound."""
     for account in gang.account.path:
-        if account.capped:
-            yield held.setdefault(account, list(account.allocated)), account.cap
-        if gang.firm:
-            yield firm.setdefault(account, list(account.firm)), account.quota
+        if account.has_limit:
+            yield held.setdefault(account, list(account.allocated)), account.limit
+        if gang.non_preemptible:
+            yield non_preemptible.setdefault(account, list(account.non_preemptible)), account.quota
 
 
-def _fewer(board: Board, gone: Collection[str]) -> Counter[Peers]:
+def _fewer(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
     """How many of peers, from the one who speaks for them on, are gone."""
-    found: Counter[Peers] = Counter()
-    for name in gone:
+    counts: Counter[PendingGroup] = Counter()
+    for name in excluded:
         gang = board.gangs.get(name)
-        if gang is not None and gang.peers is not None and _is_ahead(gang, gang.peers):
-            found[gang.peers] += 1
-    return found
+        if gang is not None and gang.group is not None and _is_ahead(gang, gang.group):
+            counts[gang.group] += 1
+    return counts
 
 
-def _is_ahead(gang: Gang, peers: Peers) -> bool:
-    return peers.at < len(peers.gangs) and in_project(peers.gangs[peers.at]) <= in_project(gang)
+def _is_ahead(gang: Gang, group: PendingGroup) -> bool:
+    return group.at < len(group.gangs) and in_project(group.gangs[group.at]) <= in_project(gang)
 
 
-def _times(held: Sequence[int], bound: Sequence[int], asked: Sequence[int]) -> int:
+def _times(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
     """How many times what is asked fits under the bound."""
-    return max(0, min([(bound[k] - held[k]) // asked[k] for k in KINDS if asked[k]], default=NO_BOUND))
+    return max(
+        0, min([(bound[k] - held[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
+    )
 
 
 class _NewNodes:
@@ -150,7 +152,7 @@ class _NewNodes:
     Booting nodes are filled first, then new nodes one by one; a gang that does not fit asks for none.
     """
 
-    def __init__(self, board: Board, waiting: Sequence[Alike], replicas: int) -> None:
+    def __init__(self, board: Board, waiting: Sequence[GroupDemand], replicas: int) -> None:
         self.used = 0
         self.served: list[Gang] = []
         self.growth: list[Unplaced] = []
@@ -167,15 +169,15 @@ class _NewNodes:
         board.rewind(start)
         self.used = sum(fresh.nodes.pods[i] < node.max_pods for i, node in enumerate(fresh.nodes.nodes))
 
-    def _serve(self, board: Board, fresh: Board, waiting: Sequence[Alike]) -> list[Unplaced]:
+    def _serve(self, board: Board, fresh: Board, waiting: Sequence[GroupDemand]) -> list[Unplaced]:
         """Return the replicas that were put on new nodes."""
         refused: set[Hashable] = set()
         full, on_fresh = Full(), list[Unplaced]()
         for same in waiting:
-            for gang in () if same.peers.asks in refused else same:
+            for gang in () if same.group.request_key in refused else same:
                 placed = _fill(board, fresh, gang, full)
                 if placed is None:
-                    refused.add(same.peers.asks)  # nor will others that request the same
+                    refused.add(same.group.request_key)  # nor will others that request the same
                     break
                 self.served.append(gang)
                 on_fresh += placed
@@ -202,16 +204,16 @@ def _fill(board: Board, fresh: Board, gang: Gang, full: Full) -> list[Unplaced] 
 
 
 def _filled(board: Board, fresh: Board, gang: Gang, twin: Gang, full: Full) -> list[Unplaced] | None:
-    asks = None if gang.peers is None else gang.peers.asks
+    request_key = None if gang.group is None else gang.group.request_key
     on_fresh: list[Unplaced] = []
-    for want in next(ways(gang)):
-        name, left = want.part.role.name, want.count
-        if (asks, name) not in full:
-            left -= place_most(board, gang, Want(want.part, left), Horizon.BOOTING, None)
-            if left and want.part.on is None:  # replicas that are spread leave room for those of other gangs
-                full.add((asks, name))
+    for need in next(arrangements(gang)):
+        name, left = need.part.role.name, need.count
+        if (request_key, name) not in full:
+            left -= place_most(board, gang, ReplicaRequest(need.part, left), Horizon.BOOTING, None)
+            if left and need.part.on is None:  # replicas that are spread leave room for those of other gangs
+                full.add((request_key, name))
         if left:
-            if not place(fresh, twin, Want(twin.part(name), left), Horizon.NOW, None):
+            if not place(fresh, twin, ReplicaRequest(twin.part(name), left), Horizon.NOW, None):
                 return None
-            on_fresh.append(Unplaced(gang, want.part, left))
+            on_fresh.append(Unplaced(gang, need.part, left))
     return on_fresh

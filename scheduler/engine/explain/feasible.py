@@ -8,21 +8,21 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from berth.core.amounts import MILLI, RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Scope, Want, Way, ways
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS
-from scheduler.engine.board.matching import answers, matches, picks
+from scheduler.engine.board.matching import is_kind_of, matches, node_constraints
 from scheduler.engine.explain.mismatches import mismatch_numbers
 from scheduler.engine.explain.new_nodes import could_ever_add, fresh_nodes, room_for_one
 from scheduler.engine.model import Node, NodeState, Pool, Request, Role
 from scheduler.engine.plan import Numbers, Reason
 
-Found = tuple[Reason, Numbers]
+Obstacle = tuple[Reason, Numbers]
 Counted = tuple[tuple[Node, int], ...]  # nodes of one size by an example, and how many there are
 Sums = tuple[int, int, int, int]  # milli-GPU, milli-CPU, MiB, pods
 RESOURCE_NAMES = (*RESOURCES, "pods")
 
 
-def never_fits(board: Board, gang: Gang, alike: Hashable = None) -> Found | None:
+def never_fits(board: Board, gang: Gang, alike: Hashable = None) -> Obstacle | None:
     """Return why the pool can never hold the gang, or None if it might.
 
     `alike` is equal for gangs that request the same in the same words; their answer is computed once.
@@ -32,28 +32,28 @@ def never_fits(board: Board, gang: Gang, alike: Hashable = None) -> Found | None
     lasting, key = board.nodes.lasting, ("never", alike)
     if key not in lasting:
         lasting[key] = _no_way_fits(board, gang)
-    found: Found | None = lasting[key]
-    return found
+    obstacle: Obstacle | None = lasting[key]
+    return obstacle
 
 
-def _no_way_fits(board: Board, gang: Gang) -> Found | None:
-    first: Found | None = None
-    for way in ways(gang):
-        found = _way_never_fits(board, way)
-        if found is None:
+def _no_way_fits(board: Board, gang: Gang) -> Obstacle | None:
+    first: Obstacle | None = None
+    for arrangement in arrangements(gang):
+        obstacle = _way_never_fits(board, arrangement)
+        if obstacle is None:
             return None
-        first = first or found
+        first = first or obstacle
     return first
 
 
-def _way_never_fits(board: Board, way: Way) -> Found | None:
+def _way_never_fits(board: Board, arrangement: Arrangement) -> Obstacle | None:
     if _shape_is_unknown(board):
         return None
-    for want in way:
-        found = _role_never_fits(board, want.part)
-        if found is not None:
-            return found
-    return _beyond_the_pool(board, way) or _beyond_every_domain(board, way)
+    for need in arrangement:
+        obstacle = _role_never_fits(board, need.part)
+        if obstacle is not None:
+            return obstacle
+    return _beyond_the_pool(board, arrangement) or _beyond_every_domain(board, arrangement)
 
 
 def _shape_is_unknown(board: Board) -> bool:
@@ -66,16 +66,16 @@ def _fresh(board: Board) -> Counted:
     return tuple((node, more) for node in fresh_nodes(board, 1)) if more else ()
 
 
-def _role_never_fits(board: Board, part: Part) -> Found | None:
-    key = "role never", part.role.name, part.request, picks(part.role)
+def _role_never_fits(board: Board, part: BoardRole) -> Obstacle | None:
+    key = "role never", part.role.name, part.request, node_constraints(part.role)
     lasting = board.nodes.lasting
     if key not in lasting:
         lasting[key] = _exceeds_every_node(board, part.role)
-    found: Found | None = lasting[key]
-    return found
+    obstacle: Obstacle | None = lasting[key]
+    return obstacle
 
 
-def _exceeds_every_node(board: Board, role: Role) -> Found | None:
+def _exceeds_every_node(board: Board, role: Role) -> Obstacle | None:
     rooms = []
     for node, _ in _nodes_for(board, role):
         room = room_for_one(board.pool, role.request, node)
@@ -93,7 +93,7 @@ def _exceeds_every_node(board: Board, role: Role) -> Found | None:
     return _too_large(role, *short)
 
 
-def _too_large(role: Role, resource: str, requested: int, most: int) -> Found:
+def _too_large(role: Role, resource: str, requested: int, most: int) -> Obstacle:
     return Reason.EXCEEDS_NODE_SHAPE, {
         "role": role.name, "resource": resource, "requested": requested, "most": most,
     }  # fmt: skip
@@ -101,12 +101,12 @@ def _too_large(role: Role, resource: str, requested: int, most: int) -> Found:
 
 def _nodes_for(board: Board, role: Role) -> Counted:
     """Nodes that the role may run on, large enough or not, by size; draining ones will not come back."""
-    key = "nodes for", picks(role)
+    key = "nodes for", node_constraints(role)
     lasting = board.nodes.lasting
     if key not in lasting:
-        lasting[key] = _by_size(entry for entry in _all_nodes(board) if answers(role, entry[0]))
-    found: Counted = lasting[key]
-    return found
+        lasting[key] = _by_size(entry for entry in _all_nodes(board) if is_kind_of(role, entry[0]))
+    obstacle: Counted = lasting[key]
+    return obstacle
 
 
 def _all_nodes(board: Board) -> Iterator[tuple[Node, int]]:
@@ -125,15 +125,15 @@ def _by_size(nodes: Iterable[tuple[Node, int]]) -> Counted:
     return tuple(sizes.values())
 
 
-def _beyond_the_pool(board: Board, way: Way) -> Found | None:
-    requested, most = _requested(way), _most(board, [want.part.role for want in way])
+def _beyond_the_pool(board: Board, arrangement: Arrangement) -> Obstacle | None:
+    requested, most = _requested(arrangement), _most(board, [need.part.role for need in arrangement])
     for kind, resource in enumerate(RESOURCE_NAMES):
         if requested[kind] > most[kind]:
             return Reason.EXCEEDS_POOL_MAX, _exceeded(resource, requested[kind], most[kind])
-    for want in way:
-        fitting = _replicas(board.pool, want.part.role, _nodes_for(board, want.part.role))
-        if want.count > fitting:
-            numbers = {"role": want.part.role.name, **_exceeded("replicas", want.count, fitting)}
+    for need in arrangement:
+        fitting = _replicas(board.pool, need.part.role, _nodes_for(board, need.part.role))
+        if need.count > fitting:
+            numbers = {"role": need.part.role.name, **_exceeded("replicas", need.count, fitting)}
             return Reason.EXCEEDS_POOL_MAX, numbers
     return None
 
@@ -142,16 +142,16 @@ def _exceeded(resource: str, requested: int, most: int) -> dict[str, int | float
     return {"resource": resource, "requested": requested, "most": most, "missing": requested - most}
 
 
-def _requested(way: Sequence[Want]) -> Sums:
+def _requested(arrangement: Sequence[ReplicaRequest]) -> Sums:
     """By limits, or by requests for work without GPUs, which may start by them.
 
     A request by GPU memory counts for no devices: how many it takes depends on the device.
     """
-    by_limits = any(want.part.request.devices for want in way)
+    by_limits = any(need.part.request.devices for need in arrangement)
     gpu = cpu = memory = pods = 0
-    for want in way:
-        request, count = want.part.request, want.count
-        gpu += 0 if request.gpu_memory_mib else want.part.amounts[GPU] * count
+    for need in arrangement:
+        request, count = need.part.request, need.count
+        gpu += 0 if request.gpu_memory_mib else need.part.amounts[GPU] * count
         cpu += (request.limit_cpu if by_limits else request.cpu) * count
         memory += (request.limit_memory_mib if by_limits else request.memory_mib) * count
         pods += count
@@ -160,14 +160,14 @@ def _requested(way: Sequence[Want]) -> Sums:
 
 def _most(board: Board, roles: Sequence[Role]) -> Sums:
     """All that nodes for any of these roles offer, empty, at the pool's maximum size."""
-    kinds = dict.fromkeys(map(picks, roles))
+    kinds = dict.fromkeys(map(node_constraints, roles))
     key = "most", tuple(kinds)
     lasting = board.nodes.lasting
     if key not in lasting:
         nodes = _nodes_for(board, roles[0]) if len(kinds) == 1 else _all_nodes(board)
         lasting[key] = _sum_of(board.pool, roles, nodes)
-    found: Sums = lasting[key]
-    return found
+    obstacle: Sums = lasting[key]
+    return obstacle
 
 
 def _sum_of(pool: Pool, roles: Sequence[Role], nodes: Iterable[tuple[Node, int]]) -> Sums:
@@ -212,28 +212,30 @@ def _replicas_by_devices(request: Request, node: Node) -> int:
     return node.gpus * (MILLI // milli) // request.devices
 
 
-def _beyond_every_domain(board: Board, way: Way) -> Found | None:
-    scopes = dict.fromkeys(scope for want in way for scope in want.scopes if scope.constraint.required)
+def _beyond_every_domain(board: Board, arrangement: Arrangement) -> Obstacle | None:
+    scopes = dict.fromkeys(
+        scope for need in arrangement for scope in need.scopes if scope.constraint.required
+    )
     for scope in scopes:
-        found = _beyond_its_domains(board, scope, [want for want in way if scope in want.scopes])
-        if found is not None:
-            return found
+        obstacle = _beyond_its_domains(board, scope, [need for need in arrangement if scope in need.scopes])
+        if obstacle is not None:
+            return obstacle
     return None
 
 
-def _beyond_its_domains(board: Board, scope: Scope, wants: Sequence[Want]) -> Found | None:
+def _beyond_its_domains(board: Board, scope: Scope, needs: Sequence[ReplicaRequest]) -> Obstacle | None:
     level = scope.constraint.required
     assert level is not None
     fresh = _fresh(board)
     if any(level not in node.labels for node, _ in fresh):
         return None  # nobody knows in which domain new nodes will be
-    requested, roles = _requested(wants), [want.part.role for want in wants]
+    requested, roles = _requested(needs), [need.part.role for need in needs]
     largest = [0, 0, 0, 0]
     for domain in _domains(board, level, fresh):
         sums = _sum_of(board.pool, roles, domain)
         if all(requested[kind] <= sums[kind] for kind in range(len(sums))) and all(
-            want.count <= _replicas(board.pool, want.part.role, _that_answer(want.part.role, domain))
-            for want in wants
+            need.count <= _replicas(board.pool, need.part.role, _that_answer(need.part.role, domain))
+            for need in needs
         ):
             return None
         largest = [max(pair) for pair in zip(largest, sums, strict=True)]
@@ -259,4 +261,4 @@ def _domains(board: Board, level: str, fresh: Counted) -> Iterable[Counted]:
 
 
 def _that_answer(role: Role, nodes: Counted) -> Counted:
-    return tuple((node, count) for node, count in nodes if answers(role, node))
+    return tuple((node, count) for node, count in nodes if is_kind_of(role, node))

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from scheduler.engine.actions.grow import GrowthQueue, Step, may_grow
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Want
+from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest
 from scheduler.engine.board.ledger import Ledger
-from scheduler.engine.board.matching import picks
+from scheduler.engine.board.matching import node_constraints
 from scheduler.engine.placement.find_room import place
 from scheduler.engine.placement.spots import Horizon
 
@@ -19,7 +19,7 @@ class Unplaced(NamedTuple):
     """Replicas of a role that no node of the board holds."""
 
     gang: Gang
-    part: Part
+    part: BoardRole
     replicas: int
 
 
@@ -36,7 +36,7 @@ def could_grow(board: Board) -> list[Gang]:
         and gang.runs
         and gang.simple
         and gang.is_whole
-        and gang.name not in board.on_paper
+        and gang.name not in board.reserved_only
         and gang.name not in board.evicted
         and not any(part.done for part in gang.parts)
     ]
@@ -58,27 +58,27 @@ def grow_on_paper(
     with _counted() as count:
         for pending in ahead:
             count(pending)
-        queue, hopeless, found = GrowthQueue(gangs), set[object](), list[Unplaced]()
+        queue, hopeless, result = GrowthQueue(gangs), set[object](), list[Unplaced]()
         left = MOST_REPLICAS
         while left > 0 and (step := queue.next()) is not None:
-            kind = tuple((want.part.request, picks(want.part.role)) for want in step.way)
-            if kind in hopeless or not may_grow(step, entitled_only=False):
+            kind = tuple((need.part.request, node_constraints(need.part.role)) for need in step.arrangement)
+            if kind in hopeless or not may_grow(step, deserved_only=False):
                 continue
             placed = _place(board, fresh, step)
             if placed is None:
-                if all(want.part.on is None for want in step.way):
+                if all(need.part.on is None for need in step.arrangement):
                     hopeless.add(kind)
                 continue
             for grown in placed.on_fresh:
                 grown.part.done += grown.replicas  # counts as running until all is undone
                 count(grown)
-            left -= sum(want.count for want in step.way)
-            found += [*placed.on_booting, *placed.on_fresh]
+            left -= sum(need.count for need in step.arrangement)
+            result += [*placed.on_booting, *placed.on_fresh]
             queue.look_again(step.gang)
         for gang in gangs:
             for part in gang.parts:
                 part.done = 0
-    return found
+    return result
 
 
 class _Placed(NamedTuple):
@@ -91,14 +91,14 @@ def _place(board: Board, fresh: Board, step: Step) -> _Placed | None:
     gang, placed = step.gang, _Placed([], [])
     before, before_fresh = board.mark(), fresh.mark()
     twin = fresh.gangs.get(gang.name) or fresh.add(gang.workload, 0, ())
-    for want in step.way:
-        part = want.part
-        for _ in range(want.count):
+    for need in step.arrangement:
+        part = need.part
+        for _ in range(need.count):
             mark = board.mark()
-            if place(board, gang, Want(part, 1), Horizon.BOOTING, None):
+            if place(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
                 if board.nodes.booting[board.moves(mark)[0].node]:
                     placed.on_booting.append(Unplaced(gang, part, 1))
-            elif place(fresh, twin, Want(twin.part(part.role.name), 1), Horizon.NOW, None):
+            elif place(fresh, twin, ReplicaRequest(twin.part(part.role.name), 1), Horizon.NOW, None):
                 placed.on_fresh.append(Unplaced(gang, part, 1))
             else:
                 board.rewind(before)
@@ -114,7 +114,7 @@ def _counted() -> Iterator[Callable[[Unplaced], None]]:
 
     def charge(unplaced: Unplaced, sign: int) -> None:
         gpu, cpu, memory = (sign * unplaced.replicas * amount for amount in unplaced.part.amounts)
-        Ledger.charge(unplaced.gang.account, gpu, cpu, memory, unplaced.gang.firm)
+        Ledger.charge(unplaced.gang.account, gpu, cpu, memory, unplaced.gang.non_preemptible)
 
     def count(unplaced: Unplaced) -> None:
         charge(unplaced, 1)

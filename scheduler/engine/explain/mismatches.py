@@ -16,8 +16,8 @@ Obstacle = tuple[str, str]  # its kind, and what it is
 
 def mismatch_numbers(role: Role, nodes: Sequence[Node], fresh: Iterable[tuple[Node, int]] = ()) -> Numbers:
     """Count each node once, under its first obstacle; `fresh` are nodes that the pool could still get."""
-    obstacles = Counter(found for node in nodes if (found := _obstacle(role, node)) is not None)
-    new = Counter(found for node, _ in fresh if (found := _obstacle(role, node)) is not None)
+    obstacles = Counter(result for node in nodes if (result := _obstacle(role, node)) is not None)
+    new = Counter(result for node, _ in fresh if (result := _obstacle(role, node)) is not None)
     by_kind = Counter[str]()
     for (kind, _), count in obstacles.items():
         by_kind[kind] += count

@@ -12,27 +12,31 @@ from typing import overload
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import beyond_due, pending, speaker
-from scheduler.engine.board.gang import Gang, Peers, ways
-from scheduler.engine.board.ledger import Account, Turn
-from scheduler.engine.board.order import Order
+from scheduler.engine.board.eligible import first_pending, over_deserved, pending
+from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
+from scheduler.engine.board.ledger import QueueAccount, QueueKey
+from scheduler.engine.board.order import QueueOrder
 from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable, nearest
 from scheduler.engine.explain.shortage import capacity_short_of, why_no_room
 from scheduler.engine.plan import Blocker, Numbers, Reason, Refusal
 
-Found = Mapping[Reason, Numbers]
+Reasons = Mapping[Reason, Numbers]
 _ABOUT_EVICTIONS = (Reason.NO_RECLAIMABLE_RESOURCES, Reason.VICTIMS_PROTECTED)
 
 
-class Told(Peers):
+class ReportedGroup(PendingGroup):
     """What peers were told, as the cycle left it. Nothing in it changes when the board does."""
 
     __slots__ = ("turns",)
 
-    def __init__(self, peers: Peers, asked: tuple[int, int, int], found: dict[Reason, Numbers]) -> None:
-        super().__init__(peers.kind, peers.account, peers.choice)
-        self.gangs, self.found, peers.shared = peers.gangs, found, True
-        self.turns: dict[Account, Turn] = {account: account.turn(asked) for account in peers.account.path}
+    def __init__(
+        self, group: PendingGroup, requested: tuple[int, int, int], reasons: dict[Reason, Numbers]
+    ) -> None:
+        super().__init__(group.kind, group.account, group.choice)
+        self.gangs, self.reasons, group.shared = group.gangs, reasons, True
+        self.turns: dict[QueueAccount, QueueKey] = {
+            account: account.turn(requested) for account in group.account.path
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,96 +44,98 @@ class PoolRefusals:
     """All who wait in one pool."""
 
     pool: str
-    line: Sequence[Told]
-    alone: Mapping[str, Found]  # what was said to one and not to its peers
+    groups: Sequence[ReportedGroup]
+    alone: Mapping[str, Reasons]  # what was said to one and not to its peers
     apart: Sequence[Gang]  # who waits, but not in line
     served: AbstractSet[str]
-    kept: tuple[str, int] | None  # whom nodes are kept for, and until when
+    hold: tuple[str, int] | None  # whom nodes are kept for, and until when
 
     def written(self) -> Iterator[Refusal]:
         """Who is next in front, then those who do not stand in line."""
         position, formatter = 0, BlockerFormatter()
-        blockers = {told: formatter.blockers(told.found) for told in self.line}
-        keys = {told: _key(told) for told in self.line}
-        for told, gang in _Roll(self.line, self.served):
+        blockers = {group_: formatter.blockers(group_.reasons) for group_ in self.groups}
+        keys = {group_: _key(group_) for group_ in self.groups}
+        for group_, gang in _Roll(self.groups, self.served):
             alone = self.alone.get(gang.name)
-            if alone or told.found:
-                said = formatter.blockers({**told.found, **alone}) if alone else blockers[told]
-                position += is_schedulable(said)
-                yield self._refusal(gang, said, position, keys[told])
+            if alone or group_.reasons:
+                blockers_ = formatter.blockers({**group_.reasons, **alone}) if alone else blockers[group_]
+                position += is_schedulable(blockers_)
+                yield self._refusal(gang, blockers_, position, keys[group_])
         for gang in self.apart:
-            said = formatter.blockers(self.alone[gang.name])
-            position += is_schedulable(said)
-            yield self._refusal(gang, said, position, ())
+            blockers_ = formatter.blockers(self.alone[gang.name])
+            position += is_schedulable(blockers_)
+            yield self._refusal(gang, blockers_, position, ())
 
-    def _refusal(self, gang: Gang, said: tuple[Blocker, ...], last: int, key: tuple[str, ...]) -> Refusal:
-        position = last if is_schedulable(said) else None
+    def _refusal(
+        self, gang: Gang, blockers_: tuple[Blocker, ...], last: int, key: tuple[str, ...]
+    ) -> Refusal:
+        position = last if is_schedulable(blockers_) else None
         workload = gang.workload
         key += (f"priority {workload.priority}", f"submitted {_utc(workload.submitted)}", gang.name)
-        start = self.kept[1] if self.kept is not None and self.kept[0] == gang.name else None
-        return Refusal(gang.name, said, position, key, start, self.pool)
+        start = self.hold[1] if self.hold is not None and self.hold[0] == gang.name else None
+        return Refusal(gang.name, blockers_, position, key, start, self.pool)
 
 
-class _Roll(Order[Told]):
+class _Roll(QueueOrder[ReportedGroup]):
     """A line in which nothing happens any more."""
 
-    def __init__(self, line: Sequence[Told], served: AbstractSet[str]) -> None:
+    def __init__(self, groups: Sequence[ReportedGroup], served: AbstractSet[str]) -> None:
         self._served = served
-        self._left = {told: iter(told.gangs) for told in line}
-        super().__init__(line)
+        self._left = {group_: iter(group_.gangs) for group_ in groups}
+        super().__init__(groups)
 
-    def next_of(self, peers: Told) -> Gang | None:
-        return next((gang for gang in self._left[peers] if gang.name not in self._served), None)
+    def next_of(self, group: ReportedGroup) -> Gang | None:
+        return next((gang for gang in self._left[group] if gang.name not in self._served), None)
 
-    def turn(self, account: Account, peers: Told, gang: Gang) -> Turn:
+    def turn(self, account: QueueAccount, group: ReportedGroup, gang: Gang) -> QueueKey:
         del gang
-        return peers.turns[account]
+        return group.turns[account]
 
 
-def take_down(board: Board) -> PoolRefusals:
+def collect_refusals(board: Board) -> PoolRefusals:
     """Everybody who waits gets a reason; what is said holds for the board as it stands."""
-    for peers in pending(board):
-        if not peers.found:
-            gang = _head(board, peers)
+    for group in pending(board):
+        if not group.reasons:
+            gang = _head(board, group)
             board.refuse(gang, *why_no_room(board, gang))
-    lined = [told for peers in board.waiting.values() if (told := _told(board, peers)) is not None]
-    apart = [board.gangs[name] for name in sorted(board.refusals) if board.gangs[name].peers is None]
+    lined = [group_ for group in board.waiting.values() if (group_ := _told(board, group)) is not None]
+    apart = [board.gangs[name] for name in sorted(board.refusals) if board.gangs[name].group is None]
     return PoolRefusals(
         board.pool.name,
         lined,
         dict(board.refusals),
         [gang for gang in apart if gang.name not in board.served],
         frozenset(board.served),
-        None if board.kept is None else (board.kept.name, board.kept.until),
+        None if board.backfill_hold is None else (board.backfill_hold.name, board.backfill_hold.until),
     )
 
 
-def _head(board: Board, peers: Peers) -> Gang:
-    gang = speaker(board, peers)
+def _head(board: Board, group: PendingGroup) -> Gang:
+    gang = first_pending(board, group)
     assert gang is not None
     return gang
 
 
-def _told(board: Board, peers: Peers) -> Told | None:
+def _told(board: Board, group: PendingGroup) -> ReportedGroup | None:
     """None: none of them waits any more, or they are stopped."""
-    gang = next((gang for gang in peers.gangs if gang.name not in board.served), None)
+    gang = next((gang for gang in group.gangs if gang.name not in board.served), None)
     if gang is None:
         return None
-    found = dict(peers.found)
+    reasons = dict(group.reasons)
     if gang.stands and not gang.is_whole:
-        missing = sum(want.count for want in next(ways(gang)))
-        found.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
-    _name_what_binds(board, gang, found)
-    beyond = beyond_due(gang, gang.asked) if found else None
+        missing = sum(need.count for need in next(arrangements(gang)))
+        reasons.setdefault(Reason.WAITING_FOR_GANG, {"missing": missing})
+    _name_what_binds(board, gang, reasons)
+    beyond = over_deserved(gang, gang.requested) if reasons else None
     if beyond is not None:
-        found.setdefault(*beyond)
-    return Told(peers, gang.asked, found)
+        reasons.setdefault(*beyond)
+    return ReportedGroup(group, gang.requested, reasons)
 
 
-def _name_what_binds(board: Board, gang: Gang, found: dict[Reason, Numbers]) -> None:
+def _name_what_binds(board: Board, gang: Gang, reasons: dict[Reason, Numbers]) -> None:
     """Of several resources that are short, the one that no eviction could free is the one to report."""
-    capacity = found.get(Reason.WAITING_FOR_CAPACITY)
-    evictions = [found[reason] for reason in _ABOUT_EVICTIONS if found.get(reason)]
+    capacity = reasons.get(Reason.WAITING_FOR_CAPACITY)
+    evictions = [reasons[reason] for reason in _ABOUT_EVICTIONS if reasons.get(reason)]
     if capacity is None or not evictions:
         return
     taking = max(evictions, key=nearest)
@@ -137,14 +143,14 @@ def _name_what_binds(board: Board, gang: Gang, found: dict[Reason, Numbers]) -> 
         return
     resource = taking["resource"]
     if resource != capacity["resource"] and capacity["resource"] in RESOURCES:
-        found[Reason.WAITING_FOR_CAPACITY] = capacity_short_of(board, gang, str(resource)) or capacity
+        reasons[Reason.WAITING_FOR_CAPACITY] = capacity_short_of(board, gang, str(resource)) or capacity
 
 
-def _key(told: Told) -> tuple[str, ...]:
+def _key(group_: ReportedGroup) -> tuple[str, ...]:
     return tuple(
-        line
-        for account in reversed(told.account.path)
-        for line in told.turns[account].sentences(account.name)
+        groups
+        for account in reversed(group_.account.path)
+        for groups in group_.turns[account].sentences(account.name)
     )
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.ledger import Account, amounts
+from scheduler.engine.board.ledger import QueueAccount, amounts
 from scheduler.engine.explain.demand import allowed, unmet
 from scheduler.engine.explain.new_nodes import could_add
-from scheduler.engine.explain.refusals import Refusals, take_down
+from scheduler.engine.explain.refusals import Refusals, collect_refusals
 from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
 
 
@@ -14,7 +14,7 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     demand = _demand(boards)
     return Plan(
         bundles=tuple(bundle for board in boards for bundle in board.bundles),
-        refusals=Refusals([take_down(board) for board in boards]),
+        refusals=Refusals([collect_refusals(board) for board in boards]),
         queues=tuple(
             _queue(board, account) for board in boards for account in board.ledger.accounts.values()
         ),
@@ -27,38 +27,38 @@ def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
     """Pool by pool; who waits in several pools is counted where it would rather be."""
     homes = _homes(boards) if len(boards) > 1 else {}
-    answers: list[Demand] = []
+    demands: list[Demand] = []
     for board in boards:
         passed_on = {name for name, home in homes.items() if home is not board}
         demand, served = unmet(board, allowed(board, passed_on))
         for gang in served:
             board.refuse_alone(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
-        answers.append(demand)
-    return tuple(answers)
+        demands.append(demand)
+    return tuple(demands)
 
 
 def _homes(boards: Sequence[Board]) -> dict[str, Board]:
     """Of each who waits, the first pool of its choice that can grow, or else the first of its choice."""
-    found: dict[str, list[tuple[bool, int, str, Board]]] = {}
+    result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:
         cannot_grow = could_add(board) == 0
         for same in allowed(board, ()):
             for gang in same:
-                found.setdefault(gang.name, []).append((cannot_grow, gang.choice, board.pool.name, board))
-    return {name: min(pools, key=lambda pool: pool[:3])[3] for name, pools in found.items()}
+                result.setdefault(gang.name, []).append((cannot_grow, gang.choice, board.pool.name, board))
+    return {name: min(pools, key=lambda pool: pool[:3])[3] for name, pools in result.items()}
 
 
-def _queue(board: Board, account: Account) -> QueueReport:
+def _queue(board: Board, account: QueueAccount) -> QueueReport:
     """As it was told before, where nothing of it has changed."""
     stands = (
         account.entitlement, *account.allocated, *account.requested, *account.share
     )  # fmt: skip
-    if account.told is None or account.told[0] != stands:
-        account.told = stands, _report(board, account)
-    return account.told[1]
+    if account.cached_report is None or account.cached_report[0] != stands:
+        account.cached_report = stands, _report(board, account)
+    return account.cached_report[1]
 
 
-def _report(board: Board, account: Account) -> QueueReport:
+def _report(board: Board, account: QueueAccount) -> QueueReport:
     return QueueReport(
         queue=account.name,
         pool=board.pool.name,
@@ -71,6 +71,6 @@ def _report(board: Board, account: Account) -> QueueReport:
     )
 
 
-def _usage(account: Account) -> tuple[float, float, float]:
+def _usage(account: QueueAccount) -> tuple[float, float, float]:
     usage = account.entitlement.usage
     return usage.normalised(0), usage.normalised(1), usage.normalised(2)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler.engine.board.ledger import Ledger
 from scheduler.engine.board.nodes import Nodes
-from scheduler.engine.fair_share.shares import divide_again, settle_shares
+from scheduler.engine.fair_share.shares import divide_shares, update_shares
 from scheduler.engine.fair_share.trace import Division
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Node, Pool, Queue, Snapshot
@@ -17,7 +17,7 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
     board = Layout(snapshot).boards.get(pool)
     story: list[Division] = []
     if board is not None:
-        settle_shares(board.pool, board.ledger, board.nodes.capacity(), story)
+        update_shares(board.pool, board.ledger, board.nodes.capacity(), story)
     return story
 
 
@@ -28,5 +28,5 @@ def divisions_of(
     ledger, story = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():
         account.requested = list(requested.get(account.name, NOTHING))
-    divide_again(pool, ledger, Nodes(nodes, pool.cpu_load_limit).capacity(), story)
+    divide_shares(pool, ledger, Nodes(nodes, pool.cpu_load_limit).capacity(), story)
     return story

@@ -8,8 +8,8 @@ from itertools import groupby
 from math import lcm
 
 from berth.core.amounts import MILLI, RESOURCES
-from scheduler.engine.board.ledger import KINDS, NO_BOUND, Account, Ledger
-from scheduler.engine.fair_share.trace import Brought, Division, Notes, Offer
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, Ledger, QueueAccount
+from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, QueueInput
 from scheduler.engine.model import Pool
 
 UNITS = (MILLI, 1, 1)  # nobody is given less than one GPU, one milli-CPU, one MiB by rounding
@@ -20,12 +20,12 @@ _GRAIN = 10**9  # usage is a measured float; so fine is fine enough, and exact f
 class Claim:
     """One queue's claim on one resource of its parent's share."""
 
-    account: Account
+    account: QueueAccount
     quota: int
     wanted: int
     weight: Fraction
     usage: Fraction
-    given: int = 0
+    granted: int = 0
     rounded_up: int = 0  # of what is given
     cut: int = 0  # what more it would be given if everybody's fraction of a unit were rounded up
 
@@ -38,17 +38,17 @@ Weigh = Callable[[Sequence[Claim]], Sequence[Fraction]]
 Need = Callable[[Claim], int]
 
 
-def settle_shares(
+def update_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
 ) -> None:
     """Give every account its fair share, level by level from the top; and tell how, where asked to."""
     for account in ledger.accounts.values():
-        held, more = account.allocated, account.asked_for
+        held, more = account.allocated, account.pending_request
         account.requested = [held[0] + more[0], held[1] + more[1], held[2] + more[2]]
-    divide_again(pool, ledger, capacity, story)
+    divide_shares(pool, ledger, capacity, story)
 
 
-def divide_again(
+def divide_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
 ) -> None:
     """The same once more, of what is requested by now."""
@@ -59,7 +59,7 @@ def divide_again(
 
 def _settle(
     ledger: Ledger,
-    accounts: Sequence[Account],
+    accounts: Sequence[QueueAccount],
     total: Sequence[int],
     pool: Pool,
     story: list[Division] | None,
@@ -76,7 +76,7 @@ def _settle(
 
 
 def _divide_among(
-    accounts: Sequence[Account], total: Sequence[int], pool: Pool, story: list[Division] | None
+    accounts: Sequence[QueueAccount], total: Sequence[int], pool: Pool, story: list[Division] | None
 ) -> None:
     shares = {account.name: [0, 0, 0] for account in accounts}
     cuts = {account.name: [0, 0, 0] for account in accounts}
@@ -85,25 +85,25 @@ def _divide_among(
             for account in accounts:
                 shares[account.name][kind] = _unhindered(account, kind, pool)
             continue
-        notes = None if story is None else Notes()
+        notes = None if story is None else DivisionLog()
         claims = divide(total[kind], UNITS[kind], _claims(accounts, kind, total[kind], pool), _k(pool), notes)
         if story is not None and notes is not None:
             story.append(_division(claims, kind, total[kind], pool, notes))
         for claim in claims:
-            shares[claim.account.name][kind] = claim.given
+            shares[claim.account.name][kind] = claim.granted
             cuts[claim.account.name][kind] = claim.cut
     for account in accounts:
-        account.settle(shares[account.name], cuts[account.name])
+        account.set_share(shares[account.name], cuts[account.name])
 
 
-def _unhindered(account: Account, kind: int, pool: Pool) -> int:
+def _unhindered(account: QueueAccount, kind: int, pool: Pool) -> int:
     """Where there is enough for everybody: whose weight is nothing still keeps to its quota."""
     quota, wanted = account.quota[kind], account.wanted[kind]
     weight = account.entitlement.weights[kind] if pool.over_quota_weights else quota
     return wanted if weight > 0 else min(quota, wanted)
 
 
-def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes: Notes) -> Division:
+def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes: DivisionLog) -> Division:
     parent = claims[0].account.parent
     return Division(
         parent=None if parent is None else parent.name,
@@ -117,9 +117,9 @@ def _division(claims: Sequence[Claim], kind: int, total: int, pool: Pool, notes:
     )
 
 
-def _brought(claim: Claim, kind: int) -> Brought:
+def _brought(claim: Claim, kind: int) -> QueueInput:
     account = claim.account
-    return Brought(
+    return QueueInput(
         queue=account.name,
         rank=account.rank,
         created=account.created,
@@ -130,16 +130,16 @@ def _brought(claim: Claim, kind: int) -> Brought:
         usage=claim.usage,
         requested=account.requested[kind],
         wanted=claim.wanted,
-        share=claim.given,
+        share=claim.granted,
     )
 
 
-def _wanted(account: Account, kind: int) -> int:
+def _wanted(account: QueueAccount, kind: int) -> int:
     """What the queue could use: its requests as far as the caps at and below it allow."""
-    asked = account.requested[kind]
+    requested = account.requested[kind]
     if account.children:
-        asked = sum(child.wanted[kind] for child in account.children)
-    return min(account.cap[kind], asked)
+        requested = sum(child.wanted[kind] for child in account.children)
+    return min(account.limit[kind], requested)
 
 
 def _k(pool: Pool) -> Fraction:
@@ -152,7 +152,7 @@ def exact(number: float) -> Fraction:
     return Fraction(repr(number))
 
 
-def _claims(accounts: Sequence[Account], kind: int, total: int, pool: Pool) -> list[Claim]:
+def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool) -> list[Claim]:
     claims = []
     for account in accounts:
         quota = account.quota[kind]
@@ -167,7 +167,11 @@ def _claims(accounts: Sequence[Account], kind: int, total: int, pool: Pool) -> l
 
 
 def divide(
-    total: int, unit: int, claims: Sequence[Claim], k: Fraction = Fraction(0), notes: Notes | None = None
+    total: int,
+    unit: int,
+    claims: Sequence[Claim],
+    k: Fraction = Fraction(0),
+    notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
     """Fill in what each claim is given. The sum never passes the total."""
     left = total
@@ -184,7 +188,7 @@ def divide(
     return claims
 
 
-def _turn_to(notes: Notes | None, phase: str, same: Sequence[Claim]) -> None:
+def _turn_to(notes: DivisionLog | None, phase: str, same: Sequence[Claim]) -> None:
     if notes is not None:
         notes.phase, notes.rank = phase, same[0].account.rank
 
@@ -210,7 +214,12 @@ def _by_weight(k: Fraction) -> Weigh:
 
 
 def _fill(
-    left: int, unit: int, claims: Sequence[Claim], upto: Sequence[int], weigh: Weigh, notes: Notes | None
+    left: int,
+    unit: int,
+    claims: Sequence[Claim],
+    upto: Sequence[int],
+    weigh: Weigh,
+    notes: DivisionLog | None,
 ) -> int:
     """Rounds of offers in proportion to weight, until nothing is left or nobody wants more."""
     if left <= 0 and notes is None:
@@ -218,14 +227,14 @@ def _fill(
     target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
 
     def need(claim: Claim) -> int:
-        return target[claim.account.name] - claim.given
+        return target[claim.account.name] - claim.granted
 
     start = left
     hungry = [claim for claim in claims if need(claim) > 0]
     if notes is None and sum(map(need, hungry)) <= left:  # in some round or other everybody is filled
         for claim in hungry:
             left -= need(claim)
-            claim.given += need(claim)
+            claim.granted += need(claim)
         return start - left
     while left > 0 and hungry:
         weights = _whole_numbers(weigh(hungry))
@@ -240,7 +249,7 @@ def _fill(
             notes.offered(left, [replace(o, taken=o.needed if o.queue in filled else 0) for o in offers])
         for claim in full:
             left -= need(claim)
-            claim.given += need(claim)
+            claim.granted += need(claim)
         hungry = [claim for claim in hungry if need(claim) > 0]
     return start - left
 
@@ -270,7 +279,7 @@ def _round_down(
     hungry: Sequence[Claim],
     weights: Sequence[int],
     need: Need,
-    notes: Notes | None,
+    notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
     """Nobody can be filled: whole units of each offer, then one unit each by largest remainder."""
@@ -279,7 +288,7 @@ def _round_down(
     offered = left
     for claim, weight in zip(hungry, weights, strict=True):
         units, remainder = divmod(offered * weight, everything * unit)
-        claim.given += units * unit
+        claim.granted += units * unit
         left -= units * unit
         claim.cut = min(unit, need(claim)) if remainder else 0
         remainders.append((-remainder, *claim.age, claim))
@@ -288,7 +297,7 @@ def _round_down(
     while left > 0 and any(need(claim) > 0 for *_, claim in remainders):
         for *_, claim in remainders:
             more = min(unit, left, need(claim))
-            claim.given += more
+            claim.granted += more
             claim.rounded_up += more
             claim.cut -= min(more, claim.cut)
             left -= more
@@ -302,9 +311,11 @@ def _round_down(
     return start - left
 
 
-def _unit_of(offer: Offer, taken: int) -> Offer:
+def _unit_of(offer: Offer, granted: int) -> Offer:
     """What was cut off from its offer, and what it is given for that."""
-    return replace(offer, needed=offer.needed - offer.taken, offered=offer.offered - offer.taken, taken=taken)
+    return replace(
+        offer, needed=offer.needed - offer.taken, offered=offer.offered - offer.taken, taken=granted
+    )
 
 
 def _whole_numbers(weights: Sequence[Fraction]) -> list[int]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class QueueInput:
     """What one queue brought along. Engine units; None is unlimited."""
 
     queue: str
@@ -55,15 +55,15 @@ class Division:
     unit: int
     k: Fraction  # how strongly history counts; 0: not at all
     by_quota: bool  # weights are switched off
-    brought: tuple[Brought, ...]
+    brought: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 
-    def of(self, queue: str) -> Brought | None:
+    def of(self, queue: str) -> QueueInput | None:
         return next((each for each in self.brought if each.queue == queue), None)
 
 
 @dataclass(slots=True)
-class Notes:
+class DivisionLog:
     """What is written down while one resource is divided. Reading it changes nothing."""
 
     rounds: list[Round] = field(default_factory=list)

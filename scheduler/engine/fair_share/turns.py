@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import speaker
+from scheduler.engine.board.eligible import first_pending
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import Account, first
+from scheduler.engine.board.ledger import QueueAccount, first
 from scheduler.engine.board.order import in_project
 from scheduler.engine.fair_share.usage_history import FLOOR, part, wanting, weights_of
 
@@ -28,109 +28,113 @@ LEAST = 0.02  # of a queue's due: what is less is the same
 class Level:
     """What siblings hold of one resource, of what counts as use, with 1 for what is due to each."""
 
-    charged: Mapping[Account, int]
-    worth: Mapping[Account, float]  # of one unit held
+    charged: Mapping[QueueAccount, int]
+    worth: Mapping[QueueAccount, float]  # of one unit held
 
-    def held(self, account: Account) -> float:
+    def held(self, account: QueueAccount) -> float:
         """Where its past is heading."""
         return self.charged[account] * self.worth[account] if self.charged[account] else 0.0
 
 
-class Turns:
+class TurnTaking:
     """Who owes whom a turn, in the resource the newcomer asks for most of: GPUs, where it asks for any."""
 
-    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
-        self._board, self._gang, self.kind = board, gang, first(asked)
-        self._asked = asked[self.kind]
+    def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+        self._board, self._gang, self.kind = board, gang, first(requested)
+        self._requested = requested[self.kind]
         self.counts = bool(gang.account.past)
         # As things stand before anything is taken.
         self._levels = {a: _level(board, a, self.kind) for a in gang.account.path} if self.counts else {}
-        self._beyond = {a: self._beyond_quota(a, a, self._asked) for a in self._levels}
-        self._lifted = {a for a in gang.account.path if a.may_be_lifted(asked)}
-        self.on = self.counts and gang.account in self._lifted and is_head(board, gang)
+        self._beyond = {a: self._beyond_quota(a, a, self._requested) for a in self._levels}
+        self._lifted = {a for a in gang.account.path if a.may_exceed_share_once(requested)}
+        self.on = self.counts and gang.account in self._lifted and is_project_head(board, gang)
 
-    def may_owe(self, mine: Account, theirs: Account) -> bool:
+    def may_owe(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Whether theirs used more, and nothing has lifted mine, down to the newcomer's project, yet.
 
         Newcomers are looked at in the order of their past: who comes before could not be helped.
         """
-        if not self.on or self._ahead(mine, theirs) <= 0:
+        if not self.on or self._ahead(own_queue, victim_queue) <= 0:
             return False
         path = self._gang.account.path
-        return all(account in self._lifted for account in path[: path.index(mine) + 1])
+        return all(account in self._lifted for account in path[: path.index(own_queue) + 1])
 
-    def owes(self, mine: Account, theirs: Account, given: int) -> bool:
+    def owes(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Whether theirs has had its turn, if it has to give as much."""
-        return self._has_had_its_turn(mine, theirs, max(given, self._asked))
+        return self._has_had_its_turn(own_queue, victim_queue, max(amount, self._requested))
 
-    def may_give(self, mine: Account, theirs: Account, given: int) -> bool:
+    def may_give(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Whether theirs, which is above its share, may give as much.
 
         If it stays at its share or above, and ahead of mine in what it holds, that is so whatever was before.
         """
-        if self._beyond_quota(theirs, mine, -given) < self._beyond[mine]:
-            return self.owes(mine, theirs, given)
-        due = max(theirs.quota[self.kind], theirs.share[self.kind] + theirs.cut[self.kind])
-        return theirs.allocated[self.kind] - given >= due or self._ahead(mine, theirs) >= 0
+        if self._beyond_quota(victim_queue, own_queue, -amount) < self._beyond[own_queue]:
+            return self.owes(own_queue, victim_queue, amount)
+        due = max(victim_queue.quota[self.kind], victim_queue.share[self.kind] + victim_queue.cut[self.kind])
+        return victim_queue.allocated[self.kind] - amount >= due or self._ahead(own_queue, victim_queue) >= 0
 
-    def _beyond_quota(self, account: Account, mine: Account, more: int) -> float:
+    def _beyond_quota(self, account: QueueAccount, own_queue: QueueAccount, more: int) -> float:
         beyond = account.allocated[self.kind] + more - account.quota[self.kind]
-        return beyond * self._levels[mine].worth[account] if beyond > 0 else 0.0
+        return beyond * self._levels[own_queue].worth[account] if beyond > 0 else 0.0
 
-    def _has_had_its_turn(self, mine: Account, theirs: Account, changes: int) -> bool:
+    def _has_had_its_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> bool:
         """Whether theirs used so much, or mine so little, that changing so many units is worth its cost."""
-        (used, mean, all_of_it), less = theirs.past[self.kind], mine.past[self.kind].used
+        (used, mean, all_of_it), less = victim_queue.past[self.kind], own_queue.past[self.kind].used
         if used >= all_of_it > less:
             return True  # later there would be no time left for mine
         if used - less <= LEAST:
             return False
-        far = self._hysteresis(mine, theirs, changes) / 2
+        far = self._hysteresis(own_queue, victim_queue, exchanged) / 2
         return used - mean > far or mean - less > far
 
-    def _ahead(self, mine: Account, theirs: Account) -> float:
-        return theirs.past[self.kind].used - mine.past[self.kind].used
+    def _ahead(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> float:
+        return victim_queue.past[self.kind].used - own_queue.past[self.kind].used
 
-    def _hysteresis(self, mine: Account, theirs: Account, changes: int) -> float:
-        level = self._levels[mine]
-        now = level.held(theirs) - level.held(mine)
-        given = min(changes, level.charged[theirs])
-        then = now - (given * level.worth[theirs] if given else 0.0) - changes * level.worth[mine]
+    def _hysteresis(self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int) -> float:
+        level = self._levels[own_queue]
+        now = level.held(victim_queue) - level.held(own_queue)
+        amount = min(exchanged, level.charged[victim_queue])
+        then = (
+            now - (amount * level.worth[victim_queue] if amount else 0.0) - exchanged * level.worth[own_queue]
+        )
         if now <= 0 or then >= 0:
             return LEAST
-        return max(LEAST, min(HYSTERESIS * self._pace(mine), now / 3, -then / 3))
+        return max(LEAST, min(HYSTERESIS * self._pace(own_queue), now / 3, -then / 3))
 
-    def _pace(self, account: Account) -> float:
+    def _pace(self, account: QueueAccount) -> float:
         """Half a turn for whoever's department has turns of its own: else its turn would be one project's."""
         above = (wanting(_siblings(self._board, step), self.kind) for step in account.path[1:])
         return math.prod(0.5 for asking in above if len(asking) > 1)
 
 
-def _siblings(board: Board, account: Account) -> Sequence[Account]:
+def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
     return account.parent.children if account.parent else board.ledger.roots
 
 
-def _level(board: Board, account: Account, kind: int) -> Level:
+def _level(board: Board, account: QueueAccount, kind: int) -> Level:
     """Of an account and its siblings, until one of them holds more or less."""
     key = "level", kind
-    if key not in account.family:
+    if key not in account.sibling_cache:
         accounts = _siblings(board, account)
         asking = wanting(accounts, kind)
         whole = account.parent.share[kind] if account.parent else board.nodes.capacity()[kind]
         charged = {a: _charged(board, a, kind) for a in accounts}
         now, weights = max(FLOOR * whole, sum(charged[a] for a in asking)), weights_of(asking, kind)
-        account.family[key] = Level(charged, {a: part(1, now, a, kind, weights) for a in accounts})
-    found: Level = account.family[key]
-    return found
+        account.sibling_cache[key] = Level(charged, {a: part(1, now, a, kind, weights) for a in accounts})
+    level: Level = account.sibling_cache[key]
+    return level
 
 
-def _charged(board: Board, account: Account, kind: int) -> int:
+def _charged(board: Board, account: QueueAccount, kind: int) -> int:
     held = account.allocated[kind]
     return held if board.pool.fair_share.count_all else max(0, held - account.quota[kind])
 
 
-def is_head(board: Board, gang: Gang) -> bool:
+def is_project_head(board: Board, gang: Gang) -> bool:
     """Whether it is the next of its project."""
     heads = (
-        speaker(board, peers) for peers in board.lines.get(gang.account, ()) if peers.choice == gang.choice
+        first_pending(board, group)
+        for group in board.groups_by_project.get(gang.account, ())
+        if group.choice == gang.choice
     )
     return all(head is None or head is gang or in_project(gang) < in_project(head) for head in heads)

@@ -6,7 +6,7 @@ What siblings used is taken together and divided by their weights. Who has no we
 import math
 from collections.abc import Sequence
 
-from scheduler.engine.board.ledger import KINDS, Account, Ledger, Past, siblings
+from scheduler.engine.board.ledger import KINDS, Ledger, QueueAccount, RelativeUsage, siblings
 from scheduler.engine.model import FairShareMode, Pool
 
 FLOOR = 0.5  # of what could have been used: less than that is not weighed as if it were all
@@ -25,7 +25,7 @@ def memory_of(mode: FairShareMode) -> float:
     return seconds
 
 
-def settle_past(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
+def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
     """Tell every account what it used of its due, in each resource, where history counts."""
     memory, left = memory_of(pool.fair_share), _left(pool.fair_share, now)
     for accounts in siblings(ledger.roots) if memory else ():
@@ -34,8 +34,8 @@ def settle_past(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -
         parts = [_pasts(accounts, kind, memory * whole[kind], left * whole[kind]) for kind in KINDS]
         for account, past in zip(accounts, zip(*parts, strict=True), strict=True):
             account.past = past
-            account.recalled.clear()
-        accounts[0].family.clear()
+            account.cache.clear()
+        accounts[0].sibling_cache.clear()
 
 
 def _left(mode: FairShareMode, now: int) -> float:
@@ -45,7 +45,7 @@ def _left(mode: FairShareMode, now: int) -> float:
     return mode.window - now % mode.window
 
 
-def _pasts(accounts: Sequence[Account], kind: int, steady: float, left: float) -> list[Past]:
+def _pasts(accounts: Sequence[QueueAccount], kind: int, steady: float, left: float) -> list[RelativeUsage]:
     """`steady`: what could have been used, had the parent's share always been what it is now.
 
     `left`: what can still be used before all is forgotten.
@@ -57,10 +57,10 @@ def _pasts(accounts: Sequence[Account], kind: int, steady: float, left: float) -
     whole = max(could, used)
     mean, all_of_it = (used / whole, (used + left) / whole) if whole else (0.0, math.inf)
     parts = (part(a.entitlement.usage.used[kind], whole, a, kind, weights) for a in accounts)
-    return [Past(round(used, DIGITS), mean, all_of_it) for used in parts]
+    return [RelativeUsage(round(used, DIGITS), mean, all_of_it) for used in parts]
 
 
-def part(amount: float, of: float, account: Account, kind: int, weights: float) -> float:
+def part(amount: float, of: float, account: QueueAccount, kind: int, weights: float) -> float:
     """Against what the weight entitles to."""
     weight = account.entitlement.weights[kind]
     if weight <= 0:
@@ -68,10 +68,10 @@ def part(amount: float, of: float, account: Account, kind: int, weights: float) 
     return amount * weights / (of * weight) if of > 0 else 0.0
 
 
-def weights_of(accounts: Sequence[Account], kind: int) -> float:
+def weights_of(accounts: Sequence[QueueAccount], kind: int) -> float:
     return sum(account.entitlement.weights[kind] for account in accounts)
 
 
-def wanting(accounts: Sequence[Account], kind: int) -> list[Account]:
+def wanting(accounts: Sequence[QueueAccount], kind: int) -> list[QueueAccount]:
     """Those that ask for anything."""
     return [account for account in accounts if account.requested[kind] > 0]

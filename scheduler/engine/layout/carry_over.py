@@ -12,16 +12,16 @@ from operator import attrgetter, is_not
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import NO_CLAIM
 from scheduler.engine.layout.difference import different
-from scheduler.engine.layout.layout import Layout, is_finished, promises_of
-from scheduler.engine.layout.lineup import begin
-from scheduler.engine.layout.soundness import oversold, unkept
+from scheduler.engine.layout.layout import Layout, is_finished, reservations_by_workload
+from scheduler.engine.layout.lineup import start_cycle
+from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
 _itself = attrgetter(*(each.name for each in fields(Queue) if each.name != "entitlements"))
 _unused = attrgetter(*(each.name for each in fields(Entitlement) if each.name != "usage"))
 
 
-def laid_out(snapshot: Snapshot, carried: Layout | None) -> Layout:
+def layout_for(snapshot: Snapshot, carried: Layout | None) -> Layout:
     """Anew where nodes, pools or entitlements are not what they were, or where something was broken."""
     if carried is None or carried.notes or not _is_near(carried.snapshot, snapshot):
         return Layout(snapshot)
@@ -40,51 +40,51 @@ def _is_near(before: Snapshot, now: Snapshot) -> bool:
 
 def _are_alike(one: Queue, other: Queue) -> bool:
     """But for what they used."""
-    ours, theirs = one.entitlements, other.entitlements
+    entitlements, other_entitlements = one.entitlements, other.entitlements
     return one is other or (
         _itself(one) == _itself(other)
-        and ours.keys() == theirs.keys()
-        and all(_unused(found) == _unused(theirs[pool]) for pool, found in ours.items())
+        and entitlements.keys() == other_entitlements.keys()
+        and all(_unused(result) == _unused(other_entitlements[pool]) for pool, result in entitlements.items())
     )
 
 
 def _bring_up_to_date(layout: Layout, snapshot: Snapshot) -> None:
     before = layout.snapshot
     was, now = different(before.workloads, snapshot.workloads)
-    stirred = {name for board in layout.boards.values() for name in board.undo()}
-    promised = promises_of(snapshot)
-    stirred |= layout.promised.keys() | promised.keys()
+    stirred = {name for board in layout.boards.values() for name in board.reset()}
+    reserved = reservations_by_workload(snapshot)
+    stirred |= layout.reserved.keys() | reserved.keys()
     if before.now != snapshot.now:
-        stirred |= layout.restless
+        stirred |= layout.time_dependent
     finished = {name for name, workload in now.items() if workload.pods and is_finished(workload)}
     if was.keys() != now.keys() or finished != layout.finished & was.keys():
-        stirred |= layout.waiting_for_others
+        stirred |= layout.with_dependencies
     for board in layout.boards.values():
         board.nodes.touched = []
     again = {**_as_they_stand(layout, stirred - was.keys()), **now}
     for name in (*stirred, *was):
-        layout.lift(name)
-    layout.snapshot, layout.now, layout.promised = snapshot, snapshot.now, promised
-    layout.known.difference_update(was)  # in place: there are many
-    layout.known.update(now)
+        layout.remove(name)
+    layout.snapshot, layout.now, layout.reserved = snapshot, snapshot.now, reserved
+    layout.workload_names.difference_update(was)  # in place: there are many
+    layout.workload_names.update(now)
     layout.finished.difference_update(was)
     layout.finished.update(finished)
     for workload in again.values():
-        layout.lay(workload)
-    layout.notes += unkept(snapshot.reservations, layout.known)
+        layout.add(workload)
+    layout.notes += unmatched_reservations(snapshot.reservations, layout.workload_names)
     layout.served.clear()
     for board in layout.boards.values():
         _take_over_usage(board, before.queues, snapshot.queues)
-        layout.notes += oversold(board.nodes, board.nodes.touched)  # the others were not before
-        begin(board, snapshot.now)
+        layout.notes += overallocated(board.nodes, board.nodes.touched)  # the others were not before
+        start_cycle(board, snapshot.now)
 
 
 def _as_they_stand(layout: Layout, names: set[str]) -> dict[str, Workload]:
-    found = {}
+    result = {}
     for board in layout.boards.values():
         for name in names & board.gangs.keys():
-            found[name] = board.gangs[name].workload
-    return found
+            result[name] = board.gangs[name].workload
+    return result
 
 
 def _take_over_usage(board: Board, before: Sequence[Queue], now: Sequence[Queue]) -> None:

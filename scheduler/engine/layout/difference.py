@@ -13,18 +13,18 @@ LOOK = 4096  # so far ahead we look for where both go on alike
 
 def different(before: Sequence[Workload], now: Sequence[Workload]) -> tuple[ByName, ByName]:
     """Those of the one and of the other that are not in both; most are told by their identity."""
-    gone: list[Workload] = []
-    come: list[Workload] = []
+    only_before: list[Workload] = []
+    only_now: list[Workload] = []
     i = j = 0
     while i < len(before) and j < len(now):
         same = _alike(before, i, now, j)
         i, j = i + same, j + same
         left, new = _apart(before, i, now, j)
-        gone += before[i : i + left]
-        come += now[j : j + new]
+        only_before += before[i : i + left]
+        only_now += now[j : j + new]
         i, j = i + left, j + new
-    was = {workload.name: workload for workload in (*gone, *before[i:])}
-    are = {workload.name: workload for workload in (*come, *now[j:])}
+    was = {workload.name: workload for workload in (*only_before, *before[i:])}
+    are = {workload.name: workload for workload in (*only_now, *now[j:])}
     same_value = {name for name, it in are.items() if was.get(name) is it or was.get(name) == it}
     for name in same_value:
         del was[name], are[name]
@@ -35,10 +35,12 @@ def _alike(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) 
     """How many from here on are the same; nearly all are told by their identity."""
     same = 0
     while True:
-        ours, theirs = before[i + same : i + same + RUN], now[j + same : j + same + RUN]
-        if ours != theirs or not ours:
-            return same + next(compress(count(), map(is_not, ours, theirs)), min(len(ours), len(theirs)))
-        same += len(ours)
+        run_before, run_now = before[i + same : i + same + RUN], now[j + same : j + same + RUN]
+        if run_before != run_now or not run_before:
+            return same + next(
+                compress(count(), map(is_not, run_before, run_now)), min(len(run_before), len(run_now))
+            )
+        same += len(run_before)
 
 
 def _apart(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
@@ -46,14 +48,14 @@ def _apart(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) 
     left, new = len(before) - i, len(now) - j
     if not left or not new:
         return left, new
-    mine, theirs = before[i], now[j]
+    before_workload, run_now = before[i], now[j]
     for ahead in range(1, LOOK):
         in_before, in_now = ahead < left, ahead < new
         if in_before and in_now and before[i + ahead] is now[j + ahead]:
             return ahead, ahead
-        if in_before and before[i + ahead] is theirs:
+        if in_before and before[i + ahead] is run_now:
             return ahead, 0
-        if in_now and now[j + ahead] is mine:
+        if in_now and now[j + ahead] is before_workload:
             return 0, ahead
         if not (in_before or in_now):
             break

@@ -8,9 +8,9 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import delay_left
 from scheduler.engine.board.gang import Gang, roles_of
 from scheduler.engine.board.ledger import KINDS, within
-from scheduler.engine.layout.lineup import begin, by_name, line_down, line_up, unschedulable
+from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_cycle, unschedulable
 from scheduler.engine.layout.request_shapes import shape
-from scheduler.engine.layout.soundness import orphans, oversold, sorted_out, unkept
+from scheduler.engine.layout.soundness import orphans, overallocated, unmatched_reservations, validated_pods
 from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Numbers, Reason
 
@@ -26,16 +26,16 @@ class Layout:
     def __init__(self, snapshot: Snapshot) -> None:
         self._prepare(snapshot)
         for workload in snapshot.workloads:
-            self.lay(workload)
+            self.add(workload)
         for board in self.boards.values():
-            begin(board, snapshot.now)
-            self.notes += oversold(board.nodes)
+            start_cycle(board, snapshot.now)
+            self.notes += overallocated(board.nodes)
 
     def _prepare(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
         self.choices: Counter[int] = Counter()  # how many gangs have which of their pools here
-        self.waiting_for_others: set[str] = set()  # to complete first
-        self.restless: set[str] = set()  # whose place on the board depends on the time
+        self.with_dependencies: set[str] = set()  # to complete first
+        self.time_dependent: set[str] = set()  # whose place on the board depends on the time
         self.notes: list[str] = []
         self.queues = {queue.name for queue in snapshot.queues}
         self.pool_of = {node.name: node.pool for node in snapshot.nodes}
@@ -56,13 +56,13 @@ class Layout:
         self.finished = {
             workload.name for workload in snapshot.workloads if workload.pods and is_finished(workload)
         }
-        self.known = {workload.name for workload in snapshot.workloads}
-        self.notes += unkept(snapshot.reservations, self.known)
+        self.workload_names = {workload.name for workload in snapshot.workloads}
+        self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
         self.notes += orphans(snapshot.queues)
-        self.promised = promises_of(snapshot)
+        self.reserved = reservations_by_workload(snapshot)
         self._startable: dict[Hashable, bool] = {}  # whether bounds could ever allow so much
 
-    def lay(self, workload: Workload) -> None:
+    def add(self, workload: Workload) -> None:
         if workload.pods and workload.name in self.finished:
             return
         if workload.project not in self.queues:
@@ -70,8 +70,8 @@ class Layout:
             self._hold(workload.pods)
             return
         if workload.depends_on:
-            self.waiting_for_others.add(workload.name)
-        standing = workload.pods or workload.name in self.promised
+            self.with_dependencies.add(workload.name)
+        standing = workload.pods or workload.name in self.reserved
         by_pool = self._pods_by_pool(workload) if standing else {}
         homes = list(by_pool) or list(workload.pools)
         for pool in homes:
@@ -85,32 +85,32 @@ class Layout:
             if gang.may_grow:
                 insort(board.elastic, gang, key=by_name)
             if any(pod.state is PodState.RESERVED for pod in gang.pods):
-                insort(board.promised, gang, key=by_name)
+                insort(board.reserved, gang, key=by_name)
             self._judge(board, gang)
 
     @property
     def most_choices(self) -> int:
         return max((choice + 1 for choice, count in self.choices.items() if count), default=1)
 
-    def lift(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Take it off the boards as if it had never been there."""
-        self.restless.discard(name)
-        self.waiting_for_others.discard(name)
+        self.time_dependent.discard(name)
+        self.with_dependencies.discard(name)
         for board in self.boards.values():
             if name in board.gangs:
                 self.choices[board.gangs[name].choice] -= 1
-                line_down(board, board.gangs[name])
+                remove_gang(board, board.gangs[name])
 
     def _pods_by_pool(self, workload: Workload) -> Mapping[str, Sequence[Pod]]:
         pods: Sequence[Pod] = workload.pods
         roles = {role.name for role in roles_of(workload.tree)}
-        if workload.name in self.promised:
+        if workload.name in self.reserved:
             pods = (*pods, *self._promises(workload))
         elif len(pods) == 1 and pods[0].state in _HERE and pods[0].role in roles:
             pool = self.pool_of.get(pods[0].node)
             if pool is not None:
                 return {pool: pods}  # as nearly all are: nothing can be wrong with it
-        sound, strange, notes = sorted_out(workload.name, tuple(pods), roles, self.pool_of)
+        sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_of)
         self.notes += notes
         self._hold(strange)
         by_pool: dict[str, list[Pod]] = {}
@@ -135,7 +135,7 @@ class Layout:
         standing = {(pod.role, pod.index) for pod in workload.pods if pod.state is not PodState.STOPPING}
         return [
             Pod(p.role, p.index, p.node, p.devices, p.milli, PodState.RESERVED, self.now)
-            for p in self.promised[workload.name]
+            for p in self.reserved[workload.name]
             if (p.role, p.index) not in standing
         ]
 
@@ -143,7 +143,7 @@ class Layout:
         """Count its request and queue it, unless it cannot start: for now, or ever in this pool."""
         reason, kind = self._kept_back(gang), None
         if reason is not None and "seconds" in reason[1]:
-            self.restless.add(gang.name)
+            self.time_dependent.add(gang.name)
         if not gang.standing and (reason is None or reason[0] is Reason.BACKOFF):
             kind = _kind(board, gang)
             reason = unschedulable(board, kind, gang) or reason
@@ -151,18 +151,18 @@ class Layout:
             self._count_request(gang)
         if gang.standing:
             whole = gang.is_whole
-            promised = any(pod.state is PodState.RESERVED for pod in gang.pods)
+            reserved = any(pod.state is PodState.RESERVED for pod in gang.pods)
             too_many = any(part.count > part.role.max for part in gang.parts)
-            if gang.may_grow or promised or too_many or not whole:
-                insort(board.ailing, gang, key=by_name)
+            if gang.may_grow or reserved or too_many or not whole:
+                insort(board.incomplete, gang, key=by_name)
             if whole:
                 return
         if reason is not None:
-            board.kept_back[gang.name] = reason
+            board.not_eligible[gang.name] = reason
             return
-        line_up(board, _kind(board, gang) if kind is None else kind, gang)
+        enqueue(board, _kind(board, gang) if kind is None else kind, gang)
         if delay_left(board, gang.workload):
-            self.restless.add(gang.name)
+            self.time_dependent.add(gang.name)
 
     def _kept_back(self, gang: Gang) -> tuple[Reason, Numbers] | None:
         workload = gang.workload
@@ -171,7 +171,11 @@ class Layout:
         if workload.suspended:
             return Reason.SUSPENDED, {}
         if workload.depends_on:
-            unmet = [name for name in workload.depends_on if name in self.known and name not in self.finished]
+            unmet = [
+                name
+                for name in workload.depends_on
+                if name in self.workload_names and name not in self.finished
+            ]
             if unmet:
                 return Reason.DEPENDENCY_NOT_MET, _unmet(workload, unmet)
         if workload.pods and gang.is_leaving:
@@ -193,21 +197,21 @@ class Layout:
             if missing > 0:
                 for kind in KINDS:
                     more[kind] += missing * part.amounts[kind]
-        if gang.firm:
+        if gang.non_preemptible:
             more = _within_quota(gang, more)
         if not any(more) or (not gang.standing and not self._could_ever_start(gang)):
             return
-        gang.asks_more = more[0], more[1], more[2]
+        gang.extra_request = more[0], more[1], more[2]
         for account in gang.account.path:
             for kind in KINDS:
-                account.asked_for[kind] += more[kind]
+                account.pending_request[kind] += more[kind]
 
     def _could_ever_start(self, gang: Gang) -> bool:
-        kind = gang.account, gang.asked, gang.firm
-        found = self._startable.get(kind)
-        if found is None:
-            found = self._startable[kind] = _could_ever_start(gang)
-        return found
+        kind = gang.account, gang.requested, gang.non_preemptible
+        result = self._startable.get(kind)
+        if result is None:
+            result = self._startable[kind] = _could_ever_start(gang)
+        return result
 
 
 def _kind(board: Board, gang: Gang) -> Hashable:
@@ -215,23 +219,23 @@ def _kind(board: Board, gang: Gang) -> Hashable:
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     waits = delay_left(board, workload) > 0
-    return gang.account, gang.choice, workload.priority, gang.firm, shape(gang), ends, waits
+    return gang.account, gang.choice, workload.priority, gang.non_preemptible, shape(gang), ends, waits
 
 
-def promises_of(snapshot: Snapshot) -> dict[str, list[Reservation]]:
+def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]:
     """By workload, those that still hold."""
-    found: dict[str, list[Reservation]] = defaultdict(list)
+    result: dict[str, list[Reservation]] = defaultdict(list)
     for promise in snapshot.reservations:
         if promise.expires is None or promise.expires > snapshot.now:
-            found[promise.workload].append(promise)
-    return found
+            result[promise.workload].append(promise)
+    return result
 
 
 def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
-    told: dict[str, int | float | str | None] = {"depends_on": ", ".join(unmet), "count": len(unmet)}
+    numbers: dict[str, int | float | str | None] = {"depends_on": ", ".join(unmet), "count": len(unmet)}
     if unsubmitted := [name for name in unmet if name in workload.unsubmitted]:
-        told["unsubmitted"] = ", ".join(unsubmitted)
-    return told
+        numbers["unsubmitted"] = ", ".join(unsubmitted)
+    return numbers
 
 
 def is_finished(workload: Workload) -> bool:
@@ -253,8 +257,9 @@ def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
 
 
 def _could_ever_start(gang: Gang) -> bool:
-    asked, nothing = gang.asked, (0, 0, 0)
+    requested, nothing = gang.requested, (0, 0, 0)
     return all(
-        within(nothing, account.cap, asked) and (not gang.firm or within(nothing, account.quota, asked))
+        within(nothing, account.limit, requested)
+        and (not gang.non_preemptible or within(nothing, account.quota, requested))
         for account in gang.account.path
     )

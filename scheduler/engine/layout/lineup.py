@@ -5,33 +5,33 @@ from collections.abc import Hashable
 from operator import attrgetter
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Peers
+from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.order import in_project
 from scheduler.engine.explain.feasible import never_fits
-from scheduler.engine.fair_share.shares import settle_shares
-from scheduler.engine.fair_share.usage_history import settle_past
-from scheduler.engine.layout.request_shapes import asks
-from scheduler.engine.placement.strategy import settled
+from scheduler.engine.fair_share.shares import update_shares
+from scheduler.engine.fair_share.usage_history import update_usage_history
+from scheduler.engine.layout.request_shapes import request_key
+from scheduler.engine.placement.strategy import resolve_strategies
 from scheduler.engine.plan import Numbers, Reason
 
 by_name = attrgetter("name")
 
 
-def line_up(board: Board, kind: Hashable, gang: Gang) -> None:
+def enqueue(board: Board, kind: Hashable, gang: Gang) -> None:
     """With those who ask for the same."""
-    peers = board.waiting.get(kind)
-    if peers is None:
-        peers = board.waiting[kind] = Peers(kind, gang.account, gang.choice)
+    group = board.waiting.get(kind)
+    if group is None:
+        group = board.waiting[kind] = PendingGroup(kind, gang.account, gang.choice)
         judged = board.unschedulable.get(kind)
-        peers.asks = asks(board, gang) if judged is None else judged[0]
-        board.lines.setdefault(gang.account, []).append(peers)
-    gangs = _own_list(peers)
+        group.request_key = request_key(board, gang) if judged is None else judged[0]
+        board.groups_by_project.setdefault(gang.account, []).append(group)
+    gangs = _own_list(group)
     if gangs and in_project(gangs[-1]) > in_project(gang):
         insort(gangs, gang, key=in_project)
     else:
         gangs.append(gang)
-    gang.peers = peers
+    gang.group = group
 
 
 def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Numbers] | None:
@@ -39,51 +39,51 @@ def unschedulable(board: Board, kind: Hashable, gang: Gang) -> tuple[Reason, Num
     if kind in board.waiting:
         return None  # one that requests the same passed
     if kind not in board.unschedulable:
-        alike = asks(board, gang)
+        alike = request_key(board, gang)
         board.unschedulable[kind] = alike, never_fits(board, gang, alike)
     return board.unschedulable[kind][1]
 
 
-def line_down(board: Board, gang: Gang) -> None:
+def remove_gang(board: Board, gang: Gang) -> None:
     """As if it had never been on this board."""
-    peers = gang.peers
-    if peers is not None:
-        gangs = _own_list(peers)
+    group = gang.group
+    if group is not None:
+        gangs = _own_list(group)
         del gangs[bisect_left(gangs, in_project(gang), key=in_project)]
-        if not peers.gangs:
-            del board.waiting[peers.kind]
-            board.lines[gang.account].remove(peers)
-    for listed in (board.elastic, board.promised, board.ailing):
+        if not group.gangs:
+            del board.waiting[group.kind]
+            board.groups_by_project[gang.account].remove(group)
+    for listed in (board.elastic, board.reserved, board.incomplete):
         at = bisect_left(listed, gang.name, key=by_name)
         if at < len(listed) and listed[at] is gang:
             del listed[at]
-    board.kept_back.pop(gang.name, None)
+    board.not_eligible.pop(gang.name, None)
     for account in gang.account.path:
         for kind in KINDS:
-            account.asked_for[kind] -= gang.asks_more[kind]
+            account.pending_request[kind] -= gang.extra_request[kind]
     board.remove(gang)
 
 
-def _own_list(peers: Peers) -> list[Gang]:
-    if peers.shared:
-        peers.gangs, peers.shared = list(peers.gangs), False
-    return peers.gangs
+def _own_list(group: PendingGroup) -> list[Gang]:
+    if group.shared:
+        group.gangs, group.shared = list(group.gangs), False
+    return group.gangs
 
 
-def begin(board: Board, now: int) -> None:
+def start_cycle(board: Board, now: int) -> None:
     """Nothing has been decided yet."""
-    board.now, board.kept = now, None
-    board.evicted, board.shrunk, board.elsewhere, board.bundles = set(), set(), set(), []
+    board.now, board.backfill_hold = now, None
+    board.evicted, board.scaled_down, board.placed_in_other_pool, board.bundles = set(), set(), set(), []
     # Others made way for who has a promise, or it makes way for others.
-    board.settled = {gang.name for gang in board.promised}
-    board.on_paper = {gang.name for gang in board.promised if not gang.runs}
-    board.refusals = {name: {reason: numbers} for name, (reason, numbers) in board.kept_back.items()}
-    board.trials = board.changes = board.upheavals = 0
-    board.givable.clear()
+    board.excluded = {gang.name for gang in board.reserved}
+    board.reserved_only = {gang.name for gang in board.reserved if not gang.runs}
+    board.refusals = {name: {reason: numbers} for name, (reason, numbers) in board.not_eligible.items()}
+    board.trials = board.accepted_trials = board.evicting_trials = 0
+    board.reclaimable_cache.clear()
     board.efforts.clear()
-    for peers in board.waiting.values():
-        peers.at, peers.found = 0, {}
+    for group in board.waiting.values():
+        group.at, group.reasons = 0, {}
     board.forget_fragmentation()
-    board.pool = settled(board)
-    settle_shares(board.pool, board.ledger, board.nodes.capacity())
-    settle_past(board.pool, board.ledger, board.nodes.capacity(), now)
+    board.pool = resolve_strategies(board)
+    update_shares(board.pool, board.ledger, board.nodes.capacity())
+    update_usage_history(board.pool, board.ledger, board.nodes.capacity(), now)

@@ -3,36 +3,36 @@
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import KINDS
-from scheduler.engine.fair_share.shares import divide_again
-from scheduler.engine.fair_share.usage_history import settle_past
+from scheduler.engine.fair_share.shares import divide_shares
+from scheduler.engine.fair_share.usage_history import update_usage_history
 
 
-def stirred_elsewhere(board: Board) -> bool:
+def refresh_other_pools(board: Board) -> bool:
     """Whether the pool must be looked at again: who asked of it, or had its nodes kept, asks no more.
 
     The next cycle would find it so. Whose start was taken out of the plan again asks once more.
     """
-    elsewhere = {name for name in board.served - board.evicted if _has_left(board.gangs.get(name))}
-    if elsewhere == board.elsewhere:
+    placed_in_other_pool = {name for name in board.served - board.evicted if _has_left(board.gangs.get(name))}
+    if placed_in_other_pool == board.placed_in_other_pool:
         return False
-    for name in sorted(elsewhere ^ board.elsewhere):
-        _count(board, name, -1 if name in elsewhere else 1)
-    board.elsewhere = elsewhere
-    board.givable.clear()
-    for peers in board.waiting.values():
-        peers.found = {}  # it is said anew why they wait
-    divide_again(board.pool, board.ledger, board.nodes.capacity())
-    settle_past(board.pool, board.ledger, board.nodes.capacity(), board.now)
+    for name in sorted(placed_in_other_pool ^ board.placed_in_other_pool):
+        _count(board, name, -1 if name in placed_in_other_pool else 1)
+    board.placed_in_other_pool = placed_in_other_pool
+    board.reclaimable_cache.clear()
+    for group in board.waiting.values():
+        group.reasons = {}  # it is said anew why they wait
+    divide_shares(board.pool, board.ledger, board.nodes.capacity())
+    update_usage_history(board.pool, board.ledger, board.nodes.capacity(), board.now)
     return True
 
 
 def _has_left(gang: Gang | None) -> bool:
     """It waited here, and what it was given does not stand here."""
-    return gang is not None and gang.peers is not None and not gang.standing
+    return gang is not None and gang.group is not None and not gang.standing
 
 
 def _count(board: Board, name: str, sign: int) -> None:
     gang = board.gangs[name]
     for account in gang.account.path:
         for kind in KINDS:
-            account.requested[kind] += sign * gang.asks_more[kind]
+            account.requested[kind] += sign * gang.extra_request[kind]

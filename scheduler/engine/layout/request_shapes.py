@@ -3,8 +3,8 @@
 from collections.abc import Hashable
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Section
-from scheduler.engine.board.matching import picks
+from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang
+from scheduler.engine.board.matching import node_constraints
 
 
 def shape(gang: Gang) -> Hashable:
@@ -16,31 +16,33 @@ def shape(gang: Gang) -> Hashable:
     return _section(gang.root)
 
 
-def asks(board: Board, gang: Gang) -> Hashable:
+def request_key(board: Board, gang: Gang) -> Hashable:
     """Equal for gangs of one shape: a number, quick to compare."""
-    found = shape(gang)
+    result = shape(gang)
     if gang.stands:
-        return found
+        return result
     lasting = board.nodes.lasting
-    number: int = lasting.setdefault(("asks", found), len(lasting))
+    number: int = lasting.setdefault(("asks", result), len(lasting))
     return number
 
 
-def _section(section: Section) -> Hashable:
+def _section(section: BoardGroup) -> Hashable:
     return (
         section.need,
         section.topology,
-        tuple(_part(child) if isinstance(child, Part) else _section(child) for child in section.children),
+        tuple(
+            _part(child) if isinstance(child, BoardRole) else _section(child) for child in section.children
+        ),
     )
 
 
-def _part(part: Part) -> Hashable:
+def _part(part: BoardRole) -> Hashable:
     """By what the role picks and not by the nodes that accept it: those that the pool adds may differ.
 
     With the role's name, because messages name the role.
     """
     role = part.role
     return (
-        role.name, role.min - part.done, role.max, part.request, picks(role),
+        role.name, role.min - part.done, role.max, part.request, node_constraints(role),
         role.spread_per_node, role.topology, len(part.used),
     )  # fmt: skip

@@ -7,13 +7,17 @@ from berth.core.words import amount
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import Node, Pod, PodState, Queue, Reservation
 
-Known = tuple[list[Pod], list[Pod], list[str]]  # pods that can be understood, those that only hold a place
+ValidatedPods = tuple[
+    list[Pod], list[Pod], list[str]
+]  # pods that can be understood, those that only hold a place
 
 
-def sorted_out(name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]) -> Known:
+def validated_pods(
+    name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]
+) -> ValidatedPods:
     """A workload's pods: the second of one replica promises nothing, one of no role only holds its place."""
     sound, strange, notes = [], [], []
-    seen: set[tuple[str, int]] = set()
+    replicas: set[tuple[str, int]] = set()
     for pod in pods:
         if pod.role not in roles:
             notes.append(f"{name}: there is no role {pod.role}")
@@ -22,21 +26,21 @@ def sorted_out(name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Co
             notes.append(f"{name}: its pod {pod.role}-{pod.index} stands on no known node")
         elif pod.state in (PodState.COMPLETED, PodState.STOPPING, PodState.STUCK):
             sound.append(pod)
-        elif (pod.role, pod.index) in seen:
+        elif (pod.role, pod.index) in replicas:
             notes.append(f"{name}: its pod {pod.role}-{pod.index} stands twice")
             if pod.state is not PodState.RESERVED:
                 sound.append(replace(pod, state=PodState.STUCK))
         else:
-            seen.add((pod.role, pod.index))
+            replicas.add((pod.role, pod.index))
             sound.append(pod)
     return sound, strange, notes
 
 
-def unkept(promises: Sequence[Reservation], known: Collection[str]) -> Iterator[str]:
+def unmatched_reservations(promises: Sequence[Reservation], workload_names: Collection[str]) -> Iterator[str]:
     return (
         f"a place is promised to {p.workload}, which is not there"
         for p in promises
-        if p.workload not in known
+        if p.workload not in workload_names
     )
 
 
@@ -47,7 +51,7 @@ def orphans(queues: Sequence[Queue]) -> Iterator[str]:
             yield f"{queue.name}: there is no department {queue.parent}"
 
 
-def oversold(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
+def overallocated(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
     """Nodes and devices that hold more than they have."""
     for i in range(len(nodes.nodes)) if among is None else sorted(set(among)):
         node = nodes.nodes[i]

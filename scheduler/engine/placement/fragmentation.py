@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.core.amounts import MILLI
-from scheduler.engine.board.gang import Part
+from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes
-from scheduler.engine.board.request_mix import Asked, Mix
+from scheduler.engine.board.request_mix import Mix, RequestKind
 from scheduler.engine.model import Request
 
 Ints = NDArray[np.int64]
@@ -27,7 +27,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class RequestMixRows:
     """The mix: kinds of requests with GPUs, one row each, and how many replicas ask for them."""
 
     cpu: Ints
@@ -42,27 +42,27 @@ class Usual:
     memories: int
 
 
-def usual_of(mix: Mix, nodes: int) -> Usual:
+def usual_of(mix: Mix, nodes: int) -> RequestMixRows:
     """In rows, what everything that stands or waits asks for."""
-    replicas = [(asked, count.replicas) for asked, count in mix.counts.items()]
-    kept = sorted(replicas, key=_most_first)[:MOST_KINDS]
-    asked = [request for (request, _, _), _ in kept]
-    weights = _ints(count for _, count in kept)
-    milli = _ints(each for (_, _, each), _ in kept)
-    cpu, memory = _ints(r.limit_cpu for r in asked), _ints(r.limit_memory_mib for r in asked)
-    devices = _ints(r.devices for r in asked)
+    replicas = [(kinds, count.replicas) for kinds, count in mix.counts.items()]
+    largest = sorted(replicas, key=_most_first)[:MOST_KINDS]
+    kinds = [request for (request, _, _), _ in largest]
+    weights = _ints(count for _, count in largest)
+    milli = _ints(each for (_, _, each), _ in largest)
+    cpu, memory = _ints(r.limit_cpu for r in kinds), _ints(r.limit_memory_mib for r in kinds)
+    devices = _ints(r.devices for r in kinds)
     sizes, size = np.unique(milli, return_inverse=True)
-    matches = np.ones((len(kept), nodes), dtype=np.bool_)
-    for row, ((_, mask, _), _) in enumerate(kept):
+    matches = np.ones((len(largest), nodes), dtype=np.bool_)
+    for row, ((_, mask, _), _) in enumerate(largest):
         if mask is not None:
             matches[row] = np.frombuffer(mask, dtype=np.uint8) > 0
-    return Usual(
+    return RequestMixRows(
         cpu, memory, devices, sizes, size.astype(np.int64), matches, weights,
         int((weights * milli * devices).sum()), int((weights * cpu).sum()), int((weights * memory).sum()),
     )  # fmt: skip
 
 
-def _most_first(entry: tuple[Asked, int]) -> tuple[int, str, bytes]:
+def _most_first(entry: tuple[RequestKind, int]) -> tuple[int, str, bytes]:
     (request, mask, milli), count = entry
     return -milli * request.devices * count, repr(request), mask or b""
 
@@ -77,7 +77,7 @@ class _Kind:
 
     losses: Ints
     device: Ints
-    seen: int  # how much of what happened to nodes is counted in
+    counted: int  # how much of what happened to nodes is counted in
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Fragmentation:
         self._seen = 0
         self._look_at(np.arange(count))
 
-    def best_first(self, part: Part, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
+    def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
         """Nodes with enough for a replica, and which device it should share (-1: any that fits)."""
         kind = self._kind(part)
         losses = kind.losses
@@ -128,7 +128,7 @@ class Fragmentation:
 
     # -- keeping count
 
-    def _kind(self, part: Part) -> _Kind:
+    def _kind(self, part: BoardRole) -> _Kind:
         self._catch_up()
         key = (part.request, part.mask, part.loose)
         kind = self._kinds.get(key)
@@ -136,9 +136,9 @@ class Fragmentation:
         if kind is None:
             kind = self._kinds[key] = _Kind(np.full(count, NEVER), np.full(count, -1), 0)
             self._judge(kind, part, np.arange(count))
-        elif kind.seen < len(self._touched):
-            self._judge(kind, part, _ints(sorted(set(self._touched[kind.seen :]))))
-        kind.seen = len(self._touched)
+        elif kind.counted < len(self._touched):
+            self._judge(kind, part, _ints(sorted(set(self._touched[kind.counted :]))))
+        kind.counted = len(self._touched)
         return kind
 
     def _catch_up(self) -> None:
@@ -158,7 +158,7 @@ class Fragmentation:
 
     # -- what a replica would lose
 
-    def _judge(self, kind: _Kind, part: Part, stale: Ints) -> None:
+    def _judge(self, kind: _Kind, part: BoardRole, stale: Ints) -> None:
         kind.losses[stale], kind.device[stale] = NEVER, -1
         able, milli = self._able(part, stale)
         request = part.request
@@ -172,7 +172,7 @@ class Fragmentation:
         if not request.devices:
             kind.losses[able] += self._has_devices[able]  # of equals, one without GPUs
 
-    def _able(self, part: Part, stale: Ints) -> tuple[Ints, Ints]:
+    def _able(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
         """Nodes with enough of everything, and what a replica takes of each device there."""
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
@@ -195,24 +195,24 @@ class Fragmentation:
         free = self._free[able]
         best, which = np.full(len(able), NEVER), np.full(len(able), -1)
         for device in range(self._width):
-            mine = free[:, device]
-            new = (mine >= milli) & ~(free[:, :device] == mine[:, None]).any(axis=1)
+            free_here = free[:, device]
+            new = (free_here >= milli) & ~(free[:, :device] == free_here[:, None]).any(axis=1)
             rows = np.flatnonzero(new)
             if not len(rows):
                 continue
-            taken = np.zeros((len(rows), self._width), np.int64)
-            taken[:, device] = milli[rows]
-            scores = self._scores(self._after(request, able[rows], taken))
+            used = np.zeros((len(rows), self._width), np.int64)
+            used[:, device] = milli[rows]
+            scores = self._scores(self._after(request, able[rows], used))
             better = scores < best[rows]
             best[rows[better]], which[rows[better]] = scores[better], device
         kind.losses[able], kind.device[able] = best, which
 
-    def _after(self, request: Request, able: Ints, taken: Ints) -> _States:
+    def _after(self, request: Request, able: Ints, used: Ints) -> _States:
         return _States(
             able,
             self._cpu[able] - request.limit_cpu,
             self._memory[able] - request.limit_memory_mib,
-            self._free[able] - taken,
+            self._free[able] - used,
         )
 
     def _scores(self, after: _States) -> Ints:
@@ -237,16 +237,16 @@ class Fragmentation:
         fits &= mix.matches[:, states.node].T
         lost = np.where(fits, too_small[:, mix.size], total[:, None]) @ mix.weights
         usable = total
-        for left, asked in ((states.cpu, mix.cpus), (states.memory, mix.memories)):
-            if asked:
-                usable = np.minimum(usable, np.maximum(left, 0) * mix.gpus // asked)
+        for left, kinds in ((states.cpu, mix.cpus), (states.memory, mix.memories)):
+            if kinds:
+                usable = np.minimum(usable, np.maximum(left, 0) * mix.gpus // kinds)
         return np.asarray(lost + (total - usable) * int(mix.weights.sum()))
 
 
 def _tightest(free: Ints, milli: Ints, count: int) -> Ints:
     """What so many devices with the least room to spare would give, device by device."""
-    taken = np.zeros_like(free)
+    used = np.zeros_like(free)
     if count:
         order = np.argsort(np.where(free >= milli[:, None], free, NEVER), axis=1, kind="stable")[:, :count]
-        np.put_along_axis(taken, order, np.broadcast_to(milli[:, None], order.shape), axis=1)
-    return taken
+        np.put_along_axis(used, order, np.broadcast_to(milli[:, None], order.shape), axis=1)
+    return used

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Scope, Want, Way, amounts_of
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, amounts_of
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.spots import Horizon, on_node, takes
@@ -28,7 +28,7 @@ Domains = dict[Scope, frozenset[int]]  # where the pods of each scope stand
 def search(
     board: Board,
     gang: Gang,
-    way: Way,
+    arrangement: Arrangement,
     horizon: Horizon,
     within: AbstractSet[int] | None,
     most: int = MOST_STEPS,
@@ -36,32 +36,32 @@ def search(
     """Put everything on the board, or leave it as it was."""
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
-    asked, free = amounts_of(way), (nodes.gpu, nodes.cpu_unasked, nodes.memory_unasked)
-    if any(asked[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
+    requested, free = amounts_of(arrangement), (nodes.gpu, nodes.cpu_unasked, nodes.memory_unasked)
+    if any(requested[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
-    if any(not _could_hold(board, want, horizon, usable) for want in way):
+    if any(not _could_hold(board, need, horizon, usable) for need in arrangement):
         return False
-    if sum(want.count for want in way) > MOST_REPLICAS:
+    if sum(need.count for need in arrangement) > MOST_REPLICAS:
         return False
-    replicas = [want for want in sorted(way, key=_hardest) for _ in range(want.count)]
+    replicas = [need for need in sorted(arrangement, key=_hardest) for _ in range(need.count)]
     return _Search(board, gang, replicas, horizon, usable, most).place(0, 0, {})
 
 
-def worth_it(way: Way) -> bool:
+def worth_it(arrangement: Arrangement) -> bool:
     """Whether packing may fail where an arrangement exists: several roles, scopes, several shared devices."""
-    return len(way) > 1 or any(
-        want.scopes or (want.part.request.devices > 1 and want.part.milli < MILLI) for want in way
+    return len(arrangement) > 1 or any(
+        need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )
 
 
-def _hardest(want: Want) -> tuple[int, ...]:
+def _hardest(need: ReplicaRequest) -> tuple[int, ...]:
     """Those that must keep together first, then the biggest."""
-    return (-len(want.scopes), *(-amount for amount in want.part.amounts))
+    return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 
-def _could_hold(board: Board, want: Want, horizon: Horizon, usable: Sequence[int]) -> bool:
+def _could_hold(board: Board, need: ReplicaRequest, horizon: Horizon, usable: Sequence[int]) -> bool:
     """Whether one replica fits anywhere: mostly that is what is wrong."""
-    part = want.part
+    part = need.part
     return any(
         takes(board.nodes, i, part, horizon) and on_node(board.nodes, i, part, horizon) is not None
         for i in usable
@@ -83,7 +83,7 @@ class _Search:
         self,
         board: Board,
         gang: Gang,
-        replicas: Sequence[Want],
+        replicas: Sequence[ReplicaRequest],
         horizon: Horizon,
         usable: Sequence[int],
         most: int,
@@ -93,9 +93,9 @@ class _Search:
         self.left = max(LEAST_STEPS, min(most, MOST_LOOKS // max(1, len(usable))))
         levels = sorted({
             scope.constraint.required
-            for want in replicas for scope in want.scopes if scope.constraint.required
+            for need in replicas for scope in need.scopes if scope.constraint.required
         })  # fmt: skip
-        self.parts = list(dict.fromkeys(want.part for want in replicas))
+        self.parts = list(dict.fromkeys(need.part for need in replicas))
         self.apart = [part for part in self.parts if part.on is not None]
         self.homes = {level: board.topology.homes(level) for level in levels}
         self.kinds = {i: self._kind(i) for i in usable}
@@ -104,39 +104,39 @@ class _Search:
         """Place the replicas from this one on; an equal one before it stands at or before `first`."""
         if which == len(self.replicas):
             return True
-        want = self.replicas[which]
-        index = next(want.part.free_indices(), None)
+        need = self.replicas[which]
+        index = next(need.part.free_indices(), None)
         if index is None:
             return False
-        for choice in self._choices(want, first, inside):
+        for choice in self._choices(need, first, inside):
             self.left -= 1
             if self.left < 0:
                 return False
             mark = self.board.mark()
-            self.board.put(self.gang, want.part, index, choice.spot)
-            same = which + 1 < len(self.replicas) and self.replicas[which + 1] is want
+            self.board.put(self.gang, need.part, index, choice.spot)
+            same = which + 1 < len(self.replicas) and self.replicas[which + 1] is need
             if self.place(which + 1, choice.position if same else 0, choice.inside):
                 return True
             self.board.rewind(mark)
         return False
 
-    def _choices(self, want: Want, first: int, inside: Domains) -> list[_Choice]:
+    def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
         """The tightest nodes first, of equal nodes one."""
-        nodes, part, seen, found = self.board.nodes, want.part, set[Hashable](), list[_Choice]()
+        nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]
             if not takes(nodes, i, part, self.horizon):
                 continue
-            domains = self._domains(want.scopes, i, inside)
+            domains = self._domains(need.scopes, i, inside)
             if domains is None:
                 continue
             alike = self._alike(i)
-            if alike in seen:
+            if alike in tried:
                 continue
-            seen.add(alike)
+            tried.add(alike)
             for number, spot in enumerate(self._spots(i, part)):
-                found.append(_Choice(nodes.gpu[i], position, number, spot, domains))
-        return sorted(found, key=lambda choice: choice[:3])
+                result.append(_Choice(nodes.gpu[i], position, number, spot, domains))
+        return sorted(result, key=lambda choice: choice[:3])
 
     def _domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
         """Where the scopes' pods stand once one stands on this node; None: it may not."""
@@ -171,7 +171,7 @@ class _Search:
             *(part.on.get(i, 0) for part in self.apart if part.on is not None),
         )  # fmt: skip
 
-    def _spots(self, i: int, part: Part) -> list[Spot]:
+    def _spots(self, i: int, part: BoardRole) -> list[Spot]:
         """Choices of devices, of devices with as much free one; the tightest first."""
         nodes = self.board.nodes
         packed = on_node(nodes, i, part, self.horizon)
@@ -179,8 +179,8 @@ class _Search:
             return [] if packed is None else [packed]
         free = nodes.devices[i]
         able = sorted((d for d in range(len(free)) if free[d] >= packed.milli), key=lambda d: (free[d], d))
-        found: dict[tuple[int, ...], Spot] = {}
+        result: dict[tuple[int, ...], Spot] = {}
         for devices in islice(combinations(able, len(packed.devices)), MOST_CHOICES * 4):
             rooms = tuple(free[d] for d in devices)
-            found.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
-        return list(islice(found.values(), MOST_CHOICES))
+            result.setdefault(rooms, Spot(i, tuple(sorted(devices)), packed.milli))
+        return list(islice(result.values(), MOST_CHOICES))

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heapreplace
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Part
+from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.model import Strategy
 
@@ -22,7 +22,9 @@ class Horizon(IntEnum):
     BOOTING = 2  # also nodes on their way
 
 
-def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None = None) -> Spot | None:
+def pick(
+    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
+) -> Spot | None:
     """The best place for one replica, by the pool's strategies; ties go to the first name."""
     if part.soft is not None:
         kind = bytes(not soft for soft in part.soft)
@@ -33,7 +35,7 @@ def pick(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | 
 
 
 def equal_spots(
-    board: Board, part: Part, count: int, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Spot]:
     """The best place for each of so many equal replicas; take each place before asking for the next.
 
@@ -58,7 +60,9 @@ def equal_spots(
             yield more
 
 
-def _ranked(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterator[Spot]:
+def _ranked(
+    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
+) -> Iterator[Spot]:
     """The same places as by `pick`, from a heap of nodes."""
     gentle = None if part.soft is None else [not soft for soft in part.soft]
     for only in (None,) if gentle is None else (gentle, None):
@@ -66,7 +70,11 @@ def _ranked(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int]
 
 
 def _from_heap(
-    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: Sequence[bool] | None
+    board: Board,
+    part: BoardRole,
+    horizon: Horizon,
+    within: AbstractSet[int] | None,
+    only: Sequence[bool] | None,
 ) -> Iterator[Spot]:
     nodes, spread = board.nodes, board.pool.device_strategy is Strategy.SPREAD
     key = _key(board, part, horizon, within)
@@ -87,7 +95,7 @@ def _from_heap(
 
 
 def _key(
-    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None
+    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Callable[[int], tuple[float, ...]]:
     """The order of `_candidates`."""
     nodes = board.nodes
@@ -101,7 +109,7 @@ def _key(
 
 
 def _pick(
-    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Spot | None:
     if board.pool.node_strategy is Strategy.FRAGMENTATION:
         return _least_lost(board, part, horizon, within, only)
@@ -118,7 +126,7 @@ def _pick(
 
 
 def _least_lost(
-    board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
+    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Spot | None:
     nodes, strategy = board.nodes, board.pool.device_strategy
     for ready in (True, False) if horizon >= Horizon.BOOTING else (True,):
@@ -135,7 +143,7 @@ def _least_lost(
     return None
 
 
-def takes(nodes: Nodes, i: int, part: Part, horizon: Horizon) -> bool:
+def takes(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
     """Everything but the devices."""
     request = part.request
     if part.loose:
@@ -153,7 +161,7 @@ def takes(nodes: Nodes, i: int, part: Part, horizon: Horizon) -> bool:
     return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
 
 
-def on_node(nodes: Nodes, i: int, part: Part, horizon: Horizon, spread: bool = False) -> Spot | None:
+def on_node(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon, spread: bool = False) -> Spot | None:
     """Devices of one node for one replica; None where they do not suffice."""
     count = part.request.devices
     if not count:
@@ -175,7 +183,9 @@ def on_node(nodes: Nodes, i: int, part: Part, horizon: Horizon, spread: bool = F
     return Spot(i, tuple(sorted(usable[:count])), milli)
 
 
-def _candidates(board: Board, part: Part, horizon: Horizon, within: AbstractSet[int] | None) -> Iterable[int]:
+def _candidates(
+    board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
+) -> Iterable[int]:
     """Nodes that may do, the best first."""
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
@@ -196,14 +206,14 @@ def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
         yield from bucket
 
 
-def _shared_first(nodes: Nodes, part: Part) -> Iterator[int]:
+def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
     """A fraction goes where a device is shared already, before another is opened."""
     yield from sorted(nodes.shared, key=_packed(nodes, part))
     for bucket in nodes.by_whole:
         yield from bucket
 
 
-def _packed(nodes: Nodes, part: Part) -> Callable[[int], tuple[int, ...]]:
+def _packed(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[int, ...]]:
     if not part.request.devices:
         return lambda i: (not nodes.ready[i], len(nodes.devices[i]) > 0, nodes.cpu[i], i)
     count = part.request.devices
@@ -218,7 +228,7 @@ def _packed(nodes: Nodes, part: Part) -> Callable[[int], tuple[int, ...]]:
     return key
 
 
-def _spread(nodes: Nodes, part: Part) -> Callable[[int], tuple[float, ...]]:
+def _spread(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[float, ...]]:
     def key(i: int) -> tuple[float, ...]:
         if part.request.devices:
             return (not nodes.ready[i], False, -nodes.gpu[i] / max(1, len(nodes.devices[i])), i)

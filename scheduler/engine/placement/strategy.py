@@ -9,7 +9,7 @@ from scheduler.engine.board.request_mix import Mix
 from scheduler.engine.model import Pool, Strategy
 
 
-def settled(board: Board) -> Pool:
+def resolve_strategies(board: Board) -> Pool:
     """Fragmentation where nodes differ, or fractions and whole devices are both asked for; else binpack."""
     pool = board.pool_as_given
     if Strategy.AUTO not in (pool.node_strategy, pool.device_strategy):
@@ -26,8 +26,8 @@ def _differ(nodes: Nodes) -> bool:
     if "differ" not in nodes.lasting:
         shapes = {(n.gpus, n.gpu_model, n.gpu_memory_mib, n.cpu, n.memory_mib) for n in nodes.nodes if n.gpus}
         nodes.lasting["differ"] = len(shapes) > 1
-    found: bool = nodes.lasting["differ"]
-    return found
+    result: bool = nodes.lasting["differ"]
+    return result
 
 
 def _mixed(mix: Mix) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import KINDS, Account
+from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.plan import Numbers, Reason
-from scheduler.engine.preemption.policy import Law
-from scheduler.engine.preemption.selection import Taker
+from scheduler.engine.preemption.policy import PreemptionPolicy
+from scheduler.engine.preemption.selection import VictimSelection
 
-Asked = tuple[int, int, int]
+Requested = tuple[int, int, int]
 
 
 @dataclass(slots=True)
@@ -21,41 +21,43 @@ class _Sum:
 
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
     guarded: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but for its minimum runtime
-    firm: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but is non-preemptible
+    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])  # could give but is non-preemptible
     biggest: list[int] = field(default_factory=lambda: [0, 0, 0])  # lump
     grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # every lump is a multiple of it
 
 
-def reach(taker: Taker) -> tuple[Reason, Numbers] | None:
+def shortfall(selection: VictimSelection) -> tuple[Reason, Numbers] | None:
     """Why it would not do even then, with the numbers; None: it might."""
-    return _short(_sums(taker), taker.law.asked)
+    return _short(_sums(selection), selection.policy.requested)
 
 
 @lru_cache(maxsize=256)
-def nothing_but(free: tuple[int, int, int], asked: Asked) -> tuple[Reason, Numbers] | None:
+def shortfall_without_victims(
+    free: tuple[int, int, int], requested: Requested
+) -> tuple[Reason, Numbers] | None:
     """The same where there is nobody to take from."""
-    return _short(_Sums(free), asked)
+    return _short(_Sums(free), requested)
 
 
-def _short(sums: "_Sums", asked: Asked) -> tuple[Reason, Numbers] | None:
+def _short(sums: "_Sums", requested: Requested) -> tuple[Reason, Numbers] | None:
     for kind in KINDS:
-        if asked[kind] > sums.free[kind] + sums.takeable[kind]:
-            numbers = sums.numbers(asked, kind)
+        if requested[kind] > sums.free[kind] + sums.takeable[kind]:
+            numbers = sums.numbers(requested, kind)
             enough = numbers["protected"] >= numbers["missing"]
             return Reason.VICTIMS_PROTECTED if enough else Reason.NO_RECLAIMABLE_RESOURCES, numbers
     return None
 
 
-def in_sum(taker: Taker, resource: object) -> Numbers:
+def totals(selection: VictimSelection, resource: object) -> Numbers:
     """The numbers where it would do in sum: of this resource where the policy takes it, or of its first."""
-    kinds = taker.law.kinds
+    kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
-    return {**_sums(taker).numbers(taker.law.asked, kind), "missing": 0}
+    return {**_sums(selection).numbers(selection.policy.requested, kind), "missing": 0}
 
 
-def biggest(taker: Taker, kind: int) -> int:
+def biggest(selection: VictimSelection, kind: int) -> int:
     """The most of a resource that one gang could give, or more."""
-    return max((found.biggest[kind] for found in _sides(taker).values()), default=0)
+    return max((result.biggest[kind] for result in _sides(selection).values()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,58 +67,60 @@ class _Sums:
     free: tuple[int, int, int]
     takeable: list[int] = field(default_factory=lambda: [0, 0, 0])
     guarded: list[int] = field(default_factory=lambda: [0, 0, 0])
-    firm: list[int] = field(default_factory=lambda: [0, 0, 0])
+    non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
 
-    def numbers(self, asked: Asked, kind: int) -> dict[str, Any]:
+    def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:
         return {
             "resource": RESOURCES[kind],
-            "requested": asked[kind],
+            "requested": requested[kind],
             "free": self.free[kind],
             "reclaimable": self.takeable[kind],
-            "missing": asked[kind] - self.free[kind] - self.takeable[kind],
-            "protected": self.guarded[kind] + self.firm[kind],
+            "missing": requested[kind] - self.free[kind] - self.takeable[kind],
+            "protected": self.guarded[kind] + self.non_preemptible[kind],
             "by_runtime": self.guarded[kind],
-            "non_preemptible": self.firm[kind],
+            "non_preemptible": self.non_preemptible[kind],
         }
 
 
-def _sums(taker: Taker) -> _Sums:
-    law, sums = taker.law, _Sums(taker.board.nodes.free())
-    if not law.moves_only:
-        for side, found in _sides(taker).items():
-            for kind in law.kinds:
-                sums.takeable[kind] += _most(law, side, kind, found)
-                sums.guarded[kind] += found.guarded[kind]
-                sums.firm[kind] += found.firm[kind]
+def _sums(selection: VictimSelection) -> _Sums:
+    policy, sums = selection.policy, _Sums(selection.board.nodes.free())
+    if not policy.moves_only:
+        for side, result in _sides(selection).items():
+            for kind in policy.kinds:
+                sums.takeable[kind] += _most(policy, side, kind, result)
+                sums.guarded[kind] += result.guarded[kind]
+                sums.non_preemptible[kind] += result.non_preemptible[kind]
     return sums
 
 
-def _sides(taker: Taker) -> dict[Account, _Sum]:
-    law = taker.law
-    sides: dict[Account, _Sum] = {}
-    for account in law.projects():
-        parting = law.parting(account)
-        side = parting[1] if parting else account
-        found = _of_project(taker, account)
-        sides[side] = _both(sides[side], found) if side in sides else found
+def _sides(selection: VictimSelection) -> dict[QueueAccount, _Sum]:
+    policy = selection.policy
+    sides: dict[QueueAccount, _Sum] = {}
+    for account in policy.projects():
+        diverging_queues = policy.diverging_queues(account)
+        side = diverging_queues[1] if diverging_queues else account
+        result = _of_project(selection, account)
+        sides[side] = _both(sides[side], result) if side in sides else result
     return sides
 
 
-def _of_project(taker: Taker, account: Account) -> _Sum:
+def _of_project(selection: VictimSelection, account: QueueAccount) -> _Sum:
     """Counted once: as long as nobody comes, all that is left may still go where all could."""
-    law, known = taker.law, taker.board.givable.setdefault(account, {})
-    kind = law.kind, tuple(law.kinds), law.gang.workload.priority, law.spares_fresh
-    found = known.get(kind)
-    if not isinstance(found, _Sum) or law.gang.account is account:
-        found = _Sum()
-        for gang in taker.board.by_project[account].values():
-            if (gang.may_grow or law.takes_gangs) and law.would_take_from(gang):
-                _add(found, gang, taker)
-        if found.total == [account.allocated[k] - account.firm[k] if k in law.kinds else 0 for k in KINDS]:
-            known[kind] = found
-        return found
-    left = [account.allocated[k] - account.firm[k] if k in law.kinds else 0 for k in KINDS]
-    return replace(found, total=left)
+    policy, cache = selection.policy, selection.board.reclaimable_cache.setdefault(account, {})
+    kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.spares_fresh
+    result = cache.get(kind)
+    if not isinstance(result, _Sum) or policy.gang.account is account:
+        result = _Sum()
+        for gang in selection.board.by_project[account].values():
+            if (gang.may_grow or policy.takes_gangs) and policy.would_take_from(gang):
+                _add(result, gang, selection)
+        if result.total == [
+            account.allocated[k] - account.non_preemptible[k] if k in policy.kinds else 0 for k in KINDS
+        ]:
+            cache[kind] = result
+        return result
+    left = [account.allocated[k] - account.non_preemptible[k] if k in policy.kinds else 0 for k in KINDS]
+    return replace(result, total=left)
 
 
 def _both(one: _Sum, other: _Sum) -> _Sum:
@@ -124,18 +128,18 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
         return (
             one.total[kind] + other.total[kind],
             one.guarded[kind] + other.guarded[kind],
-            one.firm[kind] + other.firm[kind],
+            one.non_preemptible[kind] + other.non_preemptible[kind],
             max(one.biggest[kind], other.biggest[kind]),
             gcd(one.grain[kind], other.grain[kind]),
         )
 
-    total, guarded, firm, biggest, grain = zip(*map(added, KINDS), strict=True)
-    return _Sum(list(total), list(guarded), list(firm), list(biggest), list(grain))
+    total, guarded, non_preemptible, biggest, grain = zip(*map(added, KINDS), strict=True)
+    return _Sum(list(total), list(guarded), list(non_preemptible), list(biggest), list(grain))
 
 
-def _add(found: _Sum, gang: Gang, taker: Taker) -> None:
-    law = taker.law
-    for kind in law.kinds:
+def _add(result: _Sum, gang: Gang, selection: VictimSelection) -> None:
+    policy = selection.policy
+    for kind in policy.kinds:
         held = spare = 0
         for part in gang.parts:
             amount = part.amounts[kind]
@@ -144,23 +148,25 @@ def _add(found: _Sum, gang: Gang, taker: Taker) -> None:
                 held += amount * live
                 if gang.may_grow:
                     spare += amount * max(0, min(part.count - part.role.min, live))
-                if found.grain[kind] != amount:
-                    found.grain[kind] = gcd(found.grain[kind], amount)
-        if gang.firm:
-            found.firm[kind] += held if law.takes_gangs else 0
+                if result.grain[kind] != amount:
+                    result.grain[kind] = gcd(result.grain[kind], amount)
+        if gang.non_preemptible:
+            result.non_preemptible[kind] += held if policy.takes_gangs else 0
             continue
-        given = held if not gang.simple or (law.takes_gangs and not taker.is_safe(gang)) else spare
-        found.total[kind] += given
-        if given < held and law.takes_gangs and law.is_safe(gang):
-            found.guarded[kind] += held - given
-        found.biggest[kind] = max(found.biggest[kind], given)
+        reclaimable = (
+            held if not gang.simple or (policy.takes_gangs and not selection.is_protected(gang)) else spare
+        )
+        result.total[kind] += reclaimable
+        if reclaimable < held and policy.takes_gangs and policy.is_protected(gang):
+            result.guarded[kind] += held - reclaimable
+        result.biggest[kind] = max(result.biggest[kind], reclaimable)
 
 
-def _most(law: Law, side: Account, kind: int, found: _Sum) -> int:
+def _most(policy: PreemptionPolicy, side: QueueAccount, kind: int, result: _Sum) -> int:
     """All of it, or as much as leaves the side above its threshold before the last lump."""
-    threshold = law.threshold(side, kind)
-    grain = found.grain[kind]
+    threshold = policy.threshold(side, kind)
+    grain = result.grain[kind]
     if threshold is None or not grain:
-        return found.total[kind]
-    room = side.allocated[kind] - threshold + found.biggest[kind] - 1
-    return max(0, min(found.total[kind], room // grain * grain))
+        return result.total[kind]
+    room = side.allocated[kind] - threshold + result.biggest[kind] - 1
+    return max(0, min(result.total[kind], room // grain * grain))

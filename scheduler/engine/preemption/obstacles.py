@@ -1,59 +1,63 @@
 """Obstacles to evicting for a preemptor, found before any eviction is tried."""
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import delay_left, over_bounds, over_firm_quota, over_share
-from scheduler.engine.board.gang import Gang, amounts_of, ways
+from scheduler.engine.board.eligible import delay_left, over_bounds, over_non_preemptible_quota, over_share
+from scheduler.engine.board.gang import Gang, amounts_of, arrangements
 from scheduler.engine.plan import Numbers, Reason
-from scheduler.engine.preemption.bounds import nothing_but, reach
-from scheduler.engine.preemption.policy import Law
-from scheduler.engine.preemption.selection import Taker
+from scheduler.engine.preemption.bounds import shortfall, shortfall_without_victims
+from scheduler.engine.preemption.policy import PreemptionPolicy
+from scheduler.engine.preemption.selection import VictimSelection
 
 Obstacle = tuple[Reason, Numbers]
-Asked = tuple[int, int, int]
+Requested = tuple[int, int, int]
 
 
-def obstacle(board: Board, law: Law) -> Obstacle | None:
+def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
     """What no taking could cure."""
-    if not law.may_evict():
-        return over_share(law.gang, law.asked) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
-    return _out_of_bounds(board, law.gang, law.asked, type(law))
+    if not policy.may_evict():
+        return over_share(policy.gang, policy.requested) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
+    return _out_of_bounds(board, policy.gang, policy.requested, type(policy))
 
 
-def no_use(board: Board, gang: Gang, make_law: type[Law]) -> Obstacle | None:
+def hopeless(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> Obstacle | None:
     """Why the law cannot help the gang, whichever way it is to be made whole; None: it might."""
     if gang.simple:
-        asked = gang.asked
-        beyond = _beyond_share(gang, asked)
+        requested = gang.requested
+        beyond = _beyond_share(gang, requested)
         if beyond is not None:
-            if make_law.needs_share(board):
+            if policy_type.needs_share(board):
                 return beyond
-            if make_law.finds_nothing_beyond_share(board, gang):
-                return _out_of_bounds(board, gang, asked, make_law) or nothing_but(board.nodes.free(), asked)
+            if policy_type.finds_nothing_beyond_share(board, gang):
+                return _out_of_bounds(board, gang, requested, policy_type) or shortfall_without_victims(
+                    board.nodes.free(), requested
+                )
     first: Obstacle | None = None
-    for way in ways(gang):
-        law = make_law(board, gang, amounts_of(way))
-        short = obstacle(board, law) or reach(Taker(board, law))
+    for arrangement in arrangements(gang):
+        policy = policy_type(board, gang, amounts_of(arrangement))
+        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy))
         if short is None:
             return None
         first = first or short
     return first
 
 
-def _beyond_share(gang: Gang, asked: Asked) -> Obstacle | None:
+def _beyond_share(gang: Gang, requested: Requested) -> Obstacle | None:
     """Counted once for all who ask for as much, until what its project holds changes."""
-    recalled, key = gang.account.recalled, ("beyond", asked)
-    if key not in recalled:
-        recalled[key] = over_share(gang, asked)
-    found: Obstacle | None = recalled[key]
-    return found
+    cache, key = gang.account.cache, ("beyond", requested)
+    if key not in cache:
+        cache[key] = over_share(gang, requested)
+    result: Obstacle | None = cache[key]
+    return result
 
 
-def _out_of_bounds(board: Board, gang: Gang, asked: Asked, law: type[Law]) -> Obstacle | None:
-    firm = over_firm_quota(gang, asked)
-    if firm is not None:
-        return firm
-    bound = over_bounds(gang, asked)
-    if bound is not None and bound[0] not in law.relieves:
+def _out_of_bounds(
+    board: Board, gang: Gang, requested: Requested, policy: type[PreemptionPolicy]
+) -> Obstacle | None:
+    non_preemptible = over_non_preemptible_quota(gang, requested)
+    if non_preemptible is not None:
+        return non_preemptible
+    bound = over_bounds(gang, requested)
+    if bound is not None and bound[0] not in policy.relieves:
         return bound
     wait = delay_left(board, gang.workload)
     if wait:

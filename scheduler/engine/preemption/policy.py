@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import KINDS, NO_BOUND, Account, within
+from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, within
 from scheduler.engine.plan import Kind, Reason
-from scheduler.engine.preemption.victims import Lump, protected
+from scheduler.engine.preemption.victims import Victim, within_min_runtime
 
 Key = tuple[float | int | str, ...]
 
 
-class Law:
+class PreemptionPolicy:
     """What every law has in common: non-preemptible work never gives way, nor does the newcomer."""
 
     kind: Kind
@@ -23,14 +23,14 @@ class Law:
     most_moves: int | None = None
     most_trials = NO_BOUND
 
-    def __init__(self, board: Board, gang: Gang, asked: tuple[int, int, int]) -> None:
-        self.board, self.gang, self.asked = board, gang, asked
-        self.kinds = [kind for kind in KINDS if asked[kind] > 0]
+    def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
+        self.board, self.gang, self.requested = board, gang, requested
+        self.kinds = [kind for kind in KINDS if requested[kind] > 0]
         self.spares_fresh = False  # whether it leaves alone who will be guarded once it has started
-        self._seconds: dict[Account, int] = {}
-        self._partings: dict[Account, tuple[Account, Account] | None] = {}
+        self._seconds: dict[QueueAccount, int] = {}
+        self._diverging: dict[QueueAccount, tuple[QueueAccount, QueueAccount] | None] = {}
         self.stays_in_quota = {
-            account: within(account.allocated, account.quota, asked) for account in gang.account.path
+            account: within(account.allocated, account.quota, requested) for account in gang.account.path
         }
 
     @classmethod
@@ -45,13 +45,13 @@ class Law:
         del board, gang
         return False
 
-    def may_look_at(self, account: Account) -> bool:
+    def may_take_from_queue(self, account: QueueAccount) -> bool:
         """Whether anything of this project could be taken at all, as the board stands."""
         raise NotImplementedError
 
-    def projects(self) -> Iterator[Account]:
+    def projects(self) -> Iterator[QueueAccount]:
         """All of which anything could be taken."""
-        return (account for account in self.board.by_project if self.may_look_at(account))
+        return (account for account in self.board.by_project if self.may_take_from_queue(account))
 
     def would_take_from(self, gang: Gang) -> bool:
         """Whether this gang might give way, were nothing of its own in the way."""
@@ -59,13 +59,13 @@ class Law:
 
     def may_take_from(self, gang: Gang) -> bool:
         """Whether this gang could give way at all, its queue and its minimum runtime apart."""
-        return not gang.firm and self.would_take_from(gang)
+        return not gang.non_preemptible and self.would_take_from(gang)
 
-    def rule(self, lump: Lump) -> str | None:
+    def rule(self, victim: Victim) -> str | None:
         """The rule by which this lump may be taken now; None: it may not."""
         raise NotImplementedError
 
-    def holds(self, sides: "set[tuple[Account, Account]]") -> bool:
+    def holds(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
         """Whether the outcome is right: judged when everything has been taken and placed."""
         del sides
         return True
@@ -80,75 +80,77 @@ class Law:
         It may be taken back as long as it has not started, but what it is taken for might be had otherwise:
         from now on it is left alone, as the next cycle will have to.
         """
-        changes = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
-        self.spares_fresh = self.spares_fresh or changes
-        return changes
+        changed = not self.spares_fresh and any(map(self._is_guarded_next, self.board.fresh_gangs()))
+        self.spares_fresh = self.spares_fresh or changed
+        return changed
 
-    def queue_key(self, account: Account) -> Key:
+    def queue_key(self, account: QueueAccount) -> Key:
         """Which queue gives way first: the smallest. It changes with everything that is taken."""
         del account
         return ()
 
-    def inside_key(self, lump: Lump) -> Key:
+    def inside_key(self, victim: Victim) -> Key:
         """Inside a queue: growth, optional groups, gangs; the lowest priority, the least lost, the newest."""
-        if lump.place is None:
-            workload = lump.gang.workload
-            lump.place = (
-                lump.whole,
-                lump.group,
-                -lump.fulfilment,
+        if victim.place is None:
+            workload = victim.gang.workload
+            victim.place = (
+                victim.whole,
+                victim.is_group,
+                -victim.fulfilment,
                 workload.priority,
-                lump.lost,
-                -max(lump.started, workload.submitted),
+                victim.lost_gpu_seconds,
+                -max(victim.started, workload.submitted),
                 -workload.submitted,
-                lump.gang.name,
-                -lump.index,
+                victim.gang.name,
+                -victim.index,
             )
-        return lump.place
+        return victim.place
 
-    def standing(self, lumps: Sequence[Lump]) -> Key:
+    def standing(self, victims: Sequence[Victim]) -> Key:
         """How those stand who would pay with these: the smallest pay first, however many it stops."""
-        del lumps
+        del victims
         return ()
 
-    def key(self, lump: Lump) -> Key | None:
+    def key(self, victim: Victim) -> Key | None:
         """Who gives way first: the smallest; None: it may not be taken now."""
-        ahead = self.ahead(lump)
-        return None if ahead is None else ahead + self.inside_key(lump)
+        ahead = self.ahead(victim)
+        return None if ahead is None else ahead + self.inside_key(victim)
 
-    def ahead(self, lump: Lump) -> Key | None:
+    def ahead(self, victim: Victim) -> Key | None:
         """The part of its key that lumps of one queue may share."""
-        if self.rule(lump) is None:
+        if self.rule(victim) is None:
             return None
-        return (*self.standing((lump,)), *self.queue_key(lump.gang.account))
+        return (*self.standing((victim,)), *self.queue_key(victim.gang.account))
 
-    def cost(self, lumps: Sequence[Lump]) -> Key:
+    def cost(self, victims: Sequence[Victim]) -> Key:
         """What taking these costs, queues apart: workloads stopped, who they are, GPUs taken beyond need."""
-        freed = sum([lump.amounts[0] for lump in lumps])
-        worst = max([self.inside_key(lump) for lump in lumps])
-        return (sum([lump.whole for lump in lumps]), *worst, len(lumps), freed)
+        freed = sum([victim.amounts[0] for victim in victims])
+        worst = max([self.inside_key(victim) for victim in victims])
+        return (sum([victim.whole for victim in victims]), *worst, len(victims), freed)
 
     def may_evict(self) -> bool:
         """Whether the newcomer is entitled to what it asks for."""
         return True
 
-    def ceiling(self, account: Account) -> Sequence[int]:
+    def ceiling(self, account: QueueAccount) -> Sequence[int]:
         """What a queue on the newcomer's path may hold when all is done."""
-        return account.cap
+        return account.limit
 
-    def threshold(self, side: Account, kind: int) -> int | None:
+    def threshold(self, side: QueueAccount, kind: int) -> int | None:
         """What that side keeps at least before its last lump goes; None: nothing in particular."""
         del side, kind
         return None
 
-    def is_safe(self, gang: Gang) -> bool:
+    def is_protected(self, gang: Gang) -> bool:
         """Whether stopping this gang is out of the question."""
-        if gang.firm or gang is self.gang or protected(self.board, gang, self._guarded_for(gang)):
+        if gang.non_preemptible or gang is self.gang:
+            return True
+        if within_min_runtime(self.board, gang, self._guarded_for(gang)):
             return True
         return self.spares_fresh and self._is_guarded_next(gang)
 
     def _is_guarded_next(self, gang: Gang) -> bool:
-        return self._guarded_for(gang) > 0 and not gang.firm and self.board.starts(gang)
+        return self._guarded_for(gang) > 0 and not gang.non_preemptible and self.board.starts(gang)
 
     def _guarded_for(self, gang: Gang) -> int:
         """Seconds of its run."""
@@ -156,13 +158,15 @@ class Law:
             self._seconds[gang.account] = self._min_runtime(gang.account)
         return self._seconds[gang.account]
 
-    def _min_runtime(self, account: Account) -> int:
-        found = (step.queue.reclaim_min_runtime for step in account.path)
-        return next((s for s in found if s is not None), self.board.pool.reclaim_min_runtime)
+    def _min_runtime(self, account: QueueAccount) -> int:
+        result = (step.queue.reclaim_min_runtime for step in account.path)
+        return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
 
-    def parting(self, account: Account) -> tuple[Account, Account] | None:
+    def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
         """Where the newcomer's path and another's part: its side and the other's."""
-        if account not in self._partings:
-            ways = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
-            self._partings[account] = next((sides for sides in ways if sides[0] is not sides[1]), None)
-        return self._partings[account]
+        if account not in self._diverging:
+            arrangements = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
+            self._diverging[account] = next(
+                (sides for sides in arrangements if sides[0] is not sides[1]), None
+            )
+        return self._diverging[account]

@@ -1,28 +1,28 @@
 """Place a pending gang as if all movable workloads were packed again, largest first."""
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Way
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.placement.find_room import open_to
 from scheduler.engine.placement.spots import Horizon, pick
-from scheduler.engine.preemption.selection import Taker
-from scheduler.engine.preemption.victims import Lump
+from scheduler.engine.preemption.selection import VictimSelection
+from scheduler.engine.preemption.victims import Victim
 
 MOST_PODS = 200  # of more it is not tried: every one of them is placed once more
 
-Entry = tuple[Gang, Part, int | None]  # a pod by its index; a replica of the newcomer has none yet
+Entry = tuple[Gang, BoardRole, int | None]  # a pod by its index; a replica of the newcomer has none yet
 
 
-def place_as_packed(taker: Taker, way: Way) -> bool:
+def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
     """Put the way where packing leaves room for it; whatever was taken is still off the board.
 
     A newcomer that is placed first takes the best room for itself, and who is larger may then find none.
     """
-    if len(taker.taken) > MOST_PODS or any(want.scopes for want in way):
+    if len(selection.taken) > MOST_PODS or any(need.scopes for need in arrangement):
         return False
-    board, newcomer = taker.board, taker.law.gang
-    start, own = board.mark(), list[tuple[Part, Spot]]()
-    for gang, part, index in _largest_first(taker, way):
+    board, newcomer = selection.board, selection.policy.gang
+    start, own = board.mark(), list[tuple[BoardRole, Spot]]()
+    for gang, part, index in _largest_first(selection, arrangement):
         spot = _put(board, gang, part, index)
         if spot is None:
             board.rewind(start)
@@ -35,15 +35,17 @@ def place_as_packed(taker: Taker, way: Way) -> bool:
     return True
 
 
-def smallest_first(lump: Lump) -> tuple[int, int, int, str, int]:
-    return (*lump.amounts, lump.gang.name, lump.index)
+def smallest_first(victim: Victim) -> tuple[int, int, int, str, int]:
+    return (*victim.amounts, victim.gang.name, victim.index)
 
 
-def _largest_first(taker: Taker, way: Way) -> list[Entry]:
-    found: list[Entry] = [(lump.gang, part, pod.index) for lump in taker.taken for part, pod in lump.pods]
-    found += [(taker.law.gang, want.part, None) for want in way for _ in range(want.count)]
-    found.sort(key=_size, reverse=True)
-    return found
+def _largest_first(selection: VictimSelection, arrangement: Arrangement) -> list[Entry]:
+    result: list[Entry] = [
+        (victim.gang, part, pod.index) for victim in selection.taken for part, pod in victim.pods
+    ]
+    result += [(selection.policy.gang, need.part, None) for need in arrangement for _ in range(need.count)]
+    result.sort(key=_size, reverse=True)
+    return result
 
 
 def _size(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
@@ -51,7 +53,7 @@ def _size(entry: Entry) -> tuple[tuple[int, int, int], str, str, int]:
     return part.amounts, gang.name, part.role.name, index or 0
 
 
-def _put(board: Board, gang: Gang, part: Part, index: int | None) -> Spot | None:
+def _put(board: Board, gang: Gang, part: BoardRole, index: int | None) -> Spot | None:
     home = None if gang.simple else board.topology.home(gang, part)
     spot = pick(board, part, Horizon.LEAVING, open_to(board, gang, home))
     index = next(part.free_indices(), None) if index is None else index

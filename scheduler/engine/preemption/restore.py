@@ -4,22 +4,22 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Want, scopes_above
+from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, scopes_above
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.model import Pod
-from scheduler.engine.placement.find_room import find_room, may_use_kept, open_to
+from scheduler.engine.placement.find_room import find_room, may_use_held_nodes, open_to
 from scheduler.engine.placement.spots import Horizon, pick
-from scheduler.engine.preemption.selection import Taker
-from scheduler.engine.preemption.victims import Held, Lump
+from scheduler.engine.preemption.selection import VictimSelection
+from scheduler.engine.preemption.victims import Held, Victim
 
-Moved = tuple[Gang, Part, Pod, Spot]
+Moved = tuple[Gang, BoardRole, Pod, Spot]
 
 
 class Restorer:
     """Puts one after the other back, and remembers how much of a kind the board has room for at most."""
 
-    def __init__(self, taker: Taker) -> None:
-        self._board = taker.board
+    def __init__(self, selection: VictimSelection) -> None:
+        self._board = selection.board
         self._room: dict[Hashable, int] = {}  # it never becomes more: who is put back only takes
 
     def restore(self, gang: Gang, pods: Sequence[Held]) -> list[Moved] | None:
@@ -55,14 +55,14 @@ class Restorer:
     def _is_hopeless(self, gang: Gang, away: Sequence[Held]) -> bool:
         if len(away) == 1:
             return self._room.get(self._kind(gang, *away[0]), 1) < 1
-        asked = Counter(self._kind(gang, part, pod) for part, pod in away)
-        return any(count > self._room.get(kind, count) for kind, count in asked.items())
+        requested = Counter(self._kind(gang, part, pod) for part, pod in away)
+        return any(count > self._room.get(kind, count) for kind, count in requested.items())
 
-    def _kind(self, gang: Gang, part: Part, pod: Pod) -> Hashable:
-        return part.request, part.mask, self._board.is_fresh(pod), may_use_kept(self._board, gang)
+    def _kind(self, gang: Gang, part: BoardRole, pod: Pod) -> Hashable:
+        return part.request, part.mask, self._board.is_fresh(pod), may_use_held_nodes(self._board, gang)
 
 
-def put_back(board: Board, gang: Gang, part: Part, pod: Pod) -> bool:
+def put_back(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
     """Where it stood, if that is still free and still beside those it must stand with."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
@@ -82,7 +82,7 @@ def put_back(board: Board, gang: Gang, part: Part, pod: Pod) -> bool:
     return True
 
 
-def _elsewhere(board: Board, gang: Gang, part: Part, pod: Pod) -> Spot | None:
+def _elsewhere(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Spot | None:
     home = None if gang.simple else board.topology.home(gang, part)
     inside = open_to(board, gang, home)
     spots = (pick(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
@@ -99,15 +99,17 @@ def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | N
     """A gang of which nothing stands may go to another domain, all of it together."""
     if gang.standing:
         return None
-    by_part: dict[Part, list[Pod]] = {}
+    by_part: dict[BoardRole, list[Pod]] = {}
     for part, pod in pods:
         by_part.setdefault(part, []).append(pod)
-    way = tuple(Want(part, len(held), scopes_above(gang, part)) for part, held in by_part.items())
+    arrangement = tuple(
+        ReplicaRequest(part, len(held), scopes_above(gang, part)) for part, held in by_part.items()
+    )
     start = board.mark()
     horizons = _horizons(board, (pod for _, pod in pods))
-    if not any(find_room(board, gang, way, horizon) for horizon in horizons):
+    if not any(find_room(board, gang, arrangement, horizon) for horizon in horizons):
         return None
-    spots: dict[Part, list[Spot]] = {}
+    spots: dict[BoardRole, list[Spot]] = {}
     for move in board.moves(start):
         spots.setdefault(move.part, []).append(Spot(move.node, move.pod.devices, move.pod.milli))
     board.rewind(start)
@@ -120,17 +122,17 @@ def _all_anew(board: Board, gang: Gang, pods: Sequence[Held]) -> list[Moved] | N
     return moved
 
 
-def together(taker: Taker) -> list[tuple[Gang, tuple[Held, ...], list[Lump]]]:
+def together(selection: VictimSelection) -> list[tuple[Gang, tuple[Held, ...], list[Victim]]]:
     """What was taken, the dearest first; a gang bound to one place of which nothing stands, in one go."""
-    found: list[tuple[Gang, tuple[Held, ...], list[Lump]]] = []
+    result: list[tuple[Gang, tuple[Held, ...], list[Victim]]] = []
     bound: dict[Gang, int] = {}
-    for lump in reversed(taker.taken):
-        gang = lump.gang
-        if taker.law.moves_only and not gang.simple and not gang.standing:
+    for victim in reversed(selection.taken):
+        gang = victim.gang
+        if selection.policy.moves_only and not gang.simple and not gang.standing:
             if gang in bound:
-                _, pods, lumps = found[bound[gang]]
-                found[bound[gang]] = gang, (*pods, *lump.pods), [*lumps, lump]
+                _, pods, victims = result[bound[gang]]
+                result[bound[gang]] = gang, (*pods, *victim.pods), [*victims, victim]
                 continue
-            bound[gang] = len(found)
-        found.append((gang, lump.pods, [lump]))
-    return found
+            bound[gang] = len(result)
+        result.append((gang, victim.pods, [victim]))
+    return result

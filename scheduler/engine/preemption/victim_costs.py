@@ -6,22 +6,22 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Part
-from scheduler.engine.board.ledger import Account
+from scheduler.engine.board.gang import BoardRole
+from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.board.nodes import Spot
 from scheduler.engine.model import Strategy
 from scheduler.engine.placement.spots import Horizon, on_node, takes
 from scheduler.engine.preemption.policy import Key
-from scheduler.engine.preemption.selection import Taker
-from scheduler.engine.preemption.victims import Lump
+from scheduler.engine.preemption.selection import VictimSelection
+from scheduler.engine.preemption.victims import Victim
 
 # How the payer stands; what clearing costs, queues apart; the node; who goes.
-Offer = tuple[Key, Key, int, Sequence[Lump]]
-Offers = dict[str, tuple[Account, list[Offer]]]  # by the payer's name
+Offer = tuple[Key, Key, int, Sequence[Victim]]
+Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the payer's name
 
 
 @dataclass(slots=True)
-class Known:
+class OfferCache:
     """What the first proposal found of nodes; the next ones find the same board."""
 
     offers: Offers | None = None
@@ -34,15 +34,21 @@ class Costs:
     the queues are compared again, and a node is looked at again when its payer has come down to its share.
     """
 
-    def __init__(self, taker: Taker, part: Part, banned: Collection[int], known: Known | None = None) -> None:
+    def __init__(
+        self,
+        selection: VictimSelection,
+        part: BoardRole,
+        banned: Collection[int],
+        offer_cache: OfferCache | None = None,
+    ) -> None:
         """`known`: what was found before of nodes on this board, as it stands now."""
-        self.taker, self.part = taker, part
-        self.board = taker.board
+        self.selection, self.part = selection, part
+        self.board = selection.board
         self._offers: Offers = {}
-        if known is None or known.offers is None:
+        if offer_cache is None or offer_cache.offers is None:
             self._look_around(banned)
-        if known is not None:
-            self._share(known, banned)
+        if offer_cache is not None:
+            self._share(offer_cache, banned)
         self._queues: list[tuple[Key, str]] = []
         self._listed: dict[str, Key] = {}  # for how much each stands there; what else is there is old
         for name in self._offers:
@@ -56,11 +62,11 @@ class Costs:
                 heappop(self._queues)
                 self._list(name)
                 continue
-            standing, price, i, lumps = offers[0]
-            worse = self.taker.law.standing(lumps)
+            standing, price, i, victims = offers[0]
+            worse = self.selection.policy.standing(victims)
             if worse > standing:
                 heappop(offers)
-                self._offer_again(name, (worse, price, i, lumps))
+                self._offer_again(name, (worse, price, i, victims))
                 continue
             now = self._cost(name)
             if now > cost:
@@ -68,8 +74,8 @@ class Costs:
                 heapreplace(self._queues, (now, name))
                 continue
             heappop(offers)
-            stale = not all(self.taker.still_there(lump) for lump in lumps)
-            spot = None if stale else self._clear(i, lumps)
+            stale = not all(self.selection.is_available(victim) for victim in victims)
+            spot = None if stale else self._clear(i, victims)
             if stale or spot is not None:
                 self._look_again(i)
             if spot is not None:
@@ -78,16 +84,18 @@ class Costs:
 
     def _look_around(self, banned: Collection[int]) -> None:
         ready, mask = self.board.nodes.ready, self.part.mask
-        for i in sorted(self.taker.nodes_in_reach()):
+        for i in sorted(self.selection.nodes_in_reach()):
             if ready[i] and i not in banned and (mask is None or mask[i]):
                 self._look_at(i)
 
-    def _share(self, known: Known, banned: Collection[int]) -> None:
+    def _share(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
         """Less is open to later proposals, never more."""
-        if known.offers is None:
-            known.offers = {name: (payer, list(offers)) for name, (payer, offers) in self._offers.items()}
+        if offer_cache.offers is None:
+            offer_cache.offers = {
+                name: (payer, list(offers)) for name, (payer, offers) in self._offers.items()
+            }
             return
-        for name, (payer, offers) in known.offers.items():
+        for name, (payer, offers) in offer_cache.offers.items():
             left = [offer for offer in offers if offer[2] not in banned]
             if left:
                 heapify(left)
@@ -95,18 +103,18 @@ class Costs:
 
     def _look_at(self, i: int) -> str | None:
         """Who would pay for clearing it, with the offer noted; None: it cannot be cleared."""
-        found = cheapest_on(self.taker, self.part, i)
-        if found is None:
+        result = cheapest_on(self.selection, self.part, i)
+        if result is None:
             return None
-        payer, law = self._payer(found), self.taker.law
+        payer, policy = self._payer(result), self.selection.policy
         if payer.name not in self._offers:
             self._offers[payer.name] = (payer, [])
-        heappush(self._offers[payer.name][1], (law.standing(found), law.cost(found), i, found))
+        heappush(self._offers[payer.name][1], (policy.standing(result), policy.cost(result), i, result))
         return payer.name
 
-    def _payer(self, lumps: Sequence[Lump]) -> Account:
-        payers = {lump.gang.account: None for lump in lumps}
-        return next(iter(payers)) if len(payers) == 1 else max(payers, key=self.taker.law.queue_key)
+    def _payer(self, victims: Sequence[Victim]) -> QueueAccount:
+        payers = {victim.gang.account: None for victim in victims}
+        return next(iter(payers)) if len(payers) == 1 else max(payers, key=self.selection.policy.queue_key)
 
     def _look_again(self, i: int) -> None:
         name = self._look_at(i)
@@ -125,8 +133,8 @@ class Costs:
 
     def _offer_again(self, name: str, offer: Offer) -> None:
         """Its payer has come down meanwhile: others who stand there may have to pay before it."""
-        _, _, i, lumps = offer
-        payers = {lump.gang.account for lump in lumps}
+        _, _, i, victims = offer
+        payers = {victim.gang.account for victim in victims}
         if any(move.gang.account not in payers for move in self.board.on_node[i].values()):
             self._look_again(i)
         else:
@@ -136,84 +144,90 @@ class Costs:
         """How the payer stands, the workloads stopped, then which queue, then the rest."""
         payer, offers = self._offers[name]
         standing, cost, i, _ = offers[0]
-        return (*standing, cost[0], *self.taker.law.queue_key(payer), *cost[1:], i)
+        return (*standing, cost[0], *self.selection.policy.queue_key(payer), *cost[1:], i)
 
-    def _clear(self, i: int, lumps: Sequence[Lump]) -> Spot | None:
-        board, taker = self.board, self.taker
-        start, count = board.mark(), len(taker.taken)
-        if all(taker.take(lump) for lump in lumps) and takes(board.nodes, i, self.part, Horizon.LEAVING):
+    def _clear(self, i: int, victims: Sequence[Victim]) -> Spot | None:
+        board, selection = self.board, self.selection
+        start, count = board.mark(), len(selection.taken)
+        if all(selection.take(victim) for victim in victims) and takes(
+            board.nodes, i, self.part, Horizon.LEAVING
+        ):
             spread = board.pool.device_strategy is Strategy.SPREAD
             spot = on_node(board.nodes, i, self.part, Horizon.LEAVING, spread)
             if spot is not None:
                 return spot
         board.rewind(start)
-        taker.forget(count)
+        selection.forget(count)
         return None
 
 
-def cheapest_on(taker: Taker, part: Part, i: int) -> list[Lump] | None:
+def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
     """The cheapest lumps whose going makes this node hold one more replica."""
-    room = _Room(taker.board, part, i)
+    room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None
-    ordered = [lump for lump in taker.ordered(taker.lumps_on(i)) if room.gains(lump)]
-    sets: list[list[Lump]] = []
+    ordered = [victim for victim in selection.ordered(selection.lumps_on(i)) if room.gains(victim)]
+    sets: list[list[Victim]] = []
     lacking = room.lacking
-    alone = next((lump for lump in ordered if lump.amounts[0] >= lacking and room.suffices([lump])), None)
+    alone = next(
+        (victim for victim in ordered if victim.amounts[0] >= lacking and room.suffices([victim])), None
+    )
     if alone is not None:
         sets.append([alone])
-    chosen: list[Lump] = []
-    for lump in ordered:
-        if not _clash(lump, chosen):
-            chosen.append(lump)
-            lacking -= lump.amounts[0]
+    chosen: list[Victim] = []
+    for victim in ordered:
+        if not _clash(victim, chosen):
+            chosen.append(victim)
+            lacking -= victim.amounts[0]
             if lacking <= 0 and room.suffices(chosen):
                 sets.append(_pruned(room, chosen))
                 break
-    if sets and len(chosen) > 1 and taker.law.standing(chosen) > taker.law.standing(chosen[:1]):
-        sets += _in_turn(taker, room, ordered)
+    if sets and len(chosen) > 1 and selection.policy.standing(chosen) > selection.policy.standing(chosen[:1]):
+        sets += _in_turn(selection, room, ordered)
     if len(sets) < 2:
         return sets[0] if sets else None
-    return min(sets, key=lambda lumps: full_cost(taker, lumps))
+    return min(sets, key=lambda victims: full_cost(selection, victims))
 
 
-def _in_turn(taker: Taker, room: "_Room", ordered: Sequence[Lump]) -> list[list[Lump]]:
+def _in_turn(selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
     """The same, if it can be: who comes down to its share on the way lets others above theirs pay on."""
-    chosen: list[Lump] = []
+    chosen: list[Victim] = []
     left = list(ordered)
     while left and not room.suffices(chosen):
-        lump = min(left, key=lambda lump: taker.law.standing([*chosen, lump]))  # of equals the first in order
-        left.remove(lump)
-        if not _clash(lump, chosen):
-            chosen.append(lump)
+        victim = min(
+            left, key=lambda victim: selection.policy.standing([*chosen, victim])
+        )  # of equals the first in order
+        left.remove(victim)
+        if not _clash(victim, chosen):
+            chosen.append(victim)
     return [_pruned(room, chosen)] if room.suffices(chosen) else []
 
 
-def full_cost(taker: Taker, lumps: Sequence[Lump]) -> Key:
+def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
     """How the payers stand, the workloads stopped, then which queue, then the rest."""
-    queue = max(taker.law.queue_key(lump.gang.account) for lump in lumps)
-    cost = taker.law.cost(lumps)
-    return (*taker.law.standing(lumps), cost[0], *queue, *cost[1:])
+    queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
+    cost = selection.policy.cost(victims)
+    return (*selection.policy.standing(victims), cost[0], *queue, *cost[1:])
 
 
-def _clash(lump: Lump, chosen: Sequence[Lump]) -> bool:
+def _clash(victim: Victim, chosen: Sequence[Victim]) -> bool:
     """A gang is taken once; of growth, no more than it can spare."""
-    gang = lump.gang
+    gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
         return False
-    if lump.whole or any(other.whole for other in same):
+    if victim.whole or any(other.whole for other in same):
         return True
-    pods = {id(pod) for _, pod in lump.pods}
+    pods = {id(pod) for _, pod in victim.pods}
     if any(id(pod) in pods for other in same for _, pod in other.pods):
         return True  # what follows several of them
-    part = lump.pods[0][0]
+    part = victim.pods[0][0]
     return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
 
 
-def _pruned(room: "_Room", chosen: list[Lump]) -> list[Lump]:
-    for lump in tuple(reversed(chosen)) if len(chosen) > 1 else ():
-        rest = [other for other in chosen if other is not lump]
+def _pruned(room: "_Room", chosen: list[Victim]) -> list[Victim]:
+    for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
+        rest = [other for other in chosen if other is not victim]
         if rest and room.suffices(rest):
             chosen = rest
     return chosen
@@ -222,33 +236,33 @@ def _pruned(room: "_Room", chosen: list[Lump]) -> list[Lump]:
 class _Room:
     """What one node would have free if some lumps went, for one kind of replica."""
 
-    def __init__(self, board: Board, part: Part, i: int) -> None:
+    def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes
         self.node = board.nodes.nodes[i].name
         self.milli = board.nodes.milli_on(i, part.request)
         self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
         self.lacking = self.milli * part.request.devices - board.nodes.gpu[i]  # of its GPUs, at least
 
-    def gains(self, lump: Lump) -> bool:
+    def gains(self, victim: Victim) -> bool:
         """Whether it frees anything here that a replica asks for."""
         request = self.part.request
-        for part, pod in lump.pods:
+        for part, pod in victim.pods:
             if pod.node == self.node:
-                asked = part.request
-                if (pod.devices and request.devices) or (asked.limit_cpu and request.limit_cpu):
+                requested = part.request
+                if (pod.devices and request.devices) or (requested.limit_cpu and request.limit_cpu):
                     return True
-                if (asked.limit_memory_mib and request.limit_memory_mib) or self.nodes.pods[self.i] < 1:
+                if (requested.limit_memory_mib and request.limit_memory_mib) or self.nodes.pods[self.i] < 1:
                     return True
         return False
 
-    def suffices(self, lumps: Sequence[Lump]) -> bool:
+    def suffices(self, victims: Sequence[Victim]) -> bool:
         nodes, i, request = self.nodes, self.i, self.part.request
-        if sum([lump.amounts[0] for lump in lumps]) < self.lacking:
+        if sum([victim.amounts[0] for victim in victims]) < self.lacking:
             return False  # not even if all of it were here
         cpu, memory, pods = nodes.cpu[i], nodes.memory[i], nodes.pods[i]
         freed: dict[int, int] = {}
-        for lump in lumps:
-            for part, pod in lump.pods:
+        for victim in victims:
+            for part, pod in victim.pods:
                 if pod.node == self.node:
                     cpu += part.request.limit_cpu
                     memory += part.request.limit_memory_mib

@@ -4,14 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, Part, Section, gpus_of, leaves, lost_seconds, most_now
+from scheduler.engine.board.gang import (
+    BoardGroup,
+    BoardRole,
+    Gang,
+    gpus_of,
+    leaves,
+    lost_gpu_seconds_of,
+    most_now,
+)
 from scheduler.engine.model import Pod, PodState
 
-Held = tuple[Part, Pod]
+Held = tuple[BoardRole, Pod]
 
 
 @dataclass(slots=True, eq=False)
-class Lump:
+class Victim:
     """Pods of one gang that go together: a growth replica, an optional child, or all that is left."""
 
     gang: Gang
@@ -19,9 +27,9 @@ class Lump:
     whole: bool  # the gang stops
     growth: tuple[int, int, int] = (0, 0, 0)  # of a whole gang: what could have been taken before its core
     fulfilment: float = 0.0
-    lost: int = 0
+    lost_gpu_seconds: int = 0
     at: int = 0  # when that was counted
-    group: bool = False  # an optional child: its roles may go below their minimum
+    is_group: bool = False  # an optional child: its roles may go below their minimum
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
@@ -43,46 +51,50 @@ class Lump:
         self.index = max((pod.index for _, pod in self.pods), default=0)
 
 
-def whole(board: Board, gang: Gang) -> Lump:
+def whole(board: Board, gang: Gang) -> Victim:
     """All of it that stands."""
-    found = gang.all_of_it
-    if not isinstance(found, Lump) or found.at != board.now:
-        found = gang.all_of_it = _whole(board, gang)
-    return found
+    result = gang.all_of_it
+    if not isinstance(result, Victim) or result.at != board.now:
+        result = gang.all_of_it = _whole(board, gang)
+    return result
 
 
-def _whole(board: Board, gang: Gang) -> Lump:
+def _whole(board: Board, gang: Gang) -> Victim:
     pods = tuple((part, pod) for part in gang.parts for pod in part.live.values())
-    lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
+    lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
     growth = [0, 0, 0]
     for part in gang.parts:
         spare = min(part.count - part.role.min, len(part.live))
         if spare > 0:
             growth = [sum_ + spare * amount for sum_, amount in zip(growth, part.amounts, strict=True)]
-    return Lump(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost, board.now)
+    return Victim(gang, pods, True, (growth[0], growth[1], growth[2]), 0.0, lost_gpu_seconds, board.now)
 
 
-def single(board: Board, gang: Gang, part: Part, pod: Pod) -> Lump:
+def single(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Victim:
     """One pod on its own: a growth replica, or a pod to be moved."""
-    return Lump(gang, ((part, pod),), False, (0, 0, 0), part.fulfilment(), lost_seconds(gang, pod, board.now))
+    return Victim(
+        gang, ((part, pod),), False, (0, 0, 0), part.fulfilment(), lost_gpu_seconds_of(gang, pod, board.now)
+    )
 
 
-def growth(board: Board, gang: Gang) -> Iterator[Lump]:
+def growth(board: Board, gang: Gang) -> Iterator[Victim]:
     """What the gang can spare and still be whole, newest replicas first; each taken alone."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
             tied = _followers(gang, part)
             for index in sorted(part.live, reverse=True):
-                lump = single(board, gang, part, part.live[index])
+                victim = single(board, gang, part, part.live[index])
                 if tied:
-                    lost = lump.lost + sum(lost_seconds(gang, pod, board.now) for _, pod in tied)
-                    lump = replace(lump, pods=(*lump.pods, *tied), lost=lost)
-                yield lump
+                    lost_gpu_seconds = victim.lost_gpu_seconds + sum(
+                        lost_gpu_seconds_of(gang, pod, board.now) for _, pod in tied
+                    )
+                    victim = replace(victim, pods=(*victim.pods, *tied), lost_gpu_seconds=lost_gpu_seconds)
+                yield victim
     if not gang.simple:
         yield from _optional(board, gang, gang.root)
 
 
-def _followers(gang: Gang, leader: Part) -> tuple[Held, ...]:
+def _followers(gang: Gang, leader: BoardRole) -> tuple[Held, ...]:
     """What roles that follow this one may not keep when it has one replica less."""
     return tuple(
         (part, part.live[index])
@@ -92,20 +104,20 @@ def _followers(gang: Gang, leader: Part) -> tuple[Held, ...]:
     )
 
 
-def _optional(board: Board, gang: Gang, section: Section) -> Iterator[Lump]:
+def _optional(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
     """Children that run although the group does not need them."""
     running = [child for child in section.children if any(part.live for part in leaves(child))]
     spare = sum(child.is_whole for child in section.children) > section.need
     for child in reversed(running):
         pods = tuple((part, pod) for part in leaves(child) for pod in part.live.values())
         if spare or not child.is_whole:
-            lost = sum(lost_seconds(gang, pod, board.now) for _, pod in pods)
-            yield Lump(gang, pods, False, (0, 0, 0), 1.0, lost, group=True)
-        elif isinstance(child, Section):
+            lost_gpu_seconds = sum(lost_gpu_seconds_of(gang, pod, board.now) for _, pod in pods)
+            yield Victim(gang, pods, False, (0, 0, 0), 1.0, lost_gpu_seconds, is_group=True)
+        elif isinstance(child, BoardGroup):
             yield from _optional(board, gang, child)
 
 
-def protected(board: Board, gang: Gang, seconds: int) -> bool:
+def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
     """Whether the gang has not run its guaranteed time yet."""
     if seconds <= 0:
         return False

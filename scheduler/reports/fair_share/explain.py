@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from berth.core.amounts import MILLI
 from berth.core.words import amount, figure
-from scheduler.engine.fair_share.trace import Brought, Division, Offer, Round
+from scheduler.engine.fair_share.trace import QueueInput, Division, Offer, Round
 
 Call = Callable[[str], str]  # what the reader may be told a queue is called
 
@@ -18,7 +18,7 @@ def sentences(division: Division, queue: str, called: Call = str) -> list[str]:
 
 
 class _Story:
-    def __init__(self, division: Division, mine: Brought, called: Call) -> None:
+    def __init__(self, division: Division, mine: QueueInput, called: Call) -> None:
         self.division, self.mine, self.called = division, mine, called
 
     def lines(self) -> Iterator[str]:

@@ -23,26 +23,26 @@ class Machine:
         self.cpu, self.memory_mib, self.whole = node.cpu, node.memory_mib, node.gpus
 
     def fits(self, role: Role) -> bool:
-        asked = role.request
-        if asked.gpu >= MILLI and self.whole < asked.devices:
+        request = role.request
+        if request.gpu >= MILLI and self.whole < request.devices:
             return False
-        if asked.cpu > self.cpu or asked.memory_mib > self.memory_mib:
+        if request.cpu > self.cpu or request.memory_mib > self.memory_mib:
             return False
-        return len(self.devices(role)) == asked.devices and matches(role, self.node)
+        return len(self.devices(role)) == request.devices and matches(role, self.node)
 
     def devices(self, role: Role) -> tuple[int, ...]:
         """The fullest that can give it."""
-        asked = role.request
-        able = sorted((free, device) for device, free in enumerate(self.free) if free >= asked.gpu)
-        return tuple(device for _, device in able[: asked.devices])
+        request = role.request
+        able = sorted((free, device) for device, free in enumerate(self.free) if free >= request.gpu)
+        return tuple(device for _, device in able[: request.devices])
 
     def take(self, role: Role, devices: tuple[int, ...], sign: int = 1) -> None:
-        asked = role.request
+        request = role.request
         for device in devices:
-            self.free[device] -= sign * asked.gpu
+            self.free[device] -= sign * request.gpu
         self.whole = sum(free == MILLI for free in self.free)
-        self.cpu -= sign * asked.cpu
-        self.memory_mib -= sign * asked.memory_mib
+        self.cpu -= sign * request.cpu
+        self.memory_mib -= sign * request.memory_mib
 
 
 class InOrder:
@@ -51,7 +51,7 @@ class InOrder:
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip
         self.machines = [Machine(node) for node in trace.cluster.nodes]
-        self.line: list[Workload] = []
+        self.queue: list[Workload] = []
         self.ends: list[tuple[int, str, Workload, list[Seat]]] = []
         self.arrived = self.ended = self.cycles = 0
 
@@ -63,7 +63,7 @@ class InOrder:
             while self.ends and self.ends[0][0] <= now:
                 self._end(now)
             while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= now:
-                self.line.append(arrivals[self.arrived])
+                self.queue.append(arrivals[self.arrived])
                 self.records.saw(now, arrivals[self.arrived], over=False)
                 self.arrived += 1
             self._start(now)
@@ -80,9 +80,9 @@ class InOrder:
     def _start(self, now: int) -> None:
         refused: set[Hashable] = set()
         left = []
-        for place, workload in enumerate(self.line):
+        for place, workload in enumerate(self.queue):
             if refused and not self.skip:
-                left += self.line[place:]
+                left += self.queue[place:]
                 break
             seats = None if id(workload.tree) in refused else self._seats(workload)
             if seats is None:
@@ -96,7 +96,7 @@ class InOrder:
             )  # fmt: skip
             heappush(self.ends, (now + (workload.runtime_seconds or 1), workload.name, workload, seats))
             self.records.saw(now, replace(workload, pods=pods, started=now), over=False)
-        self.line = left
+        self.queue = left
 
     def _seats(self, workload: Workload) -> list[Seat] | None:
         """All of its gang, each replica on the fullest node that can hold it; or nothing."""

@@ -48,9 +48,9 @@ def find(which: str, data: Path) -> Trace:
         )
     if head >= openb.HEADER:
         return replace(openb.openb(rows, _beside(path, "openb")), name=path.stem)
-    known = " or ".join(",".join(sorted(header)) for header in (philly.HEADER, openb.HEADER))
+    headers = " or ".join(",".join(sorted(header)) for header in (philly.HEADER, openb.HEADER))
     raise ScenarioError(
-        [Problem("line 1", "is the head of no known trace", shown(",".join(sorted(head))), known)]
+        [Problem("line 1", "is the head of no known trace", shown(",".join(sorted(head))), headers)]
     )
 
 
@@ -59,8 +59,8 @@ def smaller(trace: Trace, nodes: int | None, jobs: int | None, seed: int) -> Tra
     cluster = trace.cluster
     if nodes is not None and nodes < len(cluster.nodes):
         drawn = sorted(cluster.nodes, key=lambda node: sha256(f"{seed} {node.name}".encode()).digest())
-        kept = {node.name for node in drawn[:nodes]}
-        cluster = replace(cluster, nodes=tuple(node for node in cluster.nodes if node.name in kept))
+        names = {node.name for node in drawn[:nodes]}
+        cluster = replace(cluster, nodes=tuple(node for node in cluster.nodes if node.name in names))
     return replace(trace, cluster=cluster, arrivals=trace.arrivals[:jobs])
 
 
@@ -73,11 +73,11 @@ def _present(name: str, data: Path, files: Sequence[str]) -> list[Path]:
 
 
 def _beside(path: Path, kind: str) -> list[Row]:
-    found = sorted(path.parent.glob(NODES_BESIDE[kind]))
-    if not found:
+    matches = sorted(path.parent.glob(NODES_BESIDE[kind]))
+    if not matches:
         pattern = str(path.parent / NODES_BESIDE[kind])
         raise ScenarioError([Problem("", "the nodes are not beside the trace", shown(pattern))])
-    return _rows(found[0])[1]
+    return _rows(matches[0])[1]
 
 
 def _rows(path: Path) -> tuple[AbstractSet[str], list[Row]]:

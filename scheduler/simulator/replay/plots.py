@@ -44,7 +44,7 @@ def stacked(title: str, curves: Mapping[str, Curve], begin: int, end: int, line:
 
 def sampled(curve: Curve, begin: int, end: int) -> Sequence[float]:
     """The mean of a step function in each of so many columns."""
-    width, found, at = (end - begin) / COLUMNS, [0.0] * COLUMNS, 0
+    width, means, at = (end - begin) / COLUMNS, [0.0] * COLUMNS, 0
     for column in range(COLUMNS):
         since, until = begin + column * width, begin + (column + 1) * width
         while at + 1 < len(curve) and curve[at + 1][0] <= since:
@@ -52,8 +52,8 @@ def sampled(curve: Curve, begin: int, end: int) -> Sequence[float]:
         last = at
         while last + 1 < len(curve) and curve[last + 1][0] < until:
             last += 1
-        found[column] = area(curve[at : last + 1], since, until) / width
-    return found
+        means[column] = area(curve[at : last + 1], since, until) / width
+    return means
 
 
 def _frame(title: str, top: float, days: float) -> str:
@@ -77,9 +77,9 @@ def _frame(title: str, top: float, days: float) -> str:
 
 def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
     step = (WIDTH - LEGEND - LEFT) / (COLUMNS - 1)
-    there = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(above)]
-    back = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(below)]
-    return " ".join(there + back[::-1])
+    forward = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(above)]
+    backward = [f"{LEFT + i * step:.1f},{_y(value, top)}" for i, value in enumerate(below)]
+    return " ".join(forward + backward[::-1])
 
 
 def _y(value: float, top: float) -> float:

@@ -87,8 +87,10 @@ class Records:
         """A workload that came, started, stopped, grew, shrank or ended."""
         job = self.jobs.get(workload.name)
         if job is None:
-            asked = gpus_asked(workload)
-            job = self.jobs[workload.name] = Job(workload.name, workload.project, asked, workload.submitted)
+            requested = gpus_asked(workload)
+            job = self.jobs[workload.name] = Job(
+                workload.name, workload.project, requested, workload.submitted
+            )
         account = self.accounts[job.project]
         account.advance(now)
         running = not over and has(workload, STANDING)

@@ -41,8 +41,8 @@ def word(line: int, row: Row, column: str) -> str:
     return text
 
 
-def refusal(line: int, column: str, message: str, given: str, allowed: str) -> ScenarioError:
-    return ScenarioError([Problem(f"line {line}, {column}", message, shown(given), allowed)])
+def refusal(line: int, column: str, message: str, value: str, allowed: str) -> ScenarioError:
+    return ScenarioError([Problem(f"line {line}, {column}", message, shown(value), allowed)])
 
 
 def _read(line: int, row: Row, column: str, read: Callable[[str], Read], allowed: str) -> Read:

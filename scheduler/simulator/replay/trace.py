@@ -48,8 +48,8 @@ def split(trace: Trace) -> Iterator[Trace]:
         quota, own = quota_of(project), list[Node]()
         while nodes and (quota is None or sum(node.gpus for node in own) < quota):
             own.append(nodes.pop(0))
-        mine = tuple(w for w in trace.arrivals if w.project == project.name)
-        yield replace(trace, cluster=replace(trace.cluster, nodes=tuple(own)), arrivals=mine)
+        arrivals = tuple(w for w in trace.arrivals if w.project == project.name)
+        yield replace(trace, cluster=replace(trace.cluster, nodes=tuple(own)), arrivals=arrivals)
 
 
 def quota_of(queue: Queue) -> float | None:

@@ -32,13 +32,13 @@ class _Room:
     ) -> Problem | None:
         for device in devices:
             if not fits(self.devices[device], milli):
-                given, has = f"{milli} thousandths", f"{self.devices[device]} left on device {device}"
-                return Problem(f"{path}.devices", f"more than {node.name} holds", given, has)
+                spec, has = f"{milli} thousandths", f"{self.devices[device]} left on device {device}"
+                return Problem(f"{path}.devices", f"more than {node.name} holds", spec, has)
         if request.cpu > self.cpu:
             return Problem(path, f"more CPU than {node.name} holds", f"{request.cpu}m", f"{self.cpu}m left")
         if request.memory_mib > self.memory_mib:
-            given, has = f"{request.memory_mib} MiB", f"{self.memory_mib} MiB left"
-            return Problem(path, f"more memory than {node.name} holds", given, has)
+            spec, has = f"{request.memory_mib} MiB", f"{self.memory_mib} MiB left"
+            return Problem(path, f"more memory than {node.name} holds", spec, has)
         if self.pods < 1:
             return Problem(path, f"more pods than {node.name} holds", "", f"{node.max_pods}")
         return None
@@ -71,8 +71,8 @@ class Seats:
         """Hold the seat, or say why it cannot be held."""
         milli = milli_on(node, request)
         if milli is None:
-            given, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
-            return Problem(path, f"more GPU memory than a device of {node.name} has", given, has)
+            spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
+            return Problem(path, f"more GPU memory than a device of {node.name} has", spec, has)
         if problem := _listing(path, node, devices, request):
             return problem
         rooms = [room[node.name] for room in self._rooms(state)]
@@ -102,11 +102,11 @@ def _room(node: Node) -> _Room:
 
 
 def _listing(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:
-    given = str(list(devices))
+    spec = str(list(devices))
     if len(devices) != request.devices:
-        return Problem(f"{path}.devices", "not as many as the role asks for", given, f"{request.devices}")
+        return Problem(f"{path}.devices", "not as many as the role asks for", spec, f"{request.devices}")
     if len(set(devices)) != len(devices):
-        return Problem(f"{path}.devices", "names a device twice", given)
+        return Problem(f"{path}.devices", "names a device twice", spec)
     if any(device >= node.gpus for device in devices):
-        return Problem(f"{path}.devices", f"no such device on {node.name}", given, f"0 to {node.gpus - 1}")
+        return Problem(f"{path}.devices", f"no such device on {node.name}", spec, f"0 to {node.gpus - 1}")
     return None

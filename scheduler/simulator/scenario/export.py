@@ -28,7 +28,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
     """The document of a scenario that loads as this snapshot."""
     departments = [queue for queue in snapshot.queues if queue.parent is None]
     projects = [queue for queue in snapshot.queues if queue.parent is not None]
-    known = {workload.name for workload in snapshot.workloads}
+    workload_names = {workload.name for workload in snapshot.workloads}
     return {
         "format": FORMAT,
         "now": moment(snapshot.now),
@@ -37,7 +37,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
         "nodes": [node_document(node) for node in snapshot.nodes],
         "departments": [_queue(queue) for queue in departments],
         "projects": [{**_queue(queue), "department": queue.parent} for queue in projects],
-        "workloads": [_workload(workload, known) for workload in snapshot.workloads],
+        "workloads": [_workload(workload, workload_names) for workload in snapshot.workloads],
         "reservations": [_reservation(reservation) for reservation in snapshot.reservations],
     }
 
@@ -51,7 +51,7 @@ def number(milli: int) -> int | float:
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
 
 
-def said(**values: Any) -> Document:
+def without_empty(**values: Any) -> Document:
     """Only what says something."""
     return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
 
@@ -63,7 +63,7 @@ def _when(seconds: int | None) -> str | None:
 def _queue(queue: Queue) -> Document:
     quotas = {pool: _quota(entitlement) for pool, entitlement in queue.entitlements.items()}
     usage = {pool: _usage(entitlement.usage) for pool, entitlement in queue.entitlements.items()}
-    return {"name": queue.name, "quotas": quotas} | said(
+    return {"name": queue.name, "quotas": quotas} | without_empty(
         created=moment(queue.created) if queue.created else None,
         usage={pool: used for pool, used in usage.items() if used},
         reclaim_min_runtime=queue.reclaim_min_runtime,
@@ -76,7 +76,7 @@ def _quota(entitlement: Entitlement) -> Document:
     document = {**_bounds(entitlement.quota), "weight": weights, "over_quota": entitlement.over_quota}
     if entitlement.limit != Bounds():
         document["limit"] = _bounds(entitlement.limit)
-    return document | said(rank=entitlement.rank or None)
+    return document | without_empty(rank=entitlement.rank or None)
 
 
 def _bounds(bounds: Bounds) -> Document:
@@ -92,7 +92,7 @@ def _usage(usage: Usage) -> Document:
     return {} if usage == Usage() else {"used": list(usage.used), "parent": list(usage.parent)}
 
 
-def _workload(workload: Workload, known: Collection[str]) -> Document:
+def _workload(workload: Workload, workload_names: Collection[str]) -> Document:
     document = {
         "name": workload.name,
         "project": workload.project,
@@ -107,7 +107,7 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
         document["suspended"] = True
     if not workload.growth_orders_nodes:
         document["kind"] = "interactive"
-    return document | said(
+    return document | without_empty(
         max_runtime=workload.max_runtime,
         runtime_seconds=workload.runtime_seconds,
         last_checkpoint=_when(workload.last_checkpoint),
@@ -118,7 +118,7 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
         stale_gang_grace=None if workload.stale_gang_grace is None else max(-1, workload.stale_gang_grace),
         stale_since=_when(workload.stale_since),
         misconfigured=workload.misconfigured,
-        depends_on=[name for name in workload.depends_on if name in known],
+        depends_on=[name for name in workload.depends_on if name in workload_names],
         pods=[_pod(pod) for pod in workload.pods] if workload.tree.children else None,
     )
 
@@ -126,7 +126,7 @@ def _workload(workload: Workload, known: Collection[str]) -> Document:
 def _children(group: Group) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # of a document that says nothing: it never starts anyway
-    document = said(topology=_topology(group.topology))
+    document = without_empty(topology=_topology(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
     if all(isinstance(child, Role) for child in group.children):
@@ -156,7 +156,7 @@ def _role(role: Role) -> Document:
     if request.limit_memory_mib > request.memory_mib:
         limit["memory_mib"] = request.limit_memory_mib
     follows = role.scale_with
-    return document | said(
+    return document | without_empty(
         cpu=number(request.cpu) or None,
         memory_mib=request.memory_mib or None,
         limit=limit,
@@ -170,11 +170,15 @@ def _role(role: Role) -> Document:
 
 
 def _topology(constraint: TopologyConstraint | None) -> Mapping[str, str]:
-    return {} if constraint is None else said(required=constraint.required, preferred=constraint.preferred)
+    return (
+        {}
+        if constraint is None
+        else without_empty(required=constraint.required, preferred=constraint.preferred)
+    )
 
 
 def _toleration(toleration: Toleration) -> Document:
-    return said(
+    return without_empty(
         key=toleration.key, operator=toleration.operator, value=toleration.value, effect=toleration.effect
     )
 
@@ -185,8 +189,10 @@ def _pod(pod: Pod) -> Document:
 
 def _reservation(reservation: Reservation) -> Document:
     return {
-        "workload": reservation.workload, **_place(reservation), **said(expires=_when(reservation.expires))
-    }  # fmt: skip
+        "workload": reservation.workload,
+        **_place(reservation),
+        **without_empty(expires=_when(reservation.expires)),
+    }
 
 
 def _place(at: Pod | Reservation) -> Document:

@@ -35,67 +35,67 @@ def pools_of(document: ScenarioDocument, nodes: tuple[Node, ...]) -> tuple[Pool,
     )
 
 
-def _node(given: NodeDocument, only: str) -> Node:
+def _node(spec: NodeDocument, only: str) -> Node:
     return Node(
-        name=given.name,
-        pool=only if given.pool is None else given.pool,
-        gpus=given.gpus,
-        gpu_model=given.gpu_model,
-        gpu_memory_mib=given.gpu_memory_mib,
-        cpu=in_thousandths(given.cpu),
-        memory_mib=given.memory_mib,
-        max_pods=given.max_pods,
-        labels=given.labels,
-        taints=_taints(given),
-        state=NodeState(given.state),
-        ordinal=given.ordinal,
-        ready_at=None if given.ready_at is None else seconds_of(given.ready_at),
+        name=spec.name,
+        pool=only if spec.pool is None else spec.pool,
+        gpus=spec.gpus,
+        gpu_model=spec.gpu_model,
+        gpu_memory_mib=spec.gpu_memory_mib,
+        cpu=in_thousandths(spec.cpu),
+        memory_mib=spec.memory_mib,
+        max_pods=spec.max_pods,
+        labels=spec.labels,
+        taints=_taints(spec),
+        state=NodeState(spec.state),
+        ordinal=spec.ordinal,
+        ready_at=None if spec.ready_at is None else seconds_of(spec.ready_at),
     )
 
 
-def _pool(given: PoolDocument, first: Node | None) -> Pool:
-    bounds = given.nodes
+def _pool(spec: PoolDocument, first: Node | None) -> Pool:
+    bounds = spec.nodes
     shape = _shape(bounds.shape) if bounds.shape is not None else _like(first)
     return Pool(
-        name=given.name,
-        node_strategy=Strategy(given.placement.nodes),
-        device_strategy=Strategy(given.placement.devices),
-        reclaim_min_runtime=given.reclaim_min_runtime,
-        preempt_min_runtime=given.preempt_min_runtime,
-        preemption_delay=given.preemption_delay,
-        stale_gang_grace=given.stale_gang_grace,
+        name=spec.name,
+        node_strategy=Strategy(spec.placement.nodes),
+        device_strategy=Strategy(spec.placement.devices),
+        reclaim_min_runtime=spec.reclaim_min_runtime,
+        preempt_min_runtime=spec.preempt_min_runtime,
+        preemption_delay=spec.preemption_delay,
+        stale_gang_grace=spec.stale_gang_grace,
         consolidation=Consolidation(
-            given.consolidation.enabled, given.consolidation.max_moves, given.consolidation.max_trials
+            spec.consolidation.enabled, spec.consolidation.max_moves, spec.consolidation.max_trials
         ),
-        fair_share=_fair_share(given.fairshare),
-        over_quota_weights=given.over_quota_weights,
-        topology=given.topology,
-        reservation_after=given.reservation_after,
-        cpu_load_limit=round(given.cpu_load_limit * MILLI),
+        fair_share=_fair_share(spec.fairshare),
+        over_quota_weights=spec.over_quota_weights,
+        topology=spec.topology,
+        reservation_after=spec.reservation_after,
+        cpu_load_limit=round(spec.cpu_load_limit * MILLI),
         nodes_max=bounds.max,
         node_shape=shape if bounds.max is not None else None,
     )
 
 
-def _fair_share(given: FairShareSettings) -> FairShareMode:
+def _fair_share(spec: FairShareSettings) -> FairShareMode:
     """Time-based and nothing said about how: a half-life of a week."""
-    time_based = given.mode == "time_based"
-    half_life = given.half_life
-    if time_based and half_life is None and given.window is None:
+    time_based = spec.mode == "time_based"
+    half_life = spec.half_life
+    if time_based and half_life is None and spec.window is None:
         half_life = WEEK
-    return FairShareMode(time_based, half_life, given.window, given.tumbling, given.k, given.count == "all")
+    return FairShareMode(time_based, half_life, spec.window, spec.tumbling, spec.k, spec.count == "all")
 
 
-def _shape(given: Shape) -> NodeShape:
+def _shape(spec: Shape) -> NodeShape:
     return NodeShape(
-        given.gpus,
-        given.gpu_model,
-        given.gpu_memory_mib,
-        in_thousandths(given.cpu),
-        given.memory_mib,
-        given.max_pods,
-        given.labels,
-        _taints(given),
+        spec.gpus,
+        spec.gpu_model,
+        spec.gpu_memory_mib,
+        in_thousandths(spec.cpu),
+        spec.memory_mib,
+        spec.max_pods,
+        spec.labels,
+        _taints(spec),
     )
 
 
@@ -115,5 +115,5 @@ def _like(node: Node | None) -> NodeShape | None:
     )
 
 
-def _taints(given: Shape) -> tuple[Taint, ...]:
-    return tuple(Taint(taint.key, taint.value, taint.effect) for taint in given.taints)
+def _taints(spec: Shape) -> tuple[Taint, ...]:
+    return tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints)

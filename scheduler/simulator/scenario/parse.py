@@ -88,12 +88,12 @@ def _children(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | in
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in mapping:
             raise ScenarioError([Problem(path_of((key,)), "stands here twice")])
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def _broken(message: str) -> ScenarioError:

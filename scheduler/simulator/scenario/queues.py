@@ -23,10 +23,10 @@ def queues_of(
     document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...]
 ) -> tuple[Queue, ...]:
     horizons = {pool.name: _horizon(pool, nodes) for pool in pools}
-    taken = {project.name for project in document.projects}
-    named = {given.name: queue_name(given.name, taken) for given in document.departments}
-    departments = [_queue(given, named[given.name], None, horizons) for given in document.departments]
-    projects = [_queue(given, given.name, named[given.department], horizons) for given in document.projects]
+    project_names = {project.name for project in document.projects}
+    named = {spec.name: queue_name(spec.name, project_names) for spec in document.departments}
+    departments = [_queue(spec, named[spec.name], None, horizons) for spec in document.departments]
+    projects = [_queue(spec, spec.name, named[spec.department], horizons) for spec in document.projects]
     return (*departments, *projects)
 
 
@@ -35,53 +35,53 @@ def queue_name(department: str, projects: Container[str]) -> str:
     return department + OF_DEPARTMENT if department in projects else department
 
 
-def _queue(given: QueueDocument, name: str, parent: str | None, horizons: dict[str, Three]) -> Queue:
+def _queue(spec: QueueDocument, name: str, parent: str | None, horizons: dict[str, Three]) -> Queue:
     return Queue(
         name=name,
         parent=parent,
-        created=0 if given.created is None else seconds_of(given.created),
-        entitlements={pool: _entitlement(given, pool, horizon) for pool, horizon in horizons.items()},
-        reclaim_min_runtime=given.reclaim_min_runtime,
-        preempt_min_runtime=given.preempt_min_runtime,
+        created=0 if spec.created is None else seconds_of(spec.created),
+        entitlements={pool: _entitlement(spec, pool, horizon) for pool, horizon in horizons.items()},
+        reclaim_min_runtime=spec.reclaim_min_runtime,
+        preempt_min_runtime=spec.preempt_min_runtime,
     )
 
 
-def _entitlement(given: QueueDocument, pool: str, horizon: Three) -> Entitlement:
-    usage = _usage(given.usage.get(pool, UsageDocument()), horizon)
-    quota = given.quotas.get(pool)
+def _entitlement(spec: QueueDocument, pool: str, horizon: Three) -> Entitlement:
+    usage = _usage(spec.usage.get(pool, UsageDocument()), horizon)
+    quota = spec.quotas.get(pool)
     if quota is None:
-        return Entitlement(rank=given.rank, usage=usage)
+        return Entitlement(rank=spec.rank, usage=usage)
     weight = quota.weight
     return Entitlement(
         quota=_quota(quota),
         limit=_limit(quota.limit),
         weights=(weight.gpu, weight.cpu, weight.memory_mib),
         over_quota=quota.over_quota,
-        rank=given.rank if quota.rank is None else quota.rank,
+        rank=spec.rank if quota.rank is None else quota.rank,
         usage=usage,
     )
 
 
-def _quota(given: QuotaDocument) -> Bounds:
+def _quota(spec: QuotaDocument) -> Bounds:
     """A quota that says nothing of CPU and memory does not bound them."""
-    if not given.model_fields_set & {"cpu", "memory_mib"}:
-        return Bounds(_milli(given.gpu), None, None)
-    return Bounds(_milli(given.gpu), _milli(given.cpu), given.memory_mib)
+    if not spec.model_fields_set & {"cpu", "memory_mib"}:
+        return Bounds(_milli(spec.gpu), None, None)
+    return Bounds(_milli(spec.gpu), _milli(spec.cpu), spec.memory_mib)
 
 
-def _limit(given: Limits) -> Bounds:
-    return Bounds(_milli(given.gpu), _milli(given.cpu), given.memory_mib)
+def _limit(spec: Limits) -> Bounds:
+    return Bounds(_milli(spec.gpu), _milli(spec.cpu), spec.memory_mib)
 
 
 def _milli(amount: float | None) -> int | None:
     return None if amount is None else round(amount * MILLI)
 
 
-def _usage(given: UsageDocument, horizon: Three) -> Usage:
+def _usage(spec: UsageDocument, horizon: Three) -> Usage:
     """A part of the parent's is kept as if the pool had been used like that for ever."""
-    if given.used is not None and given.parent is not None:
-        return Usage(given.used, given.parent)
-    parts = (given.gpu, given.cpu, given.memory_mib)
+    if spec.used is not None and spec.parent is not None:
+        return Usage(spec.used, spec.parent)
+    parts = (spec.gpu, spec.cpu, spec.memory_mib)
     if not any(parts):
         return Usage()
     used = tuple(part * whole for part, whole in zip(parts, horizon, strict=True))

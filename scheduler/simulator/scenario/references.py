@@ -27,13 +27,13 @@ def broken_references(document: ScenarioDocument) -> Iterator[Problem]:
         if node.pool is None and len(pools) > 1:
             yield Problem(f"nodes[{number}].pool", "missing", "", ", ".join(pools))
         elif node.pool is not None:
-            yield from _known(f"nodes[{number}].pool", "pool", node.pool, pools)
+            yield from _exists(f"nodes[{number}].pool", "pool", node.pool, pools)
     for kind, listed in (("departments", document.departments), ("projects", document.projects)):
         for number, queue in enumerate(listed):
             yield from _queue(f"{kind}[{number}]", queue, pools)
     departments = {department.name for department in document.departments}
     for number, project in enumerate(document.projects):
-        yield from _known(f"projects[{number}].department", "department", project.department, departments)
+        yield from _exists(f"projects[{number}].department", "department", project.department, departments)
     yield from _workloads(document, pools)
 
 
@@ -48,9 +48,9 @@ def _pool(path: str, pool: PoolDocument) -> Iterator[Problem]:
 
 def _queue(path: str, queue: QueueDocument, pools: Collection[str]) -> Iterator[Problem]:
     for pool in queue.quotas:
-        yield from _known(f"{path}.quotas.{pool}", "pool", pool, pools)
+        yield from _exists(f"{path}.quotas.{pool}", "pool", pool, pools)
     for pool in queue.usage:
-        yield from _known(f"{path}.usage.{pool}", "pool", pool, pools)
+        yield from _exists(f"{path}.usage.{pool}", "pool", pool, pools)
 
 
 def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[Problem]:
@@ -63,13 +63,13 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
         for problem in broken_rules(workload):
             path = f"{at}.{problem.path}" if problem.path else at
             yield Problem(path, problem.message, problem.given, problem.allowed)
-        yield from _known(f"{at}.project", "project", workload.project, projects)
+        yield from _exists(f"{at}.project", "project", workload.project, projects)
         for place, pool in enumerate(workload.pools):
-            yield from _known(f"{at}.pools[{place}]", "pool", pool, pools)
+            yield from _exists(f"{at}.pools[{place}]", "pool", pool, pools)
             if pool in workload.pools[:place]:
                 yield Problem(f"{at}.pools[{place}]", "stands here twice", shown(pool))
         for place, other in enumerate(workload.depends_on):
-            yield from _known(f"{at}.depends_on[{place}]", "workload", other, names)
+            yield from _exists(f"{at}.depends_on[{place}]", "workload", other, names)
         yield from _levels(at, workload, levels)
     yield from _circles(document.workloads)
 
@@ -81,7 +81,7 @@ def _levels(
     for key in ("required", "preferred"):
         level = getattr(topology, key, None)
         if level is not None:
-            yield from _known(f"{path}.topology.{key}", "topology level", level, levels)
+            yield from _exists(f"{path}.topology.{key}", "topology level", level, levels)
     if isinstance(part, RoleSpec):
         return
     for number, role in enumerate(part.roles or ()):
@@ -104,11 +104,11 @@ def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for number, name in enumerate(names):
         if first.setdefault(name, number) != number:
-            taken = f"is taken by {kind}[{first[name]}].name"
-            yield Problem(f"{kind}[{number}].name", taken, shown(name), f"one {kind[:-1]} a name")
+            message = f"is taken by {kind}[{first[name]}].name"
+            yield Problem(f"{kind}[{number}].name", message, shown(name), f"one {kind[:-1]} a name")
 
 
-def _known(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
+def _exists(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
     if name not in names:
         meant = nearest(name, names) if len(names) < 1000 else ""
         yield Problem(path, f"no such {kind}", shown(name), f"{meant}?" if meant else "")

@@ -22,19 +22,19 @@ def workloads_of(
     document: ScenarioDocument, pools: tuple[Pool, ...], nodes: tuple[Node, ...], now: int
 ) -> tuple[Workload, ...]:
     every = tuple(pool.name for pool in pools)
-    bare = [_workload(given, every, now) for given in document.workloads]
+    bare = [_workload(spec, every, now) for spec in document.workloads]
     seats = Seats(nodes, {pool.name: pool.device_strategy for pool in pools})
     pods: dict[tuple[int, int], Pod] = {}
     # Devices that the file names are taken first; then those it left to us.
     for named in (True, False):
-        for number, given in enumerate(document.workloads):
-            for place, pod in enumerate(given.pods):
+        for number, spec in enumerate(document.workloads):
+            for place, pod in enumerate(spec.pods):
                 if (pod.devices is not None) is named:
                     at = f"workloads[{number}].pods[{place}]"
                     pods[number, place] = _seated(at, pod, bare[number], seats, now)
     return tuple(
-        _with_pods(number, given, workload, [pods[number, place] for place in range(len(given.pods))])
-        for number, (workload, given) in enumerate(zip(bare, document.workloads, strict=True))
+        _with_pods(number, spec, workload, [pods[number, place] for place in range(len(spec.pods))])
+        for number, (workload, spec) in enumerate(zip(bare, document.workloads, strict=True))
     )
 
 
@@ -43,36 +43,36 @@ def reservations_of(
 ) -> tuple[Reservation, ...]:
     by_name = {workload.name: workload for workload in workloads}
     machines = {node.name: node for node in nodes}
-    found = []
-    for number, given in enumerate(document.reservations):
+    reservations = []
+    for number, spec in enumerate(document.reservations):
         at = f"reservations[{number}]"
-        workload = _named(f"{at}.workload", "workload", given.workload, by_name)
-        node = _named(f"{at}.node", "node", given.node, machines)
-        role = _role(f"{at}.role", given.role, workload)
+        workload = _named(f"{at}.workload", "workload", spec.workload, by_name)
+        node = _named(f"{at}.node", "node", spec.node, machines)
+        role = _role(f"{at}.role", spec.role, workload)
         milli = milli_on(node, role.request)
-        if len(given.devices) != role.request.devices or milli is None:
-            raise _refusal(f"{at}.devices", "not what the role asks for", shown(list(given.devices)))
-        expires = None if given.expires is None else seconds_of(given.expires)
-        found.append(
-            Reservation(workload.name, role.name, given.index, node.name, given.devices, milli, expires)
+        if len(spec.devices) != role.request.devices or milli is None:
+            raise _refusal(f"{at}.devices", "not what the role asks for", shown(list(spec.devices)))
+        expires = None if spec.expires is None else seconds_of(spec.expires)
+        reservations.append(
+            Reservation(workload.name, role.name, spec.index, node.name, spec.devices, milli, expires)
         )
-    return tuple(found)
+    return tuple(reservations)
 
 
-def _workload(given: ScenarioWorkload, every: tuple[str, ...], now: int) -> Workload:
+def _workload(spec: ScenarioWorkload, every: tuple[str, ...], now: int) -> Workload:
     return workload_from_spec(
-        given,
-        pools=given.pools or every,
-        submitted=now if given.submitted is None else seconds_of(given.submitted),
-        runtime_seconds=given.runtime_seconds,
-        started=_when(given.started),
-        last_checkpoint=_when(given.last_checkpoint),
-        preemptions=given.preemptions,
-        restarts=given.restarts,
-        backoff_until=_when(given.backoff_until),
-        stale_since=_when(given.stale_since),
-        suspended=given.suspended,
-        misconfigured=given.misconfigured,
+        spec,
+        pools=spec.pools or every,
+        submitted=now if spec.submitted is None else seconds_of(spec.submitted),
+        runtime_seconds=spec.runtime_seconds,
+        started=_when(spec.started),
+        last_checkpoint=_when(spec.last_checkpoint),
+        preemptions=spec.preemptions,
+        restarts=spec.restarts,
+        backoff_until=_when(spec.backoff_until),
+        stale_since=_when(spec.stale_since),
+        suspended=spec.suspended,
+        misconfigured=spec.misconfigured,
     )
 
 
@@ -80,24 +80,24 @@ def _when(moment: datetime | None) -> int | None:
     return None if moment is None else seconds_of(moment)
 
 
-def _seated(at: str, given: PodDocument, workload: Workload, seats: Seats, now: int) -> Pod:
-    state = PodState(given.state)
-    role = _role(f"{at}.role", given.role, workload)
-    index = -1 if given.index is None else given.index
-    started = _when(given.started)
+def _seated(at: str, spec: PodDocument, workload: Workload, seats: Seats, now: int) -> Pod:
+    state = PodState(spec.state)
+    role = _role(f"{at}.role", spec.role, workload)
+    index = -1 if spec.index is None else spec.index
+    started = _when(spec.started)
     if started is None:
         started = workload.started if workload.started is not None else min(now, workload.submitted)
     if state is PodState.COMPLETED:
-        return Pod(role.name, index, given.node or "", given.devices or (), 0, state, started)
-    if given.node is None:
+        return Pod(role.name, index, spec.node or "", spec.devices or (), 0, state, started)
+    if spec.node is None:
         raise _refusal(f"{at}.node", "missing", "", "the node it stands on")
-    node = _named(f"{at}.node", "node", given.node, seats.nodes)
+    node = _named(f"{at}.node", "node", spec.node, seats.nodes)
     if node.pool not in workload.pools:
         allowed = f"a node of {', '.join(workload.pools)}"
         raise _refusal(
             f"{at}.node", "stands in a pool the workload does not ask for", shown(node.name), allowed
         )
-    devices = given.devices
+    devices = spec.devices
     if devices is None:
         devices = seats.choose(node, state, role.request)
         if len(devices) < role.request.devices:
@@ -109,17 +109,17 @@ def _seated(at: str, given: PodDocument, workload: Workload, seats: Seats, now: 
     return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)
 
 
-def _with_pods(number: int, given: ScenarioWorkload, bare: Workload, pods: list[Pod]) -> Workload:
+def _with_pods(number: int, spec: ScenarioWorkload, bare: Workload, pods: list[Pod]) -> Workload:
     """Replicas without an index get the lowest that is free; no two living ones share one."""
-    taken = {(pod.role, pod.index) for pod in pods}
+    used_indices = {(pod.role, pod.index) for pod in pods}
     named: set[tuple[str, int]] = set()
     placed: list[Pod] = []
     for place, seated in enumerate(pods):
         index = seated.index
         if index < 0:
-            index = next(i for i in range(len(taken) + 1) if (seated.role, i) not in taken)
+            index = next(i for i in range(len(used_indices) + 1) if (seated.role, i) not in used_indices)
         pod = replace(seated, index=index)
-        taken.add((pod.role, index))
+        used_indices.add((pod.role, index))
         if pod.state not in PROMISED_OVER:
             if (pod.role, pod.index) in named:
                 at = f"workloads[{number}].pods[{place}].index"
@@ -128,7 +128,7 @@ def _with_pods(number: int, given: ScenarioWorkload, bare: Workload, pods: list[
         placed.append(pod)
     standing = [pod.started for pod in placed if pod.state is PodState.RUNNING]
     started = bare.started
-    if "started" not in given.model_fields_set and standing:
+    if "started" not in spec.model_fields_set and standing:
         started = min(standing)
     return replace(bare, pods=tuple(placed), started=started)
 
@@ -142,13 +142,13 @@ def _role(path: str, name: str | None, workload: Workload) -> Role:
     return _named(path, "role", name, roles)
 
 
-def _named(path: str, kind: str, name: str, known: Mapping[str, Named]) -> Named:
-    if name not in known:
-        meant = nearest(name, known)
-        allowed = f"{meant}?" if meant else ", ".join(sorted(known)[:SOME])
+def _named(path: str, kind: str, name: str, by_name: Mapping[str, Named]) -> Named:
+    if name not in by_name:
+        meant = nearest(name, by_name)
+        allowed = f"{meant}?" if meant else ", ".join(sorted(by_name)[:SOME])
         raise _refusal(path, f"no such {kind}", shown(name), allowed)
-    return known[name]
+    return by_name[name]
 
 
-def _refusal(path: str, message: str, given: str, allowed: str = "") -> ScenarioError:
-    return ScenarioError([Problem(path, message, given, allowed)])
+def _refusal(path: str, message: str, spec: str, allowed: str = "") -> ScenarioError:
+    return ScenarioError([Problem(path, message, spec, allowed)])

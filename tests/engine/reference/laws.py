@@ -13,9 +13,9 @@ from tests.engine.reference import (
     laws_of_shares,
 )
 
-Law = Callable[[Snapshot, Plan], Iterator[str]]
+PreemptionPolicy = Callable[[Snapshot, Plan], Iterator[str]]
 
-FAMILIES: Mapping[str, tuple[Law, ...]] = {
+FAMILIES: Mapping[str, tuple[PreemptionPolicy, ...]] = {
     "room": laws_of_room.LAWS,
     "gangs": laws_of_gangs.LAWS,
     "bounds": laws_of_bounds.LAWS,
