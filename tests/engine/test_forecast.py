@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.engine.decide import decide
-from scheduler.engine.forecast import DUE, ASSUMPTIONS, Forecast, forecasts
+from scheduler.engine.forecast import ASSUMPTIONS, DUE, Forecast, forecasts
 from scheduler.engine.model import Snapshot
 from tests.engine.world import NOON, World
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from berth.core.amounts import MILLI
 from berth.core.words import amount, figure
-from scheduler.engine.fair_share.trace import QueueInput, Division, Offer, Round
+from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
 Call = Callable[[str], str]  # what the reader may be told a queue is called
 
