@@ -78,7 +78,8 @@ def _order(victim: Victim) -> Key:
     workload = victim.gang.workload
     return (
         -victim.fulfilment, workload.priority, victim.lost_gpu_seconds,
-        -max(victim.started, workload.submitted), victim.gang.name, victim.pods[0][0].role.name, -victim.index,
+        -max(victim.started, workload.submitted), victim.gang.name, victim.pods[0][0].role.name,
+        -victim.index,
     )  # fmt: skip
 
 
