@@ -116,7 +116,7 @@ def _submit(ada: Any, pool: Any, projects: list[Any], now: datetime, size: Size)
                 pools=["train"], spec={"name": f"w{number}", "roles": []}, gpu_milli_min=1000,
                 pool=None if waits else pool, phase="pending" if waits else "completed",
                 reason="OverFairShare" if waits else "",
-                explanation={"pool": "train", "position": number + 1, "key": ["k"], "blockers": []}
+                explanation={"pool": "train", "queue_position": number + 1, "ordering": ["k"], "blockers": []}
                 if waits else None,
                 submitted_at=now - timedelta(hours=24 + chance.random() * 24),
                 first_started_at=None if waits else now - timedelta(hours=chance.random() * 24),
@@ -152,9 +152,9 @@ def _look_back(pool: Any, projects: list[Any], work: list[Any], now: datetime, s
         Eviction(
             kind="reclaim", pool_id=pool.pk, pool_name="train", workload_id=work[n].pk, workload_name=f"w{n}",
             project_id=work[n].project_id, project_name=work[n].project.name, department_id=1,
-            department_name="d0", beneficiary_id=work[-n].pk, beneficiary_name="b", rule="r",
-            beneficiary_project_id=projects[n * 7 % size.projects].pk,
-            beneficiary_project_name=projects[n * 7 % size.projects].name, lost_gpu_seconds=10,
+            department_name="d0", preemptor_id=work[-n].pk, preemptor_name="b", rule="r",
+            preemptor_project_id=projects[n * 7 % size.projects].pk,
+            preemptor_project_name=projects[n * 7 % size.projects].name, lost_gpu_seconds=10,
         )
         for n in range(size.evictions)
     )  # fmt: skip

@@ -40,19 +40,28 @@ SIDE = ("Queue", "Quota", "Fair share", "Held before", "Held after", "Past use")
 
 @admin.register(Eviction)
 class EvictionAdmin(ReadOnly):
-    list_display = ("at", "what", "gave_way", "for_whom", "pool_name", "gpus", "lost", "rule")
-    list_display_links = ("at", "gave_way")
+    list_display = (
+        "at",
+        "what",
+        "victim_workload",
+        "preemptor_workload",
+        "pool_name",
+        "gpus",
+        "lost",
+        "rule",
+    )
+    list_display_links = ("at", "victim_workload")
     list_filter = (
         ("kind", ChoicesDropdownFilter),
         ("at", TimesBetween),
         ("pool_name", FieldTextFilter),
         ("project_name", FieldTextFilter),
         ("department_name", FieldTextFilter),
-        ("beneficiary_project_name", FieldTextFilter),
-        ("beneficiary_name", FieldTextFilter),
-        "whole",
+        ("preemptor_project_name", FieldTextFilter),
+        ("preemptor_name", FieldTextFilter),
+        "entire_workload",
     )
-    search_fields = ("workload_name", "beneficiary_name", "project_name", "beneficiary_project_name", "rule")
+    search_fields = ("workload_name", "preemptor_name", "project_name", "preemptor_project_name", "rule")
     search_help_text = "Workload, project, or words of the rule"
     date_hierarchy = "at"
     readonly_fields = (
@@ -60,7 +69,7 @@ class EvictionAdmin(ReadOnly):
         "gpus",
         "lost",
         "victim",
-        "winner",
+        "preemptor",
         "refused",
         "pods_told",
         "the_cycle",
@@ -76,7 +85,7 @@ class EvictionAdmin(ReadOnly):
                     "kind",
                     "pool_name",
                     "gpus",
-                    "whole",
+                    "entire_workload",
                     "pods_told",
                     "lost",
                     "the_cycle",
@@ -84,7 +93,7 @@ class EvictionAdmin(ReadOnly):
             },
         ),
         ("Who gave way", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
-        ("For whom", {"fields": ("beneficiary_name", "beneficiary_project_name", "winner")}),
+        ("For whom", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
         ("Why it was allowed", {"fields": ("rule", "refused")}),
         ("As stored", {"fields": ("all_numbers",), "classes": ("collapse",)}),
     )
@@ -98,18 +107,18 @@ class EvictionAdmin(ReadOnly):
         return row.kind, spoken(row.kind)
 
     @display(description="Gave way")
-    def gave_way(self, row: Eviction) -> str:
+    def victim_workload(self, row: Eviction) -> str:
         return f"{row.project_name}/{row.workload_name}"
 
     @display(description="For")
-    def for_whom(self, row: Eviction) -> str:
-        return f"{row.beneficiary_project_name}/{row.beneficiary_name}" if row.beneficiary_name else "nobody"
+    def preemptor_workload(self, row: Eviction) -> str:
+        return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "nobody"
 
     @display(description="In words")
     def in_words(self, row: Eviction) -> SafeString:
         each = told(EVERYTHING, [row])[0]
         return format_html(
-            "{}<br>{}", each.summary, format_html_join("", "<br>{}", ((line,) for line in each.lines))
+            "{}<br>{}", each.summary, format_html_join("", "<br>{}", ((line,) for line in each.explanation))
         )
 
     @display(description="GPUs", ordering="gpu_milli")
@@ -125,8 +134,8 @@ class EvictionAdmin(ReadOnly):
         return _standings(row, "victim")
 
     @display(description="Its queues, in GPUs")
-    def winner(self, row: Eviction) -> SafeString:
-        return _standings(row, "winner")
+    def preemptor(self, row: Eviction) -> SafeString:
+        return _standings(row, "preemptor")
 
     @display(description="Tried before, and refused")
     def refused(self, row: Eviction) -> SafeString:
@@ -193,7 +202,7 @@ class CycleAdmin(ReadOnly):
         except Conflict as error:
             messages.error(request, error.detail)
             return redirect(address)
-        if found.same:
+        if found.identical:
             messages.success(request, found.summary)
         else:
             messages.warning(request, _differences(found))
@@ -278,7 +287,7 @@ class StandingAdmin(ReadOnly):
         assert owner is not None, "a standing is of somebody"
         kind = "department" if row.project is None else "project"
         own = [each for each in whole_story(owner, row.pool) if each.kind == kind]
-        return table(("Of", ""), [(UNITS[each.resource], line) for each in own for line in each.lines])
+        return table(("Of", ""), [(UNITS[each.resource], line) for each in own for line in each.explanation])
 
 
 @admin.register(Usage)

@@ -130,16 +130,16 @@ class Eviction(models.Model):
     project_name = models.CharField(max_length=63)
     department_id = models.BigIntegerField()
     department_name = models.CharField(max_length=63)
-    beneficiary_id = models.UUIDField(null=True)
-    beneficiary_name = models.CharField(max_length=63, blank=True)
-    beneficiary_project_id = models.BigIntegerField(null=True)
-    beneficiary_project_name = models.CharField(max_length=63, blank=True)
+    preemptor_id = models.UUIDField(null=True)
+    preemptor_name = models.CharField(max_length=63, blank=True)
+    preemptor_project_id = models.BigIntegerField(null=True)
+    preemptor_project_name = models.CharField(max_length=63, blank=True)
     rule = models.TextField(help_text="The rule that allowed it, with its numbers.")
     numbers = models.JSONField(
         default=dict, help_text="Quota, share, allocated and use of both sides; alternatives."
     )
     pods = models.JSONField(default=list)
-    whole = models.BooleanField(default=True)
+    entire_workload = models.BooleanField(default=True)
     gpu_milli = models.BigIntegerField(default=0)
     lost_gpu_seconds = models.BigIntegerField(default=0)
 
@@ -147,14 +147,14 @@ class Eviction(models.Model):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["workload_id", "-id"], name="eviction_of_workload"),
-            models.Index(fields=["beneficiary_id", "-id"], name="eviction_for_workload"),
+            models.Index(fields=["preemptor_id", "-id"], name="eviction_for_workload"),
             models.Index(fields=["project_id", "-id"], name="eviction_of_project"),
-            models.Index(fields=["beneficiary_project_id", "-id"], name="eviction_for_project"),
+            models.Index(fields=["preemptor_project_id", "-id"], name="eviction_for_project"),
             BrinIndex(fields=["at"], name="eviction_time"),
         ]
 
     def __str__(self) -> str:
-        whom = f" for {self.beneficiary_name}" if self.beneficiary_name else ""
+        whom = f" for {self.preemptor_name}" if self.preemptor_name else ""
         return f"{self.workload_name}: {self.kind}{whom}"
 
 

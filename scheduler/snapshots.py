@@ -56,7 +56,7 @@ def decided(plan: Plan) -> Document:
                 "pool": bundle.pool,
                 "steps": [_step(step) for step in bundle.steps],
                 "evictions": [
-                    [str(gone.kind), gone.workload, gone.beneficiary, gone.rule] for gone in bundle.evictions
+                    [str(gone.kind), gone.workload, gone.preemptor, gone.rule] for gone in bundle.evictions
                 ],
             }
             for bundle in plan.bundles

@@ -215,10 +215,10 @@ def eviction(of: Workload, for_whom: Workload | None, on: NodePool, **columns: A
     }
     if for_whom is not None:
         defaults |= {
-            "beneficiary_id": for_whom.pk,
-            "beneficiary_name": for_whom.name,
-            "beneficiary_project_id": for_whom.project_id,
-            "beneficiary_project_name": for_whom.project.name,
+            "preemptor_id": for_whom.pk,
+            "preemptor_name": for_whom.name,
+            "preemptor_project_id": for_whom.project_id,
+            "preemptor_project_name": for_whom.project.name,
         }
     return Eviction.objects.create(**(defaults | columns))
 

@@ -59,9 +59,9 @@ class OneCycleAnswer(CycleAnswer):
 
 class ReplayAnswer(Answer):
     cycle: int
-    same: bool
-    engine_then: str
-    engine_now: str
+    identical: bool
+    recorded_engine_version: str
+    engine_version: str
     bundles: int
     waiting: int
     differing: int

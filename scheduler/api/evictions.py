@@ -29,9 +29,9 @@ from scheduler.reports.visibility import Reader, reader
 
 KindWord = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
 COLUMNS = (
-    "id", "at", "kind", "pool", "department", "project", "workload_name", "workload", "beneficiary_project",
-    "beneficiary_name", "beneficiary", "gave_way", "for_whom", "whole", "gpus", "lost_gpu_seconds", "rule",
-    "cycle",
+    "id", "at", "kind", "pool", "department", "project", "workload_name", "workload", "preemptor_project",
+    "preemptor_name", "preemptor_id", "victim", "preemptor", "entire_workload", "gpus", "lost_gpu_seconds",
+    "rule", "cycle",
 )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ class EvictionsQuery(ListQuery):
     kind: KindWord | None = None
     pool: Word | None = None
     project: Word | None = None
-    beneficiary: Word | None = None
+    preemptor: Word | None = None
     workload: Word | None = None
     since: Moment | None = None
     until: Moment | None = None
@@ -55,20 +55,26 @@ class EvictionAnswer(Answer):
     workload_name: str
     project: str
     department: str
-    beneficiary: UUID | None
-    beneficiary_name: str
-    beneficiary_project: str
-    gave_way: str = Field(description="Who gave way, as far as you may know: by name, or size and project.")
-    for_whom: str = Field(description="The same of whom it was for; empty where it was for nobody.")
+    preemptor_id: UUID | None
+    preemptor_name: str
+    preemptor_project: str
+    victim: str = Field(
+        description="Evicted workload as PROJECT/NAME; its size and project if you do not see that project."
+    )
+    preemptor: str = Field(
+        description="Workload that it was evicted for, in the same form. Empty for a drain."
+    )
     rule: str
     numbers: dict[str, Any]
     pods: list[Any]
-    whole: bool
+    entire_workload: bool
     gpus: float
     lost_gpu_seconds: int
     cycle: int | None
     summary: str
-    lines: list[str] = Field(description="The audit in sentences: the rule, the queues' numbers, the cost.")
+    explanation: list[str] = Field(
+        description="Sentences of the audit: the rule, the numbers of the queues, the cost."
+    )
 
 
 class Evictions(ApiView):
@@ -90,15 +96,15 @@ class MatrixQuery(Query):
     kind: KindWord | None = None
     pool: Word | None = None
     project: Word | None = None
-    beneficiary: Word | None = None
+    preemptor: Word | None = None
     since: Moment | None = None
     until: Moment | None = None
     limit: Annotated[int, Field(ge=1, le=500, description="So many pairs at most.")] = 100
 
 
 class PairAnswer(Answer):
-    gave_way: str = Field(description="A project.")
-    for_whom: str = Field(description="A project; empty: for nobody, as with a drain.")
+    victim_project: str
+    preemptor_project: str = Field(description="Empty if there is no preemptor, as for a drain.")
     evictions: int
     gpus: float
     lost_gpu_seconds: int
@@ -106,7 +112,7 @@ class PairAnswer(Answer):
 
 class MatrixAnswer(Answer):
     pairs: list[PairAnswer] = Field(description="The most work lost first.")
-    left_out: int = Field(description="How many more pairs there are.")
+    omitted: int = Field(description="Number of further pairs.")
 
 
 class EvictionMatrix(ApiView):
@@ -116,12 +122,12 @@ class EvictionMatrix(ApiView):
         every = pairs(_found(self.acting, query))
         found = [
             PairAnswer(
-                gave_way=pair.gave, for_whom=pair.took, evictions=pair.count,
+                victim_project=pair.victim, preemptor_project=pair.preemptor, evictions=pair.count,
                 gpus=from_milli(pair.gpu_milli) or 0, lost_gpu_seconds=pair.lost_gpu_seconds,
             )
             for pair in every[: query.limit]
         ]  # fmt: skip
-        return Response(MatrixAnswer(pairs=found, left_out=max(0, len(every) - query.limit)))
+        return Response(MatrixAnswer(pairs=found, omitted=max(0, len(every) - query.limit)))
 
 
 class OneEviction(ApiView):
@@ -142,7 +148,7 @@ class EvictionsOfWorkload(ApiView):
         query = parse_query(request, ListQuery)
         workload = tenants.find_workload(self.acting, workload_id)
         rows = selectors.evictions(self.acting).filter(
-            Q(workload_id=workload.pk) | Q(beneficiary_id=workload.pk)
+            Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk)
         )
         return Response(page(rows, query, NEWEST, presenting(self.acting)))
 
@@ -156,7 +162,7 @@ def as_csv(request: Request, rows: QuerySet[Eviction], eyes: Reader) -> Streamin
 
 
 def answer(each: Told) -> EvictionAnswer:
-    row, victim, winner = each.row, each.victim, each.beneficiary
+    row, victim, winner = each.row, each.victim, each.preemptor
     columns: Any = row
     return EvictionAnswer(
         pool=row.pool_name,
@@ -164,17 +170,17 @@ def answer(each: Told) -> EvictionAnswer:
         workload_name=victim.name,
         project=victim.project,
         department=row.department_name if victim.seen else "",
-        gave_way=victim.called,
-        beneficiary=winner.id if winner else None,
-        beneficiary_name=winner.name if winner else "",
-        beneficiary_project=winner.project if winner else "",
-        for_whom=winner.called if winner else "",
+        victim=victim.called,
+        preemptor_id=winner.id if winner else None,
+        preemptor_name=winner.name if winner else "",
+        preemptor_project=winner.project if winner else "",
+        preemptor=winner.called if winner else "",
         gpus=from_milli(row.gpu_milli) or 0,
         rule=each.rule,
         numbers=each.numbers,
         pods=each.pods,
         summary=each.summary,
-        lines=each.lines,
+        explanation=each.explanation,
         **{name: getattr(columns, name) for name in _PLAIN},
     )
 
@@ -187,8 +193,8 @@ def _found(acting: Acting, query: "EvictionsQuery | MatrixQuery") -> QuerySet[Ev
     rows = selectors.evictions(acting)
     exact = {"kind": query.kind, "pool_name": query.pool, "project_name": query.project}
     rows = rows.filter(**{column: value for column, value in exact.items() if value is not None})
-    if query.beneficiary is not None:
-        rows = rows.filter(selectors.for_workload(acting, query.beneficiary))
+    if query.preemptor is not None:
+        rows = rows.filter(selectors.for_workload(acting, query.preemptor))
     if isinstance(query, EvictionsQuery) and query.workload is not None:
         rows = rows.filter(selectors.of_workload(acting, query.workload))
     if query.since is not None:
@@ -196,4 +202,4 @@ def _found(acting: Acting, query: "EvictionsQuery | MatrixQuery") -> QuerySet[Ev
     return rows if query.until is None else rows.filter(at__lte=query.until)
 
 
-_PLAIN = ("id", "at", "kind", "whole", "lost_gpu_seconds", "cycle")
+_PLAIN = ("id", "at", "kind", "entire_workload", "lost_gpu_seconds", "cycle")

@@ -28,10 +28,10 @@ class ExplanationAnswer(Answer):
     phase: PhaseWord
     reason: str
     message: str
-    position: int | None
-    key: list[str] = Field(description="What its place in line was decided by, first to last.")
+    queue_position: int | None
+    ordering: list[str] = Field(description="What its place in line was decided by, first to last.")
     expected_start: datetime | None
-    expected_because: str = Field(description="What the estimate rests on, or why there is none.")
+    expected_start_reason: str = Field(description="What the estimate rests on, or why there is none.")
     blockers: list[BlockerAnswer]
     queue: dict[str, Any] = Field(
         description="Standing of its project and department; in `how`, by resource, the story of each share."
@@ -39,7 +39,7 @@ class ExplanationAnswer(Answer):
     evictions: list[evictions.EvictionAnswer]
     explained_at: datetime | None
     cycle: int | None
-    waited: list[WaitedAnswer] = Field(
+    pending_history: list[WaitedAnswer] = Field(
         description="For what it waited last, one reason after another, in earlier waits too."
     )
 
@@ -52,8 +52,9 @@ class Explain(ApiView):
         found = explain(self.acting, workload)
         told = {name: getattr(found, name) for name in ExplanationAnswer.model_fields}
         told["queue"] = how_shares_come_about(self.acting, workload, found.queue)
-        told["waited"] = [
-            WaitedAnswer(reason=each.reason, since=each.since, until=each.until) for each in found.waited
+        told["pending_history"] = [
+            WaitedAnswer(reason=each.reason, since=each.since, until=each.until)
+            for each in found.pending_history
         ]
         told["evictions"] = evictions.presenting(self.acting)(found.evictions)
         return Response(ExplanationAnswer(**told))

@@ -19,11 +19,13 @@ from pools.api.pools import PoolDoor
 from projects.models import Workload
 from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_of
 
-FIRST = Order("line", ("position", "id"), annotated={"position": IntegerField()})
+FIRST = Order("line", ("queue_position", "id"), annotated={"queue_position": IntegerField()})
 
 
 class WaiterAnswer(Answer):
-    position: int | None = Field(description="Among everybody's work; null: no cycle has looked at it yet.")
+    queue_position: int | None = Field(
+        description="Among everybody's work; null: no cycle has looked at it yet."
+    )
     workload: UUID
     name: str
     project: str
@@ -33,7 +35,7 @@ class WaiterAnswer(Answer):
     submitted_at: datetime
     reason: str
     message: str
-    key: list[str] = Field(description="What its place in line was decided by, first to last.")
+    ordering: list[str] = Field(description="What its place in line was decided by, first to last.")
     expected_start: datetime | None
 
 
@@ -64,7 +66,7 @@ def answer(row: Any) -> WaiterAnswer:
     told = row.explanation or {}
     starts = told.get("expected_start")
     return WaiterAnswer(
-        position=None if row.position == NOT_LOOKED_AT else row.position,
+        queue_position=None if row.queue_position == NOT_LOOKED_AT else row.queue_position,
         workload=row.pk,
         name=row.name,
         project=row.project.name,
@@ -74,6 +76,6 @@ def answer(row: Any) -> WaiterAnswer:
         submitted_at=row.submitted_at,
         reason=row.reason,
         message=row.message,
-        key=told.get("key", []),
+        ordering=told.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
     )

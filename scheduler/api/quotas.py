@@ -55,10 +55,10 @@ class ReasonChange(Answer):
     message: str
 
 
-class UnseenAnswer(Answer):
+class HiddenAnswer(Answer):
     shares: int
     starts: int
-    no_longer_start: int
+    no_longer_starting: int
     evictions: int
     evicted_gpus: float
     reasons: int
@@ -71,11 +71,11 @@ class ImpactAnswer(Answer):
     quotas: list[QuotaEdit]
     shares: list[ShareChange]
     starts: list[StartChange]
-    no_longer_start: list[StartChange]
+    no_longer_starting: list[StartChange]
     evictions: list[dict[str, Any]]
     reasons: list[ReasonChange]
     warnings: list[Warned]
-    unseen: UnseenAnswer
+    hidden: HiddenAnswer
     tag: str = Field(description="For If-Match of the application; also in ETag.")
 
 
@@ -88,10 +88,10 @@ class QuotaPreview(ApiView):
     def post(self, request: Request) -> Response:
         no_query(request)
         found = preview(acting=self.acting, draft=read_draft(self.acting, parse_document(request)))
-        told = {name: getattr(found, name) for name in ImpactAnswer.model_fields if name != "unseen"}
-        unseen = {name: getattr(found.unseen, name) for name in UnseenAnswer.model_fields}
+        told = {name: getattr(found, name) for name in ImpactAnswer.model_fields if name != "hidden"}
+        hidden = {name: getattr(found.hidden, name) for name in HiddenAnswer.model_fields}
         return Response(
-            ImpactAnswer(**told, unseen=UnseenAnswer(**unseen)), headers={"ETag": etag(found.tag)}
+            ImpactAnswer(**told, hidden=HiddenAnswer(**hidden)), headers={"ETag": etag(found.tag)}
         )
 
 
@@ -110,55 +110,55 @@ def told_of(owner: Department | Project, pool: NodePool) -> list[Warned]:
 
 
 class ShareRound(Answer):
-    """One round in which the queue was offered something; of a remainder: what was cut off of its part."""
+    """One round of the division in which the queue took part."""
 
     phase: Literal["quota", "over_quota", "remainder"]
     rank: int
-    left: float
-    part: float
-    part_without_history: float
+    remaining: float
+    weighted_share: float
+    weighted_share_without_usage: float
     offered: float
-    taken: float
+    granted: float
 
 
-class ShareChapter(Answer):
+class ShareTraceEntry(Answer):
     kind: OwnerKind
     name: str
-    of: str = Field(description="What is divided: the department's share, or the pool.")
+    queue: str = Field(description="Pool or department whose resources are divided.")
     resource: str
     total: float
     share: float
-    lines: list[str]
+    explanation: list[str]
     rounds: list[ShareRound]
 
 
 class ShareAnswer(Answer):
-    """As things stand now; amounts in GPUs, CPUs and MiB."""
+    """How the current fair share is computed. Amounts are GPUs, CPUs and MiB."""
 
     pool: str
-    story: list[ShareChapter] = Field(description="Its department first, as far as you see that whole.")
+    trace: list[ShareTraceEntry] = Field(description="The department first, if you see all of it.")
 
 
-class ShareStory(ApiView):
+class ShareTrace(ApiView):
     def owner(self, name: str) -> Department | Project:
         raise NotImplementedError
 
-    @operation("How a fair share comes about", answer=ShareAnswer)
+    @operation("Trace of a fair share", answer=ShareAnswer)
     def get(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         owner, where = self.owner(name), pool_named(pool)
-        story = share_story(acting=self.acting, owner=owner, pool=where)
-        told = [
-            ShareChapter(**{key: getattr(each, key) for key in ShareChapter.model_fields}) for each in story
+        trace = [
+            ShareTraceEntry(**{key: getattr(each, key) for key in ShareTraceEntry.model_fields})
+            for each in share_story(acting=self.acting, owner=owner, pool=where)
         ]
-        return Response(ShareAnswer(pool=where.name, story=told))
+        return Response(ShareAnswer(pool=where.name, trace=trace))
 
 
-class ShareOfDepartment(ShareStory):
+class ShareOfDepartment(ShareTrace):
     def owner(self, name: str) -> Department:
         return selectors.find_department(self.acting, name)
 
 
-class ShareOfProject(ShareStory):
+class ShareOfProject(ShareTrace):
     def owner(self, name: str) -> Project:
         return selectors.find_project(self.acting, name)

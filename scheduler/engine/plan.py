@@ -110,7 +110,7 @@ class Eviction:
 
     kind: Kind
     workload: str
-    beneficiary: str | None
+    preemptor: str | None
     rule: str  # a sentence: the rule that allowed it, with its numbers
     pods: tuple[tuple[str, int], ...]  # (role, index)
     whole: bool  # the whole gang goes back to pending

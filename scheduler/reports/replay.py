@@ -22,9 +22,9 @@ class Replayed:
     """`differences` are sentences, at most so many; `differing` counts them all."""
 
     cycle: int
-    same: bool
-    engine_then: str
-    engine_now: str
+    identical: bool
+    recorded_engine_version: str
+    engine_version: str
     bundles: int
     waiting: int
     differing: int
@@ -32,10 +32,10 @@ class Replayed:
 
     @property
     def summary(self) -> str:
-        then, now = self.engine_then or "an engine that left no mark", self.engine_now
+        then, now = self.recorded_engine_version or "an engine that left no mark", self.engine_version
         engine = "by the same engine" if then == now else f"by another engine: {then} then, {now} now"
         did = f"{counted(self.bundles, 'bundle')}, {self.waiting} waiting"
-        if self.same:
+        if self.identical:
             return f"Cycle {self.cycle} is decided the same again ({did}), {engine}."
         return f"Cycle {self.cycle} is decided otherwise in {counted(self.differing, 'place')}, {engine}."
 
@@ -52,9 +52,9 @@ def replay(cycle: Cycle) -> Replayed:
     differences = list(_differences(found.decided, again))
     return Replayed(
         cycle=cycle.pk,
-        same=not differences,
-        engine_then=cycle.engine,
-        engine_now=engine_version(),
+        identical=not differences,
+        recorded_engine_version=cycle.engine,
+        engine_version=engine_version(),
         bundles=len(again["bundles"]),
         waiting=len(again["waits"]),
         differing=len(differences),

@@ -15,7 +15,7 @@ def evictions(acting: Acting) -> QuerySet[Eviction]:
     if is_platform_admin(acting):
         return rows
     mine = visible_projects(acting).values("pk")
-    return rows.filter(Q(project_id__in=mine) | Q(beneficiary_project_id__in=mine))
+    return rows.filter(Q(project_id__in=mine) | Q(preemptor_project_id__in=mine))
 
 
 def of_workload(acting: Acting, text: str) -> Q:
@@ -25,8 +25,8 @@ def of_workload(acting: Acting, text: str) -> Q:
 
 def for_workload(acting: Acting, text: str) -> Q:
     """By the id or name of whom it was for, or the name of its project, which both sides are told."""
-    found = _seen(acting, "beneficiary_project_id", _named(text, "beneficiary_id", "beneficiary_name"))
-    return found | Q(beneficiary_project_name=text)
+    found = _seen(acting, "preemptor_project_id", _named(text, "preemptor_id", "preemptor_name"))
+    return found | Q(preemptor_project_name=text)
 
 
 def cycles(acting: Acting) -> QuerySet[Cycle]:

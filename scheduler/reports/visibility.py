@@ -73,7 +73,7 @@ def project_of(handle: str) -> str:
 
 def parted(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Of one side's queues those that stand where the two paths part: what the other side may read."""
-    mine, others = (_queues(numbers, name) for name in (side, "winner" if side == "victim" else "victim"))
+    mine, others = (_queues(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim"))
     shared = {queue.get("queue") for queue in others}
     own = [queue for queue in mine if queue.get("queue") not in shared]
     return own[-1:]  # the project comes first, then what it is part of

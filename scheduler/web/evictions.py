@@ -28,7 +28,7 @@ FILTERS = {
     "kind": "kind",
     "pool": "pool_name",
     "project": "project_name",
-    "beneficiary": "beneficiary_project_name",
+    "preemptor": "preemptor_project_name",
 }
 
 
@@ -102,5 +102,5 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
 
 def sides(each: Told) -> list[tuple[str, list[dict[str, Any]]]]:
     """The queues of who gave way and of whom it was for, as far as the reader may see them."""
-    parties = (("Who gave way", each.victim), ("For whom", each.beneficiary))
+    parties = (("Who gave way", each.victim), ("For whom", each.preemptor))
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

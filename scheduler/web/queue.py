@@ -16,11 +16,19 @@ from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_o
 
 Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
 COLUMNS: tuple[Column[Waits], ...] = (
-    Column("number", "No.", lambda row: row[0].position if row[2] else None, order="position", number=True),
+    Column(
+        "number",
+        "No.",
+        lambda row: row[0].queue_position if row[2] else None,
+        order="queue_position",
+        number=True,
+    ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name", in_file=True),
     Column("gpus", "Gang", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True),
-    Column("key", "Its key, first to last", lambda row: "; ".join((row[0].explanation or {}).get("key", ()))),
+    Column(
+        "key", "Its key, first to last", lambda row: "; ".join((row[0].explanation or {}).get("ordering", ()))
+    ),
     Column("reason", "Why it waits", lambda row: row[0].reason, order="reason"),
     Column("message", "In words", lambda row: row[0].message, in_file=True),
     Column("expected", "Expected", lambda row: row[1]),
@@ -57,5 +65,5 @@ def _told(rows: list[Any]) -> list[Waits]:
     found = []
     for row in rows:
         starts = (row.explanation or {}).get("expected_start")
-        found.append((row, parse_datetime(starts) if starts else None, row.position != NOT_LOOKED_AT))
+        found.append((row, parse_datetime(starts) if starts else None, row.queue_position != NOT_LOOKED_AT))
     return found

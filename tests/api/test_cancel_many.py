@@ -14,7 +14,7 @@ def test_each_is_answered_for_itself(cast: Cast, dave: Caller) -> None:
     ids = [str(row.pk) for row in (mine, carols, ended, hidden, mine)]
     told = dave.post("workloads/cancel", {"ids": ids}).json()
     assert told["cancelled"] == [str(mine.pk)]
-    refused = {each["id"]: each["because"] for each in told["refused"]}
+    refused = {each["id"]: each["reason"] for each in told["refused"]}
     assert set(refused) == {str(carols.pk), str(ended.pk), str(hidden.pk)}
     assert "ended already" in refused[str(ended.pk)]
     assert refused[str(hidden.pk)] == "There is no workload with that id."

@@ -57,7 +57,7 @@ def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
             {"reason": "NoRoom", "since": "2030-01-01T00:03:00+00:00"},
         ],
         explanation={
-            "pool": "local", "position": 3, "key": ["rank 0"], "cycle": 7,
+            "pool": "local", "queue_position": 3, "ordering": ["rank 0"], "cycle": 7,
             "expected_start": "2030-01-01T00:00:00+00:00",
             "blockers": [{"reason": "NoRoom", "message": "None has room.", "numbers": {"free_gpu_milli": 0}}],
         },
@@ -67,9 +67,9 @@ def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
         requested=[2000, 0, 0], usage=[0, 0, 0], at=timezone.now(),
     )  # fmt: skip
     why = dave.get(f"workloads/{workload.pk}/explain").json()
-    assert (why["position"], why["cycle"], why["key"]) == (3, 7, ["rank 0"])
+    assert (why["queue_position"], why["cycle"], why["ordering"]) == (3, 7, ["rank 0"])
     assert why["expected_start"] == "2030-01-01T00:00:00Z"
-    assert why["waited"] == [
+    assert why["pending_history"] == [
         {"reason": "OverFairShare", "since": "2030-01-01T00:00:00Z", "until": "2030-01-01T00:03:00Z"},
         {"reason": "NoRoom", "since": "2030-01-01T00:03:00Z", "until": None},
     ]
@@ -77,7 +77,7 @@ def test_why_tells_the_blockers_of_the_last_cycle_and_the_standings(
     assert why["queue"]["project"]["quota"]["gpu"] == 2
     assert why["queue"]["project"]["allocated"]["gpu"] == 0.5
     listed = dave.get("workloads").json()["items"][0]
-    assert (listed["position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
+    assert (listed["queue_position"], listed["expected_start"]) == (3, "2030-01-01T00:00:00Z")
 
 
 def test_health_checks_the_laws_as_it_is_asked(cast: Cast, alice: Caller) -> None:

@@ -8,7 +8,8 @@ from tests.cast import Cast
 
 def waiting(cast: Cast, name: str, position: int | None, project: str = "vision") -> Workload:
     told = None if position is None else {
-        "pool": "local", "position": position, "key": [f"priority 50, number {position}"], "blockers": [],
+        "pool": "local", "queue_position": position,
+        "ordering": [f"priority 50, number {position}"], "blockers": [],
         "expected_start": "2026-06-01T12:00:00+00:00",
     }  # fmt: skip
     return make.workload(getattr(cast, project), name, explanation=told, reason="WaitingForCapacity")
@@ -20,10 +21,10 @@ def test_the_line_is_paged_by_position(cast: Cast, alice: Caller) -> None:
     first = alice.get("node-pools/local/queue", limit="2").json()
     assert (first["workloads"], first["gpus"]) == (4, 4.0)
     assert [item["name"] for item in first["items"]] == ["a", "b"]
-    assert first["items"][0]["key"] == ["priority 50, number 1"]
+    assert first["items"][0]["ordering"] == ["priority 50, number 1"]
     assert first["items"][0]["expected_start"] == "2026-06-01T12:00:00Z"
     second = alice.get("node-pools/local/queue", limit="2", cursor=first["next"]).json()
-    assert [(item["name"], item["position"]) for item in second["items"]] == [("c", 3), ("new", None)]
+    assert [(item["name"], item["queue_position"]) for item in second["items"]] == [("c", 3), ("new", None)]
     assert second["next"] is None
 
 
@@ -44,12 +45,15 @@ def test_evictions_are_added_up_within_the_filters(cast: Cast, alice: Caller, da
     make.eviction(ours, theirs, cast.pool)
     make.eviction(strange, theirs, cast.pool, kind="preempt")
     both = alice.get("evictions/matrix").json()["pairs"]
-    assert [(pair["gave_way"], pair["for_whom"]) for pair in both] == [("search", "ads"), ("vision", "ads")]
-    assert [pair["gave_way"] for pair in alice.get("evictions/matrix", kind="preempt").json()["pairs"]] == [
-        "search"
+    assert [(pair["victim_project"], pair["preemptor_project"]) for pair in both] == [
+        ("search", "ads"),
+        ("vision", "ads"),
     ]
-    assert [pair["gave_way"] for pair in dave.get("evictions/matrix").json()["pairs"]] == ["vision"]
+    assert [
+        pair["victim_project"] for pair in alice.get("evictions/matrix", kind="preempt").json()["pairs"]
+    ] == ["search"]
+    assert [pair["victim_project"] for pair in dave.get("evictions/matrix").json()["pairs"]] == ["vision"]
     first = alice.get("evictions/matrix", limit="1").json()
-    assert (len(first["pairs"]), first["left_out"]) == (1, 1)
-    assert alice.get("evictions/matrix").json()["left_out"] == 0
+    assert (len(first["pairs"]), first["omitted"]) == (1, 1)
+    assert alice.get("evictions/matrix").json()["omitted"] == 0
     assert alice.get("evictions/matrix", limit="501").status_code == 422

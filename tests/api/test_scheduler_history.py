@@ -33,10 +33,10 @@ def evictions(cast: Cast) -> list[Eviction]:
                 "kind": kind, "pool_id": cast.pool.pk, "pool_name": "local", "workload_id": uuid.uuid4(),
                 "workload_name": f"{victim.name}-job", "project_id": victim.pk, "project_name": victim.name,
                 "department_id": victim.department_id, "department_name": victim.department.name,
-                "beneficiary_id": uuid.uuid4() if for_whom else None,
-                "beneficiary_name": f"{for_whom.name}-job" if for_whom else "",
-                "beneficiary_project_id": for_whom.pk if for_whom else None,
-                "beneficiary_project_name": for_whom.name if for_whom else "",
+                "preemptor_id": uuid.uuid4() if for_whom else None,
+                "preemptor_name": f"{for_whom.name}-job" if for_whom else "",
+                "preemptor_project_id": for_whom.pk if for_whom else None,
+                "preemptor_project_name": for_whom.name if for_whom else "",
                 "rule": "A borrower gives back.", "numbers": {"quota": 4000}, "gpu_milli": 2500,
             }
             | changes
@@ -70,7 +70,7 @@ def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> Non
 
     assert found(kind="reclaim") == ["reclaim"]
     assert found(project="vision") == ["consolidate", "reclaim"]
-    assert found(beneficiary="search") == found(beneficiary="search-job") == ["preempt"]
+    assert found(preemptor="search") == found(preemptor="search-job") == ["preempt"]
     assert found(workload=str(evictions[0].workload_id)) == ["reclaim"]
     assert found(pool="moon") == []
     later = (timezone.now() + timedelta(hours=1)).isoformat()
@@ -91,7 +91,7 @@ def test_a_workload_tells_its_evictions_from_both_sides(
     cast: Cast, evictions: list[Eviction], dave: Caller
 ) -> None:
     workload = workloads.submit(acting=cast.dave, project=cast.vision, document=training())
-    for changes in ({"workload_id": workload.pk}, {"beneficiary_id": workload.pk}):
+    for changes in ({"workload_id": workload.pk}, {"preemptor_id": workload.pk}):
         row = Eviction.objects.get(pk=evictions[0].pk)
         row.pk = None
         for name, value in changes.items():

@@ -24,7 +24,7 @@ def test_a_member_submits_and_reads_it_back(dave: Caller) -> None:
     assert sent["Location"] == f"/api/v1/workloads/{answer['id']}"
     assert (answer["phase"], answer["project"], answer["department"]) == ("pending", "vision", "research")
     assert (answer["priority"], answer["submitted_by"], answer["labels"]) == (125, "dave", {"team": "a"})
-    assert answer["gpus"] == {"asked": 2.0, "now": 0.0}
+    assert answer["gpus"] == {"requested": 2.0, "now": 0.0}
     assert answer["pods"] == {"running": 0, "wanted": 2}
     assert answer["spec"]["roles"] == [{"replicas": 2, "gpu": 1}]
     assert {**dave.get(f"workloads/{answer['id']}").json(), "warnings": answer["warnings"]} == answer

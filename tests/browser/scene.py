@@ -218,10 +218,10 @@ def _waiting(scene: Scene) -> None:
         explained_at=make.ago(seconds=4),
         explanation={
             "pool": "train",
-            "position": 1,
+            "queue_position": 1,
             "cycle": 812,
             "expected_start": (make.ago(minutes=-25)).isoformat(),
-            "key": [
+            "ordering": [
                 "beyond quota after it, so behind whatever fits within quota",
                 "rank 0 of research, rank 0 of speech",
                 "dominant share 1.5 counting this workload",
@@ -281,7 +281,7 @@ def _waiting(scene: Scene) -> None:
             pools=["train"],
             reason=reason,
             message=message,
-            explanation={"position": 2, "pool": "train", "blockers": []},
+            explanation={"queue_position": 2, "pool": "train", "blockers": []},
             explained_at=make.ago(seconds=9),
         )
     scene.workloads["paused-run"] = make.workload(
@@ -332,9 +332,9 @@ def _history(scene: Scene) -> None:
         started_at=make.ago(minutes=80),
         backoff_until=make.ago(minutes=-2),
         explanation={
-            "position": 4,
+            "queue_position": 4,
             "pool": "train",
-            "key": ["priority 50, submitted 85 minutes ago"],
+            "ordering": ["priority 50, submitted 85 minutes ago"],
             "blockers": [
                 {
                     "reason": "Backoff",
@@ -366,7 +366,7 @@ def _history(scene: Scene) -> None:
         train,
         kind="shrink",
         at=make.ago(minutes=96),
-        whole=False,
+        entire_workload=False,
         gpu_milli=2000,
         lost_gpu_seconds=0,
         rule="Growth beyond the gang's minimum goes first: 2 replicas.",
@@ -385,7 +385,7 @@ def _history(scene: Scene) -> None:
                 make.eviction_side("vision", 8, 12, 16, 12),
                 make.eviction_side("research", 20, 22, 21.5, 17.5),
             ],
-            "winner": [make.eviction_side("ads", 8, 6, 2, 6), make.eviction_side("product", 12, 6, 2, 6)],
+            "preemptor": [make.eviction_side("ads", 8, 6, 2, 6), make.eviction_side("product", 12, 6, 2, 6)],
             "refused": ["segment-eval alone would free 4 GPUs on two nodes; the gang needs 4 on one."],
         },
     )

@@ -6,9 +6,10 @@ from tests.cli.desk_of_commands import Terminal
 from tests.client.desk import Desk, page, problem
 
 WAITER = {
-    "position": 1, "workload": "00000000-0000-4000-8000-000000000001", "name": "train", "project": "vision",
+    "queue_position": 1, "workload": "00000000-0000-4000-8000-000000000001", "name": "train",
+    "project": "vision",
     "department": "research", "priority": 50, "gpus": 8.0, "submitted_at": "2026-06-01T00:00:00Z",
-    "reason": "WaitingForCapacity", "message": "8 GPUs are asked for.", "key": ["priority 50"],
+    "reason": "WaitingForCapacity", "message": "8 GPUs are asked for.", "ordering": ["priority 50"],
     "expected_start": None,
 }  # fmt: skip
 
@@ -31,19 +32,25 @@ def test_of_several_pools_one_must_be_named(monkeypatch) -> None:
 
 
 def test_the_line_is_read_to_its_end(monkeypatch) -> None:
-    desk = Desk(line(WAITER, following="abc"), line({**WAITER, "name": "other", "position": None}))
+    desk = Desk(line(WAITER, following="abc"), line({**WAITER, "name": "other", "queue_position": None}))
     told = Terminal(monkeypatch).run("queue", "local", "-o", "wide", desk=desk)
     assert "new" in told.output and "priority 50" in told.output
     assert "cursor=abc" in desk.asked[1]
 
 
 def test_evictions_are_added_up(monkeypatch) -> None:
-    pair = {"gave_way": "vision", "for_whom": "", "evictions": 2, "gpus": 8.0, "lost_gpu_seconds": 5400}
+    pair = {
+        "victim_project": "vision",
+        "preemptor_project": "",
+        "evictions": 2,
+        "gpus": 8.0,
+        "lost_gpu_seconds": 5400,
+    }
     desk = Desk(httpx.Response(200, json={"pairs": [pair]}))
     told = Terminal(monkeypatch).run("evictions", "--matrix", desk=desk)
-    assert [line.split() for line in told.output.splitlines()][1] == ["vision", "nobody", "2", "8", "1.5"]
+    assert [line.split() for line in told.output.splitlines()][1] == ["vision", "-", "2", "8", "1.5"]
     assert "limit=50" in desk.asked[0]
-    many = Desk(httpx.Response(200, json={"pairs": [pair], "left_out": 7}))
+    many = Desk(httpx.Response(200, json={"pairs": [pair], "omitted": 7}))
     assert "7 more pairs" in Terminal(monkeypatch).run("evictions", "--matrix", desk=many).output
     nobody = Desk(problem(404, code="not-found"))
     refused = Terminal(monkeypatch).run("evictions", "--matrix", "--workload", "x", desk=nobody)

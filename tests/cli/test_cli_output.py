@@ -89,8 +89,8 @@ def test_evil_messages_of_a_server_are_harmless(terminal: Terminal) -> None:
 
 def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     explained = {
-        "phase": "pending", "reason": "OverFairShare", "message": "Beyond its share.", "position": 2,
-        "key": ["within quota: no", "submitted earlier"], "expected_start": None,
+        "phase": "pending", "reason": "OverFairShare", "message": "Beyond its share.", "queue_position": 2,
+        "ordering": ["within quota: no", "submitted earlier"], "expected_start": None,
         "blockers": [
             {"reason": "OverFairShare", "message": "Beyond.", "numbers": {"requested": 4000, "share": 2000}},
             {"reason": "Fragmented", "message": "In pieces.", "numbers": {"biggest_block": 1000}},
@@ -100,16 +100,16 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
             "how": {"gpu": ["It has no quota.", "Fair share: 1 GPU."], "cpu": ["It asks for none."]},
         }},
         "explained_at": None, "cycle": 7,
-        "waited": [
+        "pending_history": [
             {"reason": "ProjectLimit", "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:03:00Z"},
             {"reason": "OverFairShare", "since": "2026-01-01T00:03:00Z", "until": None},
         ],
         "evictions": [{
             "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
-            "workload_name": "train", "project": "vision", "beneficiary_project": "ads", "gpus": 4,
-            "gave_way": "vision/train", "for_whom": "a 4-GPU workload of project ads",
+            "workload_name": "train", "project": "vision", "preemptor_project": "ads", "gpus": 4,
+            "victim": "vision/train", "preemptor": "a 4-GPU workload of project ads",
             "summary": "vision/train gave way for a 4-GPU workload of project ads",
-            "lines": ["Rule: research held 8 GPUs.", "research: held 8 GPUs before, 4 GPUs after."],
+            "explanation": ["Rule: research held 8 GPUs.", "research: held 8 GPUs before, 4 GPUs after."],
         }],
     }  # fmt: skip
     desk = Desk(page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained))

@@ -71,7 +71,7 @@ def test_a_spreadsheet_gets_a_row_for_each_and_no_formulas(terminal: Terminal) -
     evil = workload("train", message='=HYPERLINK("http://x")', labels={"team": "nlp"}, pools=["a", "b"])
     told = terminal.run("list", "-o", "csv", desk=Desk(page([evil, workload("other")]))).stdout
     first, second = csv.DictReader(io.StringIO(told))
-    assert (first["name"], first["gpus.asked"], first["labels.team"], first["pools"]) == (
+    assert (first["name"], first["gpus.requested"], first["labels.team"], first["pools"]) == (
         "train",
         "4",
         "nlp",

@@ -61,6 +61,6 @@ def workload(
         "phase": phase, "reason": "", "message": "", "since": "2026-01-01T00:00:00Z",
         "submitted_at": "2026-01-01T00:00:00Z", "submitted_by": "alice", "started_at": None,
         "ended_at": None, "run": 1, "preemptions": 0, "restarts": 0, "exit_code": None, "pool": "local",
-        "gpus": {"asked": 4, "now": 4}, "labels": {}, "position": None, "expected_start": None,
+        "gpus": {"requested": 4, "now": 4}, "labels": {}, "queue_position": None, "expected_start": None,
         "pods": {"running": 4, "wanted": 4}, **fields,
     }  # fmt: skip

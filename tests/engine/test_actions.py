@@ -16,7 +16,7 @@ def test_reclaim_takes_the_newest_borrower_and_no_more_than_it_needs() -> None:
     world = two_projects(2, 2, n=4).running("old", "b", "n n").running("new", "b", "n n", since=60)
     plan = world.queued("owner", "a", replicas=2).decide()
     assert stopped(plan) == {"new"}
-    assert bundle_of(plan, "owner").evictions[0].beneficiary == "owner"
+    assert bundle_of(plan, "owner").evictions[0].preemptor == "owner"
 
 
 @pytest.mark.shows("RAI-38", "RAI-45")

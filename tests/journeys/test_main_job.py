@@ -70,11 +70,11 @@ def same_story_everywhere(berth: Installation, dave: Terminal, grace: Terminal) 
     Each side knows its own by name, and the other by its project and size.
     """
     [told] = dave.json("evictions", "--workload", "younger")
-    assert (told["kind"], told["workload_name"], told["beneficiary_project"]) == ("reclaim", "younger", "ads")
-    assert told["for_whom"] == "a 4-GPU workload of project ads"
+    assert (told["kind"], told["workload_name"], told["preemptor_project"]) == ("reclaim", "younger", "ads")
+    assert told["preemptor"] == "a 4-GPU workload of project ads"
     assert told["rule"] in " ".join(dave.berth("why", "younger").split())
     [known] = grace.json("evictions")
-    assert (known["id"], known["beneficiary_name"], known["rule"]) == (told["id"], "ranking", told["rule"])
+    assert (known["id"], known["preemptor_name"], known["rule"]) == (told["id"], "ranking", told["rule"])
 
     admin = Visitor(dave.address)
     admin.sign_in("admin", (berth.home / "admin-password").read_text().strip())

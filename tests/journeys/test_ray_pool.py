@@ -95,7 +95,7 @@ def test_quota_is_taken_back_on_ray_and_the_borrower_goes_on_where_it_was(place:
     for pod in first:
         assert place.log(borrower, pod).endswith("asked to end\n"), "a grace, not a kill"
     [told] = place.dave.json("evictions", "--workload", "borrower")
-    assert (told["kind"], told["beneficiary_project"]) == ("reclaim", "ads")
+    assert (told["kind"], told["preemptor_project"]) == ("reclaim", "ads")
     place.finish(taken_back)
     place.until(taken_back, "completed")
     again = place.until(borrower, "running")

@@ -128,7 +128,7 @@ def test_an_elastic_session_gives_nodes_back_and_finishes_its_calls_on_the_other
         assert {future.result(180) for future in futures} == {1}
         assert session.submit(pow, 2, 5).result(60) == 32
         gave = list(dave.evictions.list(workload=session.id))
-    assert {told.beneficiary_project for told in gave} == {"ads"}
+    assert {told.preemptor_project for told in gave} == {"ads"}
 
 
 def test_whoever_waits_is_told_who_cancelled_the_session(dave: Client, tmp_path: Path) -> None:

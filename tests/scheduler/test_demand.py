@@ -107,12 +107,12 @@ def test_drained_pool_is_not_said_to_grow(stage: Stage, empty_pool: NodePool) ->
 
 
 def test_pool_that_stopped_ordering_leaves_work_schedulable(stage: Stage, empty_pool: NodePool) -> None:
-    """A person can retry, so the workload keeps its position and starts once nodes are ordered again."""
+    """The workload keeps its queue position and starts once an admin lets the pool order nodes again."""
     NodePool.objects.update(boot_failures=5, boot_failure_limit=5)
     workload = stage.submit(roles=[{"gpu": 1}])
     stage.tick(2)
     explanation = explained(workload).explanation
-    assert (workload.reason, explanation["position"]) == ("NodesUnavailable", 1)
+    assert (workload.reason, explanation["queue_position"]) == ("NodesUnavailable", 1)
     services.retry_pool(acting=stage.cast.alice, pool=empty_pool)
     stage.tick(2)
     assert wanted(empty_pool) == 1

@@ -41,9 +41,9 @@ def test_the_audit_names_both_sides_the_rule_and_the_numbers(stage: Stage) -> No
     high = stage.submit("high", roles=HALF, priority=90)
     stage.tick()
     row = Eviction.objects.get()
-    assert (row.kind, row.workload_id, row.beneficiary_id) == ("preempt", low.pk, high.pk)
+    assert (row.kind, row.workload_id, row.preemptor_id) == ("preempt", low.pk, high.pk)
     assert (row.project_name, row.department_name, row.pool_name) == ("vision", "research", "local")
-    assert (row.gpu_milli, row.whole) == (4000, True)
+    assert (row.gpu_milli, row.entire_workload) == (4000, True)
     assert row.lost_gpu_seconds >= 400
     assert row.rule
     standing = row.numbers["victim"][0]
@@ -119,7 +119,7 @@ def test_a_moved_workload_starts_again_elsewhere_without_penalty(stage: Stage) -
     assert sorted(row.run for row in (first, second)) == [1, 2]
     assert [row.preemptions for row in (first, second)] == [0, 0]
     row = Eviction.objects.get()
-    assert (row.kind, row.beneficiary_id) == ("consolidate", wide.pk)
+    assert (row.kind, row.preemptor_id) == ("consolidate", wide.pk)
     assert not Reservation.objects.exists()
     assert [law for law in check(stage.clock.now()) if not law.ok and law.name != "one_leader"] == []
 
@@ -138,7 +138,7 @@ def test_growth_is_taken_back_before_anybody_is_stopped(stage: Stage) -> None:
     assert len(stage.pods(elastic, "running")) == 1
     if grown > 1:
         assert {row.kind for row in Eviction.objects.all()} == {"shrink"}
-        assert not Eviction.objects.filter(whole=True).exists()
+        assert not Eviction.objects.filter(entire_workload=True).exists()
 
 
 def test_a_promise_is_not_kept_against_a_limit_that_was_set_meanwhile(stage: Stage) -> None:

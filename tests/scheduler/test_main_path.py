@@ -45,7 +45,7 @@ def test_a_workload_that_does_not_fit_waits_with_its_reasons(stage: Stage) -> No
     assert stage.phase(second) == Phase.PENDING
     assert second.reason and second.message
     assert second.explanation["blockers"][0]["reason"] == second.reason
-    assert second.explanation["position"] == 1
+    assert second.explanation["queue_position"] == 1
 
 
 def test_a_cancelled_workload_is_stopped_and_gives_everything_back(stage: Stage) -> None:

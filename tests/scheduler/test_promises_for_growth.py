@@ -99,7 +99,7 @@ def test_who_is_promised_growth_is_reclaimed_whole_once_it_has_grown_and_comes_b
     assert list(Reservation.objects.all()) == [promise], "it is left alone until it stands there"
     states = [_alive_of_second_run(stage, workload, seconds=40) for _ in range(8)]
     assert set(states) == {0}, "there is no room for a second run"
-    assert len(Eviction.objects.get(workload_id=workload.pk, whole=True).pods) == 3
+    assert len(Eviction.objects.get(workload_id=workload.pk, entire_workload=True).pods) == 3
     assert not Reservation.objects.exists()
     assert stage.phase(rival) == Phase.RUNNING
     stage.finish(rival)

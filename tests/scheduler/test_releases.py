@@ -97,7 +97,12 @@ def test_every_move_is_in_the_audit_with_its_cycle_and_what_it_was_for(stage: Fl
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
     (row,) = Eviction.objects.all()
-    assert (row.kind, row.workload_name, row.whole, row.beneficiary_name) == ("consolidate", "c", False, "")
+    assert (row.kind, row.workload_name, row.entire_workload, row.preemptor_name) == (
+        "consolidate",
+        "c",
+        False,
+        "",
+    )
     assert row.rule == "moved, so that node local-2 can be given back: its work fits on the other nodes"
     assert [queue["queue"] for queue in row.numbers["victim"]] == ["vision", "research"]
     cycle = Cycle.objects.get(pk=row.cycle)

@@ -183,12 +183,12 @@ def test_an_eviction_shows_the_numbers_that_justified_it(desk: Client, busy: Wor
     ("query", "found"),
     [
         ("kind__exact=reclaim", 1), ("kind__exact=preempt", 0), ("pool_name__icontains=local", 1),
-        ("project_name__icontains=ads", 0), ("beneficiary_project_name__icontains=ads", 1),
+        ("project_name__icontains=ads", 0), ("preemptor_project_name__icontains=ads", 1),
         ("at_from_0=2001-01-01&at_from_1=00:00:00&at_to_0=2001-02-01&at_to_1=00:00:00", 0),
         ("q=rank", 1), ("q=nothing-like-it", 0),
     ],
 )  # fmt: skip
-def test_evictions_are_found_by_kind_pool_project_beneficiary_time_and_words(
+def test_evictions_are_found_by_kind_pool_project_preemptor_time_and_words(
     query: str, found: int, desk: Client, busy: Workload
 ) -> None:
     answer = desk.get(f"{reverse('admin:scheduler_eviction_changelist')}?{query}")
@@ -202,7 +202,7 @@ def test_evictions_leave_as_csv(desk: Client, busy: Workload) -> None:
     answer = desk.post(reverse("admin:scheduler_eviction_changelist"), asked)
     lines = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
     assert [line["workload_name"] for line in lines] == ["train"]
-    assert lines[0]["beneficiary_project"] == "ads"
+    assert lines[0]["preemptor_project"] == "ads"
 
 
 def test_a_cycle_is_decided_again_and_the_outcome_told(desk: Client) -> None:

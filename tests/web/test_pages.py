@@ -206,8 +206,9 @@ def test_markup_is_text_everywhere(cast: Cast, sign_in, running: Workload) -> No
     waiting = make.workload(
         cast.vision, "wait", reason="Backoff", message=MARKUP,
         explanation={
-            "blockers": [{"reason": MARKUP, "message": MARKUP, "numbers": {MARKUP: MARKUP}}], "key": [MARKUP],
-            "pool": MARKUP, "position": 1,
+            "blockers": [{"reason": MARKUP, "message": MARKUP, "numbers": {MARKUP: MARKUP}}],
+            "ordering": [MARKUP],
+            "pool": MARKUP, "queue_position": 1,
         },
     )  # fmt: skip
     cast.pool.last_error = MARKUP

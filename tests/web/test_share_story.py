@@ -42,15 +42,15 @@ def asked(cast: Cast, name: str, address: str) -> Any:
 
 def test_numbers_and_sentences_say_the_same(divided: Cast) -> None:
     answer = told(divided, "alice", "projects/vision/local").json()
-    department, project = (each for each in answer["story"] if each["resource"] == "gpu")
-    assert (department["name"], department["of"], department["share"]) == ("research", "local", 2)
-    assert (project["name"], project["of"], project["total"], project["share"]) == (
+    department, project = (each for each in answer["trace"] if each["resource"] == "gpu")
+    assert (department["name"], department["queue"], department["share"]) == ("research", "local", 2)
+    assert (project["name"], project["queue"], project["total"], project["share"]) == (
         "vision",
         "research",
         2,
         1,
     )
-    assert project["lines"] == [
+    assert project["explanation"] == [
         "It holds and asks for 2 GPUs in all.",
         "It has no quota.",
         "2 GPUs left to divide by weight: its part of 66.7 % is 1.333 GPUs, in whole units 1 GPU.",
@@ -60,16 +60,16 @@ def test_numbers_and_sentences_say_the_same(divided: Cast) -> None:
         ),
         "Fair share: 1 GPU.",
     ]
-    assert [(each["phase"], each["left"], each["taken"]) for each in project["rounds"]] == [
+    assert [(each["phase"], each["remaining"], each["granted"]) for each in project["rounds"]] == [
         ("over_quota", 2, 1), ("remainder", 1, 0),
     ]  # fmt: skip
-    assert project["rounds"][0]["part"] == pytest.approx(2 / 3)
-    assert sum(each["taken"] for each in project["rounds"]) == project["share"]
+    assert project["rounds"][0]["weighted_share"] == pytest.approx(2 / 3)
+    assert sum(each["granted"] for each in project["rounds"]) == project["share"]
 
 
 def test_the_page_tells_it_in_the_same_words(divided: Cast, sign_in: Any) -> None:
-    lines = [line for each in told(divided, "alice", "projects/vision/local").json()["story"]
-             for line in each["lines"]]  # fmt: skip
+    lines = [line for each in told(divided, "alice", "projects/vision/local").json()["trace"]
+             for line in each["explanation"]]  # fmt: skip
     whole = sign_in("alice").get("/quotas/projects/vision/local/share").content.decode()
     inner = sign_in("alice").get("/quotas/projects/vision/local/share", **HTMX).content.decode()
     for text in (whole, inner):
@@ -80,7 +80,7 @@ def test_the_page_tells_it_in_the_same_words(divided: Cast, sign_in: Any) -> Non
 
 def test_a_member_reads_its_own_project_and_no_other_name(divided: Cast, sign_in: Any) -> None:
     answer = told(divided, "dave", "projects/vision/local")
-    assert {each["name"] for each in answer.json()["story"]} == {"vision"}, "not the department, nor others"
+    assert {each["name"] for each in answer.json()["trace"]} == {"vision"}, "not the department, nor others"
     assert "speech" not in answer.content.decode()
     assert "another project" in answer.content.decode()
     page = sign_in("dave").get("/quotas/projects/vision/local/share")
@@ -120,8 +120,8 @@ def test_the_answer_to_why_and_the_admin_site_tell_it_in_the_same_words(divided:
         pool=divided.pool, project=divided.vision, share=[0] * 3, allocated=[0] * 3, requested=[2000, 0, 0],
         usage=[0.0] * 3, at=timezone.now(),
     )  # fmt: skip
-    story = told(divided, "alice", "projects/vision/local").json()["story"]
-    department, project = (each["lines"] for each in story if each["resource"] == "gpu")
+    story = told(divided, "alice", "projects/vision/local").json()["trace"]
+    department, project = (each["explanation"] for each in story if each["resource"] == "gpu")
     waits = Workload.objects.get(name="waits")
     why = asked(divided, "alice", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"]["gpu"], why["project"]["how"]["gpu"]) == (department, project)

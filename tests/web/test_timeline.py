@@ -61,7 +61,7 @@ def test_who_made_others_give_way_is_told_so(cast: Cast, sign_in) -> None:
     assert f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}").content.decode()
 
 
-def test_a_beneficiary_of_strangers_is_told_by_its_size(cast: Cast, sign_in) -> None:
+def test_a_preemptor_of_strangers_is_told_by_its_size(cast: Cast, sign_in) -> None:
     ours, strange = make.workload(cast.vision, "ours"), make.workload(cast.ads, "secret-name", gpus=4)
     tell(ours, "submitted", "Submitted by dave.", 100)
     make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))

@@ -23,7 +23,7 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("PHASE", lambda w: w.phase, style=phase_style),
-        Column("GPUS", lambda w: f"{number(w.gpus.now)}/{number(w.gpus.asked)}", right=True),
+        Column("GPUS", lambda w: f"{number(w.gpus.now)}/{number(w.gpus.requested)}", right=True),
         Column("PODS", lambda w: f"{w.pods.running}/{w.pods.wanted}", right=True, wide=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, wide=True),
         Column("KIND", lambda w: w.kind, wide=True),
@@ -66,8 +66,8 @@ def eviction_columns() -> list[Column]:
     return [
         Column("TIME", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("KIND", lambda e: e.kind),
-        Column("EVICTED", lambda e: e.gave_way),
-        Column("FOR", lambda e: e.for_whom or "-"),
+        Column("EVICTED", lambda e: e.victim),
+        Column("PREEMPTED BY", lambda e: e.preemptor or "-"),
         Column("GPUS", lambda e: number(e.gpus), right=True),
         Column("POOL", lambda e: e.pool, wide=True),
         Column("GPU TIME LOST", lambda e: span(e.lost_gpu_seconds), right=True, wide=True),
@@ -79,8 +79,8 @@ def eviction_columns() -> list[Column]:
 
 def pair_columns() -> list[Column]:
     return [
-        Column("GAVE WAY", lambda p: p.gave_way),
-        Column("FOR", lambda p: p.for_whom or "nobody"),
+        Column("EVICTED PROJECT", lambda p: p.victim_project),
+        Column("PREEMPTED BY", lambda p: p.preemptor_project or "-"),
         Column("EVICTIONS", lambda p: str(p.evictions), right=True),
         Column("GPUS", lambda p: number(p.gpus), right=True),
         Column("GPU-HOURS LOST", lambda p: f"{p.lost_gpu_seconds / 3600:.1f}", right=True),

@@ -9,7 +9,7 @@ from berth.cli.text import local, number, plain, safe
 from berth.core.words import UNSAID, amount, counted
 
 if TYPE_CHECKING:
-    from berth.client.models.tenants import QuotaImpact, ShareStory
+    from berth.client.models.tenants import QuotaImpact, ShareTrace
 
 NAMES = {
     "queue": "queue", "requested": "requested", "allocated": "allocated", "bound": "limit", "quota": "quota",
@@ -82,10 +82,10 @@ def print_impact(impact: "QuotaImpact") -> None:
         print(f"Warning: {safe(warned.get('message', ''))}")
     _section("Fair shares, in GPUs", map(_share, filter(_moves_gpus, impact.shares)))
     _section("Would start", map(_start, impact.starts))
-    _section("Would not start any more", map(_start, impact.no_longer_start))
+    _section("Would not start any more", map(_start, impact.no_longer_starting))
     _section("Would give way", (line for gone in impact.evictions for line in _eviction(gone)))
     _section("Would wait for another reason", map(_reason, impact.reasons))
-    if told := _unseen(impact.unseen):
+    if told := _hidden(impact.hidden):
         print(f"\nOf work that you may not see: {told}")
 
 
@@ -153,20 +153,20 @@ def _reason(entry: Mapping[str, Any]) -> str:
     )
 
 
-def _unseen(unseen: Mapping[str, Any]) -> str:
-    words = (("starts", "start"), ("no_longer_start", "start less", "starts less"),
+def _hidden(hidden: Mapping[str, Any]) -> str:
+    words = (("starts", "start"), ("no_longer_starting", "start less", "starts less"),
              ("evictions", "eviction"), ("shares", "changed fair share"),
              ("reasons", "changed reason"))  # fmt: skip
-    return ", ".join(counted(unseen[key], *word) for key, *word in words if unseen.get(key))
+    return ", ".join(counted(hidden[key], *word) for key, *word in words if hidden.get(key))
 
 
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
 
 
-def print_shares(stories: Iterable["ShareStory"]) -> None:
+def print_shares(stories: Iterable["ShareTrace"]) -> None:
     for told in stories:
-        for chapter in told.story:
-            of = chapter.of if chapter.of == told.pool else f"{chapter.of} on {told.pool}"
+        for chapter in told.trace:
+            of = chapter.queue if chapter.queue == told.pool else f"{chapter.queue} on {told.pool}"
             print_section(safe(f"{chapter.name}, of the {UNITS[chapter.resource]} of {of}"))
-            for line in chapter.lines:
+            for line in chapter.explanation:
                 print(f"  {safe(line)}")

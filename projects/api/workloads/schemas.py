@@ -20,8 +20,8 @@ KindWord = Literal["training", "elastic", "interactive", "service"]
 
 
 class Gpus(Answer):
-    asked: float = Field(description="Of the smallest gang.")
-    now: float = Field(description="Held by its pods now.")
+    requested: float = Field(description="GPUs of the smallest gang.")
+    now: float = Field(description="GPUs allocated to its pods now.")
 
 
 class PodCount(Answer):
@@ -53,7 +53,7 @@ class WorkloadAnswer(Answer):
     exit_code: int | None
     gpus: Gpus
     labels: dict[str, str]
-    position: int | None
+    queue_position: int | None
     expected_start: datetime | None
     pods: PodCount
 
@@ -82,9 +82,9 @@ class PredictionAnswer(Answer):
     decisions: list[dict[str, Any]] = []
     evictions: list[dict[str, Any]] = []
     blockers: list[BlockerAnswer] = []
-    position: int | None = None
+    queue_position: int | None = None
     expected_start: datetime | None = None
-    expected_because: str = ""
+    expected_start_reason: str = ""
     warnings: Annotated[list[str], Field(description="The warnings that a submission returns.")] = []
     errors: list[ProblemAnswer.Fault] = Field(
         [], description="Errors in the document, if the outcome is invalid."
@@ -131,8 +131,8 @@ def values_of(row: Any) -> dict[str, Any]:
         "department": row.project.department.name,
         "pool": row.pool.name if row.pool else None,
         "submitted_by": row.submitted_by.username if row.submitted_by else None,
-        "gpus": Gpus(asked=from_milli(row.gpu_milli_min) or 0, now=from_milli(row.gpu_milli_now) or 0),
-        "position": explanation.get("position"),
+        "gpus": Gpus(requested=from_milli(row.gpu_milli_min) or 0, now=from_milli(row.gpu_milli_now) or 0),
+        "queue_position": explanation.get("queue_position"),
         "expected_start": explanation.get("expected_start"),
         "pods": PodCount(running=row.pods_running, wanted=row.pods_wanted),
     }

@@ -102,7 +102,7 @@ class ManyBody(Body):
 
 class RefusedAnswer(Answer):
     id: UUID
-    because: str
+    reason: str
 
 
 class ManyAnswer(Answer):
@@ -120,8 +120,8 @@ class CancelMany(ApiView):
         rows = {row.pk: row for row in selectors.workloads(self.acting).filter(pk__in=asked)}
         mine = [rows[pk] for pk in asked if pk in rows]
         outcome = workloads.bulk_cancel(acting=self.acting, workloads=mine)
-        refused = [RefusedAnswer(id=row.pk, because=why) for row, why in outcome.refused]
-        refused += [RefusedAnswer(id=pk, because=NOT_THERE) for pk in asked if pk not in rows]
+        refused = [RefusedAnswer(id=row.pk, reason=why) for row, why in outcome.refused]
+        refused += [RefusedAnswer(id=pk, reason=NOT_THERE) for pk in asked if pk not in rows]
         return Response(ManyAnswer(cancelled=[row.pk for row in outcome.cancelled], refused=refused))
 
 

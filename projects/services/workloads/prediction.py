@@ -29,9 +29,9 @@ class Prediction:
     decisions: list[dict[str, Any]] = field(default_factory=list)
     evictions: list[dict[str, Any]] = field(default_factory=list)
     blockers: list[dict[str, Any]] = field(default_factory=list)
-    position: int | None = None
+    queue_position: int | None = None
     expected_start: datetime | None = None
-    expected_because: str = ""
+    expected_start_reason: str = ""
     warnings: list[str] = field(default_factory=list)
 
 

@@ -41,7 +41,7 @@ def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tup
             Eviction(
                 kind=selection.policy.kind if whole else Kind.SHRINK,
                 workload=name,
-                beneficiary=gang.name,
+                preemptor=gang.name,
                 rule=_rule(selection, victims[-1], before),
                 pods=_pods(selection, victims),
                 whole=whole,

@@ -92,9 +92,9 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 def _message(decided: Decided, context: CommitContext) -> str:
     """Return the message for the victim's project; a workload of another project is shown by its size."""
     purpose = ""
-    if decided.beneficiary is not None:
-        project, _, name = decided.beneficiary.partition("/")
-        preemptor = context.locked.workloads.get(decided.beneficiary)
+    if decided.preemptor is not None:
+        project, _, name = decided.preemptor.partition("/")
+        preemptor = context.locked.workloads.get(decided.preemptor)
         own = project == project_of(decided.workload)
         purpose = f" for {called(project, name, preemptor.gpu_milli_min if preemptor else None, seen=own)}"
     return f"{REASONS[decided.kind]}{purpose}: {decided.rule}"
@@ -103,7 +103,7 @@ def _message(decided: Decided, context: CommitContext) -> str:
 def _audit(
     decided: Decided, bundle: Bundle, workload: Workload, gpu_milli: int, context: CommitContext
 ) -> None:
-    preemptor = context.locked.workloads.get(decided.beneficiary) if decided.beneficiary else None
+    preemptor = context.locked.workloads.get(decided.preemptor) if decided.preemptor else None
     project, pool = workload.project, context.view.pools[bundle.pool]
     Eviction.objects.create(
         at=context.now,
@@ -117,14 +117,14 @@ def _audit(
         project_name=project.name,
         department_id=project.department_id,
         department_name=project.department.name,
-        beneficiary_id=preemptor.pk if preemptor else None,
-        beneficiary_name=preemptor.name if preemptor else "",
-        beneficiary_project_id=preemptor.project_id if preemptor else None,
-        beneficiary_project_name=preemptor.project.name if preemptor else "",
+        preemptor_id=preemptor.pk if preemptor else None,
+        preemptor_name=preemptor.name if preemptor else "",
+        preemptor_project_id=preemptor.project_id if preemptor else None,
+        preemptor_project_name=preemptor.project.name if preemptor else "",
         rule=decided.rule,
         numbers=numbers_of(decided, workload.gpu_milli_min, preemptor.gpu_milli_min if preemptor else None),
         pods=[{"role": role, "index": index} for role, index in decided.pods],
-        whole=decided.whole,
+        entire_workload=decided.whole,
         gpu_milli=gpu_milli,
         lost_gpu_seconds=decided.lost_gpu_seconds,
     )

@@ -75,7 +75,7 @@ def _evict(workload: Workload, pods: list[Pod], now: datetime) -> bool:
         rule=rule,
         numbers={"node": node.name, "drain_started_at": str(node.drain_started_at)},
         pods=[{"role": pod.role, "index": pod.index} for pod in pods],
-        whole=True,
+        entire_workload=True,
         gpu_milli=workload.gpu_milli_now,
         lost_gpu_seconds=int((now - since).total_seconds()) * workload.gpu_milli_now // 1000,
     )

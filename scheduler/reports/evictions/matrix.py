@@ -1,4 +1,4 @@
-"""Count evictions by pairs of projects."""
+"""Evictions counted by pairs of projects."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,52 +12,61 @@ MOST_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Evictions of one project's work for another's; `took` empty: for nobody (a drain, a broken gang)."""
+    """Evictions of workloads of project `victim` for workloads of project `preemptor`.
 
-    gave: str
-    took: str
+    `preemptor` is empty if there was none (a drain, a stale gang).
+    """
+
+    victim: str
+    preemptor: str
     count: int
     gpu_milli: int
     lost_gpu_seconds: int
 
 
 def pairs(rows: QuerySet[Eviction]) -> list[Pair]:
-    """The most work lost first. Both sides of an eviction know each other's project."""
-    names = ("project_name", "beneficiary_project_name")
-    summed = (
+    """Return the pairs of projects, the most lost work first. Both sides see each other's project name."""
+    sums = (
         rows.order_by()
-        .values_list(*names)
+        .values_list("project_name", "preemptor_project_name")
         .annotate(n=Count("pk"), milli=Sum("gpu_milli"), lost=Sum("lost_gpu_seconds"))
     )
-    found = [Pair(gave, took, n, milli, lost) for gave, took, n, milli, lost in summed]
-    return sorted(found, key=lambda pair: (-pair.lost_gpu_seconds, -pair.count, pair.gave, pair.took))
+    return sorted(
+        (Pair(*row) for row in sums),
+        key=lambda pair: (-pair.lost_gpu_seconds, -pair.count, pair.victim, pair.preemptor),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`rows`: who gave way, and in the order of `took` what came of it; None: it never happened.
+    """Matrix of the projects with the most lost work.
 
-    `left_out`: pairs of projects that lost and took less than those shown.
+    Each row names a victim project and has one cell per preemptor project; None: no evictions. `omitted`
+    counts the pairs left out because other projects lost more.
     """
 
-    gave: tuple[str, ...]
-    took: tuple[str, ...]
+    victims: tuple[str, ...]
+    preemptors: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Pair | None, ...]], ...]
-    left_out: int = 0
+    omitted: int = 0
 
 
-def grid(found: Iterable[Pair]) -> Grid:
-    by_key = {(pair.gave, pair.took): pair for pair in found}
-    gave = sorted(_most(by_key.values(), lambda pair: pair.gave))
-    took = sorted(_most(by_key.values(), lambda pair: pair.took), key=lambda name: (not name, name))
-    rows = tuple((one, tuple(by_key.get((one, other)) for other in took)) for one in gave)
+def grid(all_pairs: Iterable[Pair]) -> Grid:
+    by_key = {(pair.victim, pair.preemptor): pair for pair in all_pairs}
+    victims = sorted(_largest(by_key.values(), lambda pair: pair.victim))
+    preemptors = sorted(
+        _largest(by_key.values(), lambda pair: pair.preemptor), key=lambda name: (not name, name)
+    )
+    rows = tuple(
+        (victim, tuple(by_key.get((victim, preemptor)) for preemptor in preemptors)) for victim in victims
+    )
     shown = sum(pair is not None for _, cells in rows for pair in cells)
-    return Grid(tuple(gave), tuple(took), rows, len(by_key) - shown)
+    return Grid(tuple(victims), tuple(preemptors), rows, len(by_key) - shown)
 
 
-def _most(found: Iterable[Pair], name: Callable[[Pair], str]) -> list[str]:
-    """The names with the most lost work, as many as a page can show beside each other."""
+def _largest(all_pairs: Iterable[Pair], name: Callable[[Pair], str]) -> list[str]:
+    """Return the names with the most lost work, at most as many as fit side by side."""
     lost: dict[str, int] = {}
-    for pair in found:
+    for pair in all_pairs:
         lost[name(pair)] = lost.get(name(pair), 0) + pair.lost_gpu_seconds
     return sorted(lost, key=lambda each: (-lost[each], each))[:MOST_SHOWN]

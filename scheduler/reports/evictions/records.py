@@ -14,12 +14,12 @@ UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 
 def numbers_of(decided: plan.Eviction, victim_milli: int, winner_milli: int | None) -> dict[str, Any]:
     """How all queues concerned stood before and after, what was refused before, how large the two are."""
-    whose = decided.beneficiary or decided.workload
+    whose = decided.preemptor or decided.workload
     return {
         "victim": [_numbers(standing) for standing in decided.victim],
-        "winner": [_numbers(standing) for standing in decided.winner],
+        "preemptor": [_numbers(standing) for standing in decided.winner],
         "refused": [discreet(found, whose).message for found in decided.refused],
-        "sizes": {"victim": victim_milli, "beneficiary": winner_milli},
+        "sizes": {"victim": victim_milli, "preemptor": winner_milli},
         "units": UNITS,
     }
 
@@ -41,7 +41,7 @@ def least_gpus(tree: Group | Role) -> int:
 
 def _row(gone: plan.Eviction, bundle: plan.Bundle, seen: ClusterView, known: dict[str, Workload]) -> Eviction:
     victim = known[gone.workload]
-    winner = known.get(gone.beneficiary) if gone.beneficiary else None
+    winner = known.get(gone.preemptor) if gone.preemptor else None
     owner, pool = seen.queues.owners[victim.project], seen.pools[bundle.pool]
     assert owner.project_id is not None, "a workload is in a project's queue"
     row = Eviction(
@@ -58,7 +58,7 @@ def _row(gone: plan.Eviction, bundle: plan.Bundle, seen: ClusterView, known: dic
         rule=gone.rule,
         numbers=numbers_of(gone, least_gpus(victim.tree), least_gpus(winner.tree) if winner else None),
         pods=[{"role": role, "index": index} for role, index in gone.pods],
-        whole=gone.whole,
+        entire_workload=gone.whole,
         gpu_milli=sum(
             step.milli * len(step.devices)
             for step in bundle.steps
@@ -68,9 +68,9 @@ def _row(gone: plan.Eviction, bundle: plan.Bundle, seen: ClusterView, known: dic
     )
     if winner is not None:
         whose = seen.queues.owners[winner.project]
-        row.beneficiary_id = _id_of(winner.name, seen)
-        row.beneficiary_name = _name(winner.name)
-        row.beneficiary_project_id, row.beneficiary_project_name = whose.project_id, whose.name
+        row.preemptor_id = _id_of(winner.name, seen)
+        row.preemptor_name = _name(winner.name)
+        row.preemptor_project_id, row.preemptor_project_name = whose.project_id, whose.name
     return row
 
 

@@ -41,26 +41,26 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An eviction as one reader may know it. `lines` are the sentences that follow the summary."""
+    """An eviction as one reader may know it. `explanation` are the sentences that follow the summary."""
 
     row: Eviction
     victim: Party
-    beneficiary: Party | None
+    preemptor: Party | None
     rule: str
     refused: list[str]
     pods: list[dict[str, Any]]
     summary: str
-    lines: list[str]
+    explanation: list[str]
 
     @property
     def numbers(self) -> dict[str, Any]:
         """The audit's numbers, as far as the reader may see them."""
         stored = _stored(self.row)
-        if self.victim.seen and (self.beneficiary is None or self.beneficiary.seen):
+        if self.victim.seen and (self.preemptor is None or self.preemptor.seen):
             return stored
         kept: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
-        winner = self.beneficiary.queues if self.beneficiary else []
-        return {"victim": self.victim.queues, "winner": winner, "refused": self.refused, **kept}
+        queues = self.preemptor.queues if self.preemptor else []
+        return {"victim": self.victim.queues, "preemptor": queues, "refused": self.refused, **kept}
 
 
 def told(reader: Reader, rows: Iterable[Eviction], there: Collection[UUID] = ()) -> list[Told]:
@@ -71,7 +71,7 @@ def told(reader: Reader, rows: Iterable[Eviction], there: Collection[UUID] = ())
 def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[Told]:
     """The same for pages, where what is still there can be opened."""
     found = list(rows)
-    ids = {pk for row in found for pk in (row.workload_id, row.beneficiary_id) if pk is not None}
+    ids = {pk for row in found for pk in (row.workload_id, row.preemptor_id) if pk is not None}
     there = set(Workload.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
     return told(reader, found, there)
 
@@ -88,19 +88,19 @@ def standing_line(queue: Mapping[str, Any], gpus_taken: bool) -> str:
 def _told(reader: Reader, row: Eviction, there: Collection[UUID]) -> Told:
     stored = _stored(row)
     victim = _victim(reader, row, stored, there)
-    beneficiary = _beneficiary(reader, row, stored, there)
+    preemptor = _preemptor(reader, row, stored, there)
     refused = [str(each) for each in stored.get("refused") or ()]
-    if beneficiary is not None and not beneficiary.seen:
+    if preemptor is not None and not preemptor.seen:
         refused = []
     return Told(
         row=row,
         victim=victim,
-        beneficiary=beneficiary,
+        preemptor=preemptor,
         rule=row.rule,
         refused=refused,
         pods=list(row.pods) if victim.seen else [],
-        summary=_summary(row, victim, beneficiary),
-        lines=list(_lines(row, victim, beneficiary, refused)),
+        summary=_summary(row, victim, preemptor),
+        explanation=list(_explanation(row, victim, preemptor, refused)),
     )
 
 
@@ -121,21 +121,21 @@ def _victim(reader: Reader, row: Eviction, stored: Mapping[str, Any], there: Col
     )
 
 
-def _beneficiary(
+def _preemptor(
     reader: Reader, row: Eviction, stored: Mapping[str, Any], there: Collection[UUID]
 ) -> Party | None:
-    if not row.beneficiary_name:
+    if not row.preemptor_name:
         return None
-    seen, sizes = reader.sees(row.beneficiary_project_id), stored.get("sizes") or {}
-    project = row.beneficiary_project_name
+    seen, sizes = reader.sees(row.preemptor_project_id), stored.get("sizes") or {}
+    project = row.preemptor_project_name
     return Party(
-        called=called(project, row.beneficiary_name, sizes.get("beneficiary"), seen=seen),
+        called=called(project, row.preemptor_name, sizes.get("preemptor"), seen=seen),
         project=project,
-        name=row.beneficiary_name if seen else "",
-        id=row.beneficiary_id if seen else None,
-        queues=_listed(stored, "winner") if seen else parted(stored, "winner"),
+        name=row.preemptor_name if seen else "",
+        id=row.preemptor_id if seen else None,
+        queues=_listed(stored, "preemptor") if seen else parted(stored, "preemptor"),
         seen=seen,
-        there=seen and row.beneficiary_id in there,
+        there=seen and row.preemptor_id in there,
     )
 
 
@@ -143,19 +143,19 @@ def _listed(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     return [queue for queue in stored.get(side) or () if isinstance(queue, dict)]
 
 
-def _summary(row: Eviction, victim: Party, beneficiary: Party | None) -> str:
-    whom = f" for {beneficiary.called}" if beneficiary else ""
-    part = "the whole gang" if row.whole else "a part of it"
+def _summary(row: Eviction, victim: Party, preemptor: Party | None) -> str:
+    whom = f" for {preemptor.called}" if preemptor else ""
+    part = "the whole gang" if row.entire_workload else "a part of it"
     held = f" ({gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
     stored = row.pk is not None  # else it is only foreseen
     done = DID.get(row.kind, "gave way") if stored else WOULD.get(row.kind, "would give way")
     return f"{victim.called} {done}{whom}{held}"
 
 
-def _lines(row: Eviction, victim: Party, beneficiary: Party | None, refused: list[str]) -> Iterator[str]:
+def _explanation(row: Eviction, victim: Party, preemptor: Party | None, refused: list[str]) -> Iterator[str]:
     if row.rule:
         yield f"Rule: {row.rule.removesuffix('.')}."
-    queues = (*victim.queues, *(beneficiary.queues if beneficiary else ()))
+    queues = (*victim.queues, *(preemptor.queues if preemptor else ()))
     told = (f"{standing_line(queue, row.gpu_milli > 0)}." for queue in queues)
     yield from dict.fromkeys(told)  # what both are part of: once
     if row.lost_gpu_seconds:

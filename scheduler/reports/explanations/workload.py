@@ -28,16 +28,16 @@ class Explanation:
     phase: str
     reason: str
     message: str
-    position: int | None
-    key: list[str]
+    queue_position: int | None
+    ordering: list[str]
     expected_start: datetime | None
-    expected_because: str
+    expected_start_reason: str
     blockers: list[dict[str, Any]]
     queue: dict[str, Any]
     evictions: list[Eviction]
     explained_at: datetime | None
     cycle: int | None
-    waited: list[Waited]
+    pending_history: list[Waited]
 
 
 def explain(acting: Acting, workload: Workload) -> Explanation:
@@ -48,20 +48,20 @@ def explain(acting: Acting, workload: Workload) -> Explanation:
         phase=workload.phase,
         reason=workload.reason,
         message=workload.message,
-        position=told.get("position"),
-        key=told.get("key", []),
+        queue_position=told.get("queue_position"),
+        ordering=told.get("ordering", []),
         expected_start=parse_datetime(starts) if starts else None,
-        expected_because=told.get("expected_because", ""),
+        expected_start_reason=told.get("expected_start_reason", ""),
         blockers=told.get("blockers", []),
         queue=_standings(workload),
         evictions=list(
-            selectors.evictions(acting).filter(Q(workload_id=workload.pk) | Q(beneficiary_id=workload.pk))[
+            selectors.evictions(acting).filter(Q(workload_id=workload.pk) | Q(preemptor_id=workload.pk))[
                 :MOST_EVICTIONS
             ]
         ),
         explained_at=workload.explained_at if told else None,
         cycle=told.get("cycle"),
-        waited=wait_story(workload),
+        pending_history=wait_story(workload),
     )
 
 
@@ -70,7 +70,7 @@ def how_shares_come_about(acting: Acting, workload: Workload, queues: Mapping[st
     pool = NodePool.objects.filter(name=queues["project"]["pool"]).first()
     told: dict[str, dict[str, list[str]]] = {kind: {} for kind in queues}
     for each in [] if pool is None else share_story(acting=acting, owner=workload.project, pool=pool):
-        told[each.kind][each.resource] = each.lines
+        told[each.kind][each.resource] = each.explanation
     return {kind: {**standing, "how": told[kind]} for kind, standing in queues.items()}
 
 

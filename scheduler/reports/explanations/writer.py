@@ -20,7 +20,7 @@ from scheduler.reports.visibility import discreet
 
 ACTOR = "scheduler"
 MOST_REASONS = 16  # for which a workload waited, one after another, that are remembered of it
-MOST_POSITIONS = 2000  # mere changes of position that are written in one cycle, the first in line first
+MOST_POSITIONS = 2000  # changes of queue position alone written in one cycle, front of the queue first
 
 WRITE = """
     UPDATE projects_workload AS workload
@@ -99,10 +99,10 @@ def _told(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> Told:
         first.message,
         {
             "pool": refusal.pool,
-            "position": refusal.position,
-            "key": list(refusal.key),
+            "queue_position": refusal.position,
+            "ordering": list(refusal.key),
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
-            "expected_because": expected.because,
+            "expected_start_reason": expected.because,
             "blockers": [
                 {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)} for b in reasons
             ],
@@ -111,7 +111,7 @@ def _told(pk: uuid.UUID, refusal: Refusal, expected: Forecast) -> Told:
 
 
 def _digest(refusal: Refusal) -> int:
-    """Of everything but the position, which changes whenever somebody in front starts; for this process."""
+    """Hash everything but the queue position, which changes with every start ahead in the queue."""
     blockers = tuple((found.reason, found.message, *found.numbers.items()) for found in refusal.blockers)
     return hash((refusal.pool, refusal.key, blockers))
 

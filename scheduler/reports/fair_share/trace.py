@@ -37,11 +37,11 @@ class Chapter:
 
     kind: str  # department | project
     name: str
-    of: str  # what is divided: the department's share, or the pool
+    queue: str  # what is divided: the department's share, or the pool
     resource: str
     total: float
     share: float
-    lines: list[str]
+    explanation: list[str]
     rounds: list[dict[str, Any]]
 
 
@@ -123,11 +123,11 @@ def _chapter(
     return Chapter(
         kind=kind,
         name=owner.name,
-        of=pool.name if division.parent is None else queues.owners[division.parent].name,
+        queue=pool.name if division.parent is None else queues.owners[division.parent].name,
         resource=division.resource,
         total=_units(division, division.total),
         share=_units(division, mine.share),
-        lines=sentences(division, queue, called),
+        explanation=sentences(division, queue, called),
         rounds=[
             _round(division, each, offer)
             for each in division.rounds
@@ -142,11 +142,11 @@ def _round(division: Division, found: Round, offer: Offer) -> dict[str, Any]:
     return {
         "phase": found.phase,
         "rank": found.rank,
-        "left": _units(division, found.left),
-        "part": float(offer.part),
-        "part_without_history": float(offer.plain),
+        "remaining": _units(division, found.left),
+        "weighted_share": float(offer.part),
+        "weighted_share_without_usage": float(offer.plain),
         "offered": _units(division, float(offer.offered)),
-        "taken": _units(division, offer.taken),
+        "granted": _units(division, offer.taken),
     }
 
 

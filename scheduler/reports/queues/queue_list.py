@@ -27,11 +27,13 @@ class Length:
 def line_of(acting: Acting, pool: NodePool) -> QuerySet[Workload]:
     """Those the reader may see, first in line first; `position` is theirs among everybody who waits.
 
-    Work that no cycle has looked at yet comes last, and has the position NOT_LOOKED_AT.
+    Work that no cycle has looked at yet comes last, and has the queue position NOT_LOOKED_AT.
     """
-    position = Cast(KT("explanation__position"), IntegerField())
+    queue_position = Cast(KT("explanation__queue_position"), IntegerField())
     waiting = workloads(acting).filter(_in_line(pool))
-    return waiting.annotate(position=Coalesce(position, NOT_LOOKED_AT)).order_by("position", "pk")
+    return waiting.annotate(queue_position=Coalesce(queue_position, NOT_LOOKED_AT)).order_by(
+        "queue_position", "pk"
+    )
 
 
 def length_of(pool: NodePool) -> Length:

@@ -50,7 +50,7 @@ def predict(*, acting: Acting, workload: Workload, spec: WorkloadSpec, now: date
             return prediction
         forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
         start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
-        return replace(prediction, expected_start=start, expected_because=forecast.because)
+        return replace(prediction, expected_start=start, expected_start_reason=forecast.because)
 
 
 def _prediction(
@@ -74,7 +74,7 @@ def _prediction(
         decisions=[_decision(bundle, workload.handle) for bundle in bundles],
         evictions=[shown_eviction(each) for each in evictions],
         blockers=[asdict(discreet(blocker, workload.handle)) for blocker in blockers],
-        position=refusal.position if refusal else None,
+        queue_position=refusal.position if refusal else None,
     )
 
 
@@ -107,13 +107,13 @@ def shown_eviction(each: Told) -> dict[str, Any]:
         "pool": row.pool_name,
         "project": each.victim.project,
         "workload": each.victim.name,
-        "gave_way": each.victim.called,
-        "for_whom": each.beneficiary.called if each.beneficiary else "",
+        "victim": each.victim.called,
+        "preemptor": each.preemptor.called if each.preemptor else "",
         "rule": each.rule,
         "pods": len(row.pods),
-        "whole": row.whole,
+        "entire_workload": row.entire_workload,
         "gpus": row.gpu_milli / MILLI,
         "lost_gpu_seconds": row.lost_gpu_seconds,
         "summary": each.summary,
-        "lines": each.lines,
+        "explanation": each.explanation,
     }

@@ -35,12 +35,12 @@ Document = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Unseen:
+class Hidden:
     """What would change for people whose work the reader may not see: numbers, and nothing else."""
 
     shares: int = 0
     starts: int = 0
-    no_longer_start: int = 0
+    no_longer_starting: int = 0
     evictions: int = 0
     evicted_gpus: float = 0
     reasons: int = 0
@@ -54,11 +54,11 @@ class Impact:
     quotas: list[Document]
     shares: list[Document] = field(default_factory=list)
     starts: list[Document] = field(default_factory=list)
-    no_longer_start: list[Document] = field(default_factory=list)
+    no_longer_starting: list[Document] = field(default_factory=list)
     evictions: list[Document] = field(default_factory=list)
     reasons: list[Document] = field(default_factory=list)
     warnings: list[Document] = field(default_factory=list)
-    unseen: Unseen = field(default_factory=Unseen)
+    hidden: Hidden = field(default_factory=Hidden)
 
     @property
     def changes_nothing(self) -> bool:
@@ -152,7 +152,7 @@ def _compare(
     for handle in sorted(starts.keys() - started.keys()):
         _told_or_counted(impact, "starts", handle, starts[handle], eyes)
     for handle in sorted(started.keys() - starts.keys()):
-        _told_or_counted(impact, "no_longer_start", handle, started[handle], eyes)
+        _told_or_counted(impact, "no_longer_starting", handle, started[handle], eyes)
     _evictions(impact, before, after, seen, eyes)
     _reasons(impact, before, after, eyes)
 
@@ -169,7 +169,7 @@ def _shares(
         if _sees_queue(owner, eyes, departments):
             impact.shares.append(_share(owner, old, report))
         else:
-            impact.unseen.shares += 1
+            impact.hidden.shares += 1
 
 
 def _sees_queue(owner: Owner, eyes: Reader, departments: set[int] | None) -> bool:
@@ -214,7 +214,7 @@ def _told_or_counted(impact: Impact, what: str, handle: str, entry: Document, ey
     if eyes.sees_named(project):
         getattr(impact, what).append({"project": project, "workload": name, **entry})
     else:
-        setattr(impact.unseen, what, getattr(impact.unseen, what) + 1)
+        setattr(impact.hidden, what, getattr(impact.hidden, what) + 1)
 
 
 def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader) -> None:
@@ -223,11 +223,11 @@ def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eye
         row = each.row
         if (f"{row.project_name}/{row.workload_name}", row.kind) in anyway:
             continue
-        if each.victim.seen or (each.beneficiary is not None and each.beneficiary.seen):
+        if each.victim.seen or (each.preemptor is not None and each.preemptor.seen):
             impact.evictions.append(shown_eviction(each))
         else:
-            impact.unseen.evictions += 1
-            impact.unseen.evicted_gpus += row.gpu_milli / MILLI
+            impact.hidden.evictions += 1
+            impact.hidden.evicted_gpus += row.gpu_milli / MILLI
 
 
 def _reasons(impact: Impact, before: Plan, after: Plan, eyes: Reader) -> None:

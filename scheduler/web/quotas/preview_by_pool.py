@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.reports.what_if.quota_preview import Impact
 
 Entry = Mapping[str, Any]
-PARTS = ("removed", "warnings", "shares", "starts", "no_longer_start", "evictions", "reasons")
+PARTS = ("removed", "warnings", "shares", "starts", "no_longer_starting", "evictions", "reasons")
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class InPool:
     warnings: list[Entry] = field(default_factory=list)
     shares: list[Entry] = field(default_factory=list)
     starts: list[Entry] = field(default_factory=list)
-    no_longer_start: list[Entry] = field(default_factory=list)
+    no_longer_starting: list[Entry] = field(default_factory=list)
     evictions: list[Entry] = field(default_factory=list)
     reasons: list[Entry] = field(default_factory=list)
 
@@ -28,7 +28,7 @@ class InPool:
         """How many of what, for those who read only that."""
         counts = (
             (len(self.starts), "would start"),
-            (len(self.no_longer_start), "would no longer start"),
+            (len(self.no_longer_starting), "would no longer start"),
             (len(self.evictions), "would give way"),
             (len(self.shares), "fair shares change" if len(self.shares) != 1 else "fair share changes"),
         )

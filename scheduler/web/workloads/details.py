@@ -140,7 +140,7 @@ def gave_way(acting: Acting, workload: Workload) -> list[Told]:
 
 def took(acting: Acting, workload: Workload) -> list[Told]:
     return to_open(
-        reader(acting), evictions(acting).filter(beneficiary_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
+        reader(acting), evictions(acting).filter(preemptor_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
     )
 
 

@@ -44,10 +44,10 @@ def every_eviction_is_accounted_for(snapshot: Snapshot, plan: Plan) -> Broken:
         for eviction in bundle.evictions:
             if not eviction.rule:
                 yield f"{eviction.workload} gives way by no rule"
-            if eviction.kind in FOR_ANOTHER and eviction.beneficiary is None:
+            if eviction.kind in FOR_ANOTHER and eviction.preemptor is None:
                 yield f"{eviction.workload} is evicted ({eviction.kind}) for nobody"
-            if eviction.beneficiary not in (None, eviction.workload, *placed(bundle)):
-                yield f"{eviction.beneficiary} gets nothing for the eviction of {eviction.workload}"
+            if eviction.preemptor not in (None, eviction.workload, *placed(bundle)):
+                yield f"{eviction.preemptor} gets nothing for the eviction of {eviction.workload}"
 
 
 def moving_loses_nobody(snapshot: Snapshot, plan: Plan) -> Broken:

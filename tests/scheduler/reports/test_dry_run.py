@@ -44,8 +44,8 @@ def test_would_wait_says_all_that_the_explanation_says_then(stage: Stage) -> Non
     ]
     assert told.blockers
     assert all(blocker["numbers"] for blocker in told.blockers)
-    assert told.position == said["position"] == 1
-    assert told.expected_because == said["expected_because"]
+    assert told.queue_position == said["queue_position"] == 1
+    assert told.expected_start_reason == said["expected_start_reason"]
     assert told.expected_start is not None
     assert told.expected_start.isoformat() == said["expected_start"]
 
@@ -76,7 +76,7 @@ def test_a_limit_is_told_with_its_numbers(stage: Stage, gpus: int) -> None:
     assert told.blockers[0]["reason"] == "ProjectLimit"
     assert told.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert told.expected_start is None
-    assert told.expected_because.startswith("other work of its project has to end")
+    assert told.expected_start_reason.startswith("other work of its project has to end")
 
 
 def test_an_estimate_that_stays_the_same_is_no_news(stage: Stage) -> None:

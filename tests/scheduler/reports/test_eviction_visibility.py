@@ -74,7 +74,7 @@ def told(case: Case, name: str, door: str) -> str:
         answer = client.get(path, **sent)
     else:
         client.force_login(acting.user)
-        own = case.row.workload_id if name != "grace" else case.row.beneficiary_id
+        own = case.row.workload_id if name != "grace" else case.row.preemptor_id
         paths = {"page": f"/evictions/{case.row.pk}", "list page": "/evictions"}
         answer = client.get(paths.get(door, f"/workloads/{own}"))
     assert answer.status_code == 200, (name, door, answer.status_code)
@@ -87,7 +87,7 @@ def test_who_gave_way_learns_project_and_size_of_whom_it_was_for(case: Case) -> 
         assert "a 2-GPU workload of project ads" in text, (name, door)
         assert OTHER in text, (name, door)
         assert SECRET not in text, (name, door)
-        assert str(case.row.beneficiary_id) not in text, (name, door)
+        assert str(case.row.preemptor_id) not in text, (name, door)
 
 
 def test_whom_it_was_for_learns_project_and_size_of_who_gave_way(case: Case) -> None:
@@ -111,9 +111,9 @@ def test_numbers_are_those_of_the_queues_where_the_paths_part(case: Case) -> Non
         return [queue["queue"] for queue in json.loads(told(case, name, "rest"))["numbers"][side]]
 
     assert queues("dave", "victim") == ["vision", "research"]
-    assert queues("dave", "winner") == ["product"], "how ads stands inside its department is not vision's"
-    assert (queues("grace", "victim"), queues("grace", "winner")) == (["research"], ["ads", "product"])
-    assert (queues("alice", "victim"), queues("alice", "winner")) == (
+    assert queues("dave", "preemptor") == ["product"], "how ads stands inside its department is not vision's"
+    assert (queues("grace", "victim"), queues("grace", "preemptor")) == (["research"], ["ads", "product"])
+    assert (queues("alice", "victim"), queues("alice", "preemptor")) == (
         ["vision", "research"], ["ads", "product"],
     )  # fmt: skip
 
@@ -132,9 +132,9 @@ def test_every_door_says_it_in_the_same_words(case: Case) -> None:
     page = admin.get(f"/admin/scheduler/eviction/{case.row.pk}/change/").content.decode()
     rest = json.loads(told(case, "alice", "rest"))
     assert f"vision/{OTHER} gave way for ads/{SECRET} (4 GPUs, the whole gang)" == rest["summary"]
-    for sentence in (rest["summary"], *rest["lines"]):
+    for sentence in (rest["summary"], *rest["explanation"]):
         assert sentence in page
-    assert rest["lines"][0] == f"Rule: {rest['rule']}."
+    assert rest["explanation"][0] == f"Rule: {rest['rule']}."
 
 
 def test_names_of_strangers_work_cannot_be_guessed_by_filters(case: Case) -> None:
@@ -143,14 +143,14 @@ def test_names_of_strangers_work_cannot_be_guessed_by_filters(case: Case) -> Non
         answer = Client().get(f"/api/v1/evictions?{asked}", **sent)
         return list(answer.json()["items"])
 
-    for asked in (f"beneficiary={SECRET}", f"beneficiary={case.row.beneficiary_id}"):
+    for asked in (f"preemptor={SECRET}", f"preemptor={case.row.preemptor_id}"):
         assert found("dave", asked) == []
         assert len(found("grace", asked)) == len(found("heidi", asked)) == 1
     assert found("grace", f"workload={OTHER}") == []
     page = Client()
     page.force_login(case.people["grace"].user)
     assert f"/evictions/{case.row.pk}" not in page.get(f"/evictions?workload={OTHER}").content.decode()
-    assert f"/evictions/{case.row.pk}" in page.get("/evictions?beneficiary=ads").content.decode()
+    assert f"/evictions/{case.row.pk}" in page.get("/evictions?preemptor=ads").content.decode()
 
 
 def test_the_messages_on_the_workload_that_gave_way_are_for_its_own_people(case: Case) -> None:
@@ -172,7 +172,7 @@ def test_a_dry_run_is_as_discreet_as_the_audit(borrowing: Stage) -> None:
         assert (OTHER in str(gone)) is sees, name
         whom = f"vision/{OTHER}" if sees else "a 4-GPU workload of project vision"
         assert gone["summary"].startswith(f"{whom} would give way for ads/more")
-        assert any(line.startswith("Rule: ") for line in gone["lines"])
+        assert any(line.startswith("Rule: ") for line in gone["explanation"])
 
 
 def _events(case: Case) -> list[Any]:

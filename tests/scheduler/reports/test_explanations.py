@@ -24,7 +24,7 @@ def test_a_waiting_workload_is_explained_with_its_queues(stage: Stage) -> None:
     second.refresh_from_db()
     told = explain(stage.cast.dave, second)
     assert told.reason == told.blockers[0]["reason"] == second.reason
-    assert (told.position, told.explained_at) == (1, stage.clock.now())
+    assert (told.queue_position, told.explained_at) == (1, stage.clock.now())
     assert told.queue["project"]["name"] == "vision"
     assert told.queue["project"]["allocated"]["gpu"] == 4
     assert told.queue["department"]["quota"]["gpu"] == 4

@@ -24,16 +24,16 @@ def filled(stage: Stage) -> None:
 def test_the_line_is_that_of_the_last_cycle_with_its_keys(stage: Stage) -> None:
     filled(stage)
     rows = list(line_of(stage.cast.alice, stage.cast.pool))
-    assert [row.position for row in rows] == [1, 2, 3]
+    assert [row.queue_position for row in rows] == [1, 2, 3]
     ads = [row.name for row in rows if row.project == stage.cast.ads]
     assert ads == ["first", "second"]
-    assert all(row.explanation["key"] for row in rows)
+    assert all(row.explanation["ordering"] for row in rows)
 
 
 def test_positions_count_everybody_though_only_one_s_own_are_listed(stage: Stage) -> None:
     filled(stage)
-    everywhere = {row.name: row.position for row in line_of(stage.cast.alice, stage.cast.pool)}
-    grace = [(row.name, row.position) for row in line_of(stage.cast.grace, stage.cast.pool)]
+    everywhere = {row.name: row.queue_position for row in line_of(stage.cast.alice, stage.cast.pool)}
+    grace = [(row.name, row.queue_position) for row in line_of(stage.cast.grace, stage.cast.pool)]
     assert grace == [(name, everywhere[name]) for name in ("first", "second")]
     assert list(line_of(stage.cast.frank, stage.cast.pool)) == []
     length = length_of(stage.cast.pool)
@@ -44,7 +44,7 @@ def test_what_no_cycle_has_looked_at_yet_stands_last(stage: Stage) -> None:
     filled(stage)
     stage.submit("new", priority=99)
     last = list(line_of(stage.cast.alice, stage.cast.pool))[-1]
-    assert (last.name, last.position) == ("new", NOT_LOOKED_AT)
+    assert (last.name, last.queue_position) == ("new", NOT_LOOKED_AT)
 
 
 def test_who_starts_or_ends_is_no_longer_in_line(stage: Stage) -> None:
@@ -61,11 +61,11 @@ def test_evictions_add_up_by_who_gave_way_to_whom(stage: Stage) -> None:
     make.eviction(theirs, ours, cast.pool, lost_gpu_seconds=60)
     make.eviction(ours, None, cast.pool, kind="drain", lost_gpu_seconds=30)
     found = pairs(Eviction.objects.all())
-    assert [(p.gave, p.took, p.count, p.lost_gpu_seconds) for p in found] == [
+    assert [(p.victim, p.preemptor, p.count, p.lost_gpu_seconds) for p in found] == [
         ("vision", "ads", 2, 1800), ("ads", "vision", 1, 60), ("vision", "", 1, 30),
     ]  # fmt: skip
     drawn = grid(found)
-    assert drawn.took == ("ads", "vision", "")
+    assert drawn.preemptors == ("ads", "vision", "")
     assert [(name, [pair and pair.count for pair in cells]) for name, cells in drawn.rows] == [
         ("ads", [None, 1, None]), ("vision", [2, None, 1]),
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_evictions_add_up_by_who_gave_way_to_whom(stage: Stage) -> None:
 def test_a_table_of_many_projects_shows_where_most_was_lost_and_counts_the_rest() -> None:
     found = [Pair(f"a{n:02}", f"b{n:02}", 1, 1000, n) for n in range(20)] + [Pair("a19", "b00", 1, 1000, 1)]
     told = grid(found)
-    assert (len(told.gave), told.gave[0], told.gave[-1]) == (12, "a08", "a19")
-    assert (told.took[0], told.took[-1]) == ("b08", "b19")
-    assert told.left_out == 9
-    assert grid(found[:3]).left_out == 0
+    assert (len(told.victims), told.victims[0], told.victims[-1]) == (12, "a08", "a19")
+    assert (told.preemptors[0], told.preemptors[-1]) == ("b08", "b19")
+    assert told.omitted == 9
+    assert grid(found[:3]).omitted == 0

@@ -72,7 +72,7 @@ def test_the_next_cycle_does_what_was_foreseen(full: Stage) -> None:
     apply_draft(acting=full.cast.alice, draft=draft, expected=told.tag)
     full.tick()
     row = Eviction.objects.get()
-    assert (row.workload_name, row.beneficiary_name, row.rule) == ("held", "rank", told.evictions[0]["rule"])
+    assert (row.workload_name, row.preemptor_name, row.rule) == ("held", "rank", told.evictions[0]["rule"])
     assert row.gpu_milli == told.evictions[0]["gpus"] * 1000
 
 
@@ -149,12 +149,12 @@ def test_of_work_that_one_may_not_see_only_numbers_are_told(full: Stage) -> None
     """Bob, who runs research, holds vision back: what that gives to others is not his to see by name."""
     document = changes(quota_of("project", "vision", gpu=0, limit={"gpu": 0}))
     told = asked(full, document, "bob")
-    assert told.unseen.shares == 2
+    assert told.hidden.shares == 2
     assert {entry["name"] for entry in told.shares} == {"research", "vision"}
-    assert (told.unseen.reasons, told.reasons) == (1, []), "that ads waits for something else now"
+    assert (told.hidden.reasons, told.reasons) == (1, []), "that ads waits for something else now"
     everything = asked(full, document)
     assert {entry["name"] for entry in everything.shares} == {"research", "vision", "product", "ads"}
-    assert everything.unseen.shares == 0
+    assert everything.hidden.shares == 0
 
 
 def test_every_fault_of_a_draft_is_named_where_it_is(full: Stage) -> None:

@@ -66,7 +66,7 @@ def test_every_cycle_of_a_busy_day_is_decided_the_same_again(stage: Stage) -> No
     assert any(each.bundles for each in again)
     assert any(each.waiting for each in again)
     for each in again:
-        assert each.same, each.differences
+        assert each.identical, each.differences
         assert each.summary.endswith("by the same engine.")
 
 
@@ -80,7 +80,7 @@ def test_what_a_scenario_shows_is_replayed(path: Path) -> None:
 )
 @given(document=clusters())
 def test_whatever_the_cluster_a_replay_is_the_same(document: dict[str, Any]) -> None:
-    assert replay(stored(load(document).snapshot)).same
+    assert replay(stored(load(document).snapshot)).identical
 
 
 @settings(
@@ -122,7 +122,7 @@ def test_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cycle = stored(load(min(EXAMPLES.glob("*.yaml"))).snapshot)
     monkeypatch.setattr(replaying, "engine_version", lambda: "9.9.9+0123456789")
     again = replay(cycle)
-    assert again.same
+    assert again.identical
     assert again.summary.endswith(f"by another engine: {engine_version()} then, 9.9.9+0123456789 now.")
 
 
@@ -136,7 +136,7 @@ def test_what_comes_out_otherwise_is_printed(stage: Stage) -> None:
     document["decided"]["shares"]["vision on local"] = [1, 2, 3]
     cycle.snapshot = zlib.compress(json.dumps(document).encode())
     again = replay(cycle)
-    assert not again.same
+    assert not again.identical
     text = "\n".join(again.differences)
     assert "then only: start for vision/train on local: place vision/train worker-0 on local-9" in text
     assert "now only: start for vision/train on local" in text

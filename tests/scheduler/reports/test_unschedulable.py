@@ -62,7 +62,7 @@ def test_an_impossible_workload_is_unschedulable_and_has_no_queue_position(
     stage.tick()
     impossible.refresh_from_db()
     assert (impossible.phase, impossible.reason) == (Phase.PENDING, "Unschedulable")
-    assert impossible.explanation["position"] is None
+    assert impossible.explanation["queue_position"] is None
     assert impossible.explanation["blockers"][0]["reason"] == "ExceedsPoolMax"
     assert impossible.message == impossible.explanation["blockers"][0]["message"]
     assert "GPUs" in impossible.message
@@ -91,7 +91,7 @@ def test_it_is_schedulable_again_when_the_pool_may_grow_far_enough(
     stage.tick()
     impossible.refresh_from_db()
     assert impossible.reason != "Unschedulable"
-    assert impossible.explanation["position"] == 1
+    assert impossible.explanation["queue_position"] == 1
 
 
 def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
@@ -102,7 +102,7 @@ def test_a_paused_pool_makes_no_workload_unschedulable(stage: Stage) -> None:
     stage.tick()
     workload.refresh_from_db()
     assert workload.reason != "Unschedulable"
-    assert workload.explanation["position"] == 1
+    assert workload.explanation["queue_position"] == 1
 
 
 def test_its_owner_is_notified_once_by_whoever_schedules(stage: Stage, impossible: Workload) -> None:

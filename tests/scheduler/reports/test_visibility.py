@@ -50,7 +50,7 @@ def test_nor_does_who_made_others_give_way_because_nodes_are_kept_for_that_stran
     stage.tick(2, seconds=10)
     stage.submit("high", priority=90, roles=worker(1))
     stage.tick()
-    refused = Eviction.objects.get(beneficiary_name="high").numbers["refused"]
+    refused = Eviction.objects.get(preemptor_name="high").numbers["refused"]
     message = "The free nodes are reserved for a workload of another project, which has waited longer."
     assert message in refused
 

@@ -72,29 +72,30 @@ def evictions(
     ] = None,
     pool: PoolOption = None,
     project: ProjectOption = None,
-    beneficiary: Annotated[
-        str | None, typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="For this workload.")
+    preemptor: Annotated[
+        str | None,
+        typer.Option(metavar="WORKLOAD", autocompletion=workload_names, help="Preemptor, as PROJECT/NAME."),
     ] = None,
     workload: Name = None,
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Before then.")] = None,
     limit: Limit = 50,
-    csv: Annotated[bool, typer.Option("--csv", help="All of them, as a CSV file.")] = False,
-    matrix: Annotated[bool, typer.Option("--matrix", help="Who took from whom, added up.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Write all evictions as CSV.")] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Sum evictions by pair of projects.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Who gave way to whom, when, and by which rule; the latest first.
+    """List evictions, newest first.
 
     \b
     berth evictions --project vision --since 7d
-    berth evictions --beneficiary speech/urgent
+    berth evictions --preemptor speech/urgent
     berth evictions --csv > evictions.csv
     berth evictions --matrix --since 30d
     """
     with connected() as client:
         filters: dict[str, object] = {
-            "kind": kind, "pool": pool, "project": project, "beneficiary": _id_or_name(client, beneficiary),
+            "kind": kind, "pool": pool, "project": project, "preemptor": _id_or_name(client, preemptor),
             "workload": _id_or_name(client, workload), "since": _moment(since),
             "until": _moment(until, "--until"),
         }  # fmt: skip
@@ -113,7 +114,7 @@ def evictions(
 
 def _matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
     if filters.pop("workload") is not None:
-        raise BadInput("--matrix: not with --workload; allowed: --project, --beneficiary, --pool, --kind")
+        raise BadInput("--matrix: not with --workload; allowed: --project, --preemptor, --pool, --kind")
     found = client.evictions.matrix(**filters)
     if output is Output.CSV:
         show_list(found.pairs, pair_columns(), output, "No evictions.")
@@ -121,8 +122,8 @@ def _matrix(client: "Client", filters: dict[str, object], output: Output) -> Non
 
     def describe(_: object) -> None:
         show_list(found.pairs, pair_columns(), output, "No evictions.")
-        if found.left_out:
-            print(f"berth: {found.left_out} more pairs; --limit shows up to 500", file=sys.stderr)
+        if found.omitted:
+            print(f"berth: {found.omitted} more pairs; --limit shows up to 500", file=sys.stderr)
 
     show_one(found, output, describe)
 

@@ -60,14 +60,14 @@ def queue(
 def _queue_columns() -> list[Column]:
     moment = now()
     return [
-        Column("NO", lambda w: "new" if w.position is None else str(w.position), right=True),
+        Column("NO", lambda w: "new" if w.queue_position is None else str(w.queue_position), right=True),
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("GPUS", lambda w: number(w.gpus), right=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, spare=True),
         Column("AGE", lambda w: age(w.submitted_at, moment), right=True, spare=True),
         Column("EXPECTED IN", lambda w: _until(w.expected_start, moment), right=True),
-        Column("KEY", lambda w: "; ".join(w.key), wide=True),
+        Column("KEY", lambda w: "; ".join(w.ordering), wide=True),
         Column("REASON", lambda w: ": ".join(part for part in (w.reason, w.message) if part), grows=True),
     ]
 
@@ -125,7 +125,7 @@ def replay(
             print(f"  ... and {found.differing - len(found.differences)} more")
 
     show_one(found, output, describe)
-    if not found.same:
+    if not found.identical:
         raise typer.Exit(ExitCode.REFUSED)
 
 

@@ -183,7 +183,7 @@ def _tell_dry_run(answer: "DryRun") -> None:
             print(f"    {blocker_numbers(blocker.numbers)}")
     for warning in answer.warnings:
         print(f"  warning: {safe(warning)}")
-    if line := expected_line(answer.expected_start, answer.expected_because):
+    if line := expected_line(answer.expected_start, answer.expected_start_reason):
         print(f"  {safe(line)}")
 
 

@@ -89,7 +89,7 @@ def _describe(client: "Client", workload: "Workload") -> None:
 
 
 def _fields(workload: "Workload") -> list[tuple[str, str]]:
-    gpus = f"{number(workload.gpus.now)} held, {number(workload.gpus.asked)} asked for"
+    gpus = f"{number(workload.gpus.now)} allocated, {number(workload.gpus.requested)} requested"
     preemptible = "preemptible" if workload.preemptible else "not preemptible"
     ended: list[tuple[str, Any]] = [
         ("Started", local(workload.started_at) if workload.started_at else ""),
@@ -108,7 +108,7 @@ def _fields(workload: "Workload") -> list[tuple[str, str]]:
         ("GPUs", gpus),
         ("Pods", f"{workload.pods.running} of {workload.pods.wanted} running"),
         ("Pool", workload.pool or " or ".join(workload.pools)),
-        ("Position", "" if workload.position is None else str(workload.position)),
+        ("Position", "" if workload.queue_position is None else str(workload.queue_position)),
         ("Expected start", local(workload.expected_start) if workload.expected_start else ""),
         ("Submitted", f"{local(workload.submitted_at)} by {workload.submitted_by or 'somebody who left'}"),
         *ended,
@@ -222,11 +222,11 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
         print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
         if blocker.numbers:
             print(f"  {blocker_numbers(blocker.numbers)}")
-    if why.position is not None:
-        print_section(f"Position {why.position}{_where(workload)}")
-        for line in why.key:
+    if why.queue_position is not None:
+        print_section(f"Position {why.queue_position}{_where(workload)}")
+        for line in why.ordering:
             print(f"  {safe(line)}")
-    if line := expected_line(why.expected_start, why.expected_because):
+    if line := expected_line(why.expected_start, why.expected_start_reason):
         print(f"\n{safe(line)}")
     if lines := list(queue_lines(why.queue)):
         print_section("Queues")
@@ -240,9 +240,9 @@ def _tell(workload: "Workload", why: "Explanation") -> None:
 
 def _tell_past(why: "Explanation") -> None:
     """For what it waited so far, where that changed; and who gave way."""
-    if len(why.waited) > 1:
+    if len(why.pending_history) > 1:
         print_section("Waited")
-        for each in why.waited:
+        for each in why.pending_history:
             told = span(((each.until or now()) - each.since).total_seconds())
             print(f"  {local(each.since)}  {safe(each.reason)} {told}{'' if each.until else ' so far'}")
     if why.evictions:
@@ -257,7 +257,7 @@ def _where(workload: "Workload") -> str:
 
 def _tell_eviction(eviction: "Eviction") -> None:
     print(f"  {local(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
-    for line in eviction.lines:
+    for line in eviction.explanation:
         print(f"    {safe(line)}")
 
 

@@ -142,7 +142,7 @@ def workload_columns(at: datetime) -> list[Column]:
     return [
         Column("WORKLOAD", lambda r: r.workload.handle),
         Column("PHASE", lambda r: r.workload.phase, style=lambda r: phase_style(r.workload)),
-        Column("GPUS HELD", lambda r: _of(r.workload.gpus.now, r.workload.gpus.asked), right=True),
+        Column("GPUS HELD", lambda r: _of(r.workload.gpus.now, r.workload.gpus.requested), right=True),
         *_use_columns(),
         Column("SINCE", lambda r: age(r.workload.since, at), right=True, spare=True),
         Column("BY", lambda r: r.workload.submitted_by or "-", spare=True),

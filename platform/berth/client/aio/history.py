@@ -24,7 +24,7 @@ class AsyncEvictions:
         self._transport = transport
 
     async def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Eviction]:
-        """Filters as in REST: kind, pool, project, beneficiary, workload, since, until."""
+        """Filters as in REST: kind, pool, project, preemptor, workload, since, until."""
         async for item in self._transport.pages("evictions", filters, limit):
             yield Eviction.model_validate(item)
 

@@ -13,7 +13,7 @@ from berth.client.models.tenants import (
     QuotaChange,
     QuotaImpact,
     QuotaSet,
-    ShareStory,
+    ShareTrace,
 )
 
 Owner = Literal["department", "project"]
@@ -97,9 +97,9 @@ class AsyncQuotas:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
         return await self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
 
-    async def share(self, kind: Owner, name: str, pool: str) -> ShareStory:
+    async def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """How its fair share comes about, as things stand now."""
-        return ShareStory.model_validate(await self._transport.get(f"{_path(kind, name, pool)}/share"))
+        return ShareTrace.model_validate(await self._transport.get(f"{_path(kind, name, pool)}/share"))
 
     async def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
         """What a draft (`changes`, perhaps `note`) would change. Nothing is stored."""

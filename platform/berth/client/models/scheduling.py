@@ -15,24 +15,24 @@ class Eviction(Model):
     workload_name: str = ""
     project: str = ""
     department: str = ""
-    beneficiary: str | None = None
-    beneficiary_name: str = ""
-    beneficiary_project: str = ""
-    gave_way: str = ""
-    for_whom: str = ""
+    preemptor_id: str | None = None
+    preemptor_name: str = ""
+    preemptor_project: str = ""
+    victim: str = ""
+    preemptor: str = ""
     rule: str = ""
     summary: str = ""
-    lines: list[str] = []
+    explanation: list[str] = []
     numbers: Numbers = {}
-    whole: bool = True
+    entire_workload: bool = True
     gpus: float = 0
     lost_gpu_seconds: int = 0
     cycle: int | None = None
 
 
 class EvictionPair(Model):
-    gave_way: str
-    for_whom: str = ""
+    victim_project: str
+    preemptor_project: str = ""
     evictions: int = 0
     gpus: float = 0
     lost_gpu_seconds: int = 0
@@ -42,7 +42,7 @@ class MatrixOfEvictions(Model):
     """The most work lost first."""
 
     pairs: list[EvictionPair] = []
-    left_out: int = 0
+    omitted: int = 0
 
 
 class Cycle(Model):
@@ -64,9 +64,9 @@ class Cycle(Model):
 
 class Replay(Model):
     cycle: int
-    same: bool
-    engine_then: str = ""
-    engine_now: str = ""
+    identical: bool
+    recorded_engine_version: str = ""
+    engine_version: str = ""
     differing: int = 0
     differences: list[str] = []
     summary: str = ""
@@ -93,14 +93,14 @@ class Waiter(Model):
     workload: str
     name: str
     project: str
-    position: int | None = None
+    queue_position: int | None = None
     department: str = ""
     priority: int = 0
     gpus: float = 0
     submitted_at: datetime | None = None
     reason: str = ""
     message: str = ""
-    key: list[str] = []
+    ordering: list[str] = []
     expected_start: datetime | None = None
 
 

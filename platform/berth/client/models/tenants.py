@@ -51,11 +51,11 @@ class QuotaImpact(Model):
     quotas: list[Numbers] = []
     shares: list[Numbers] = []
     starts: list[Numbers] = []
-    no_longer_start: list[Numbers] = []
+    no_longer_starting: list[Numbers] = []
     evictions: list[Numbers] = []
     reasons: list[Numbers] = []
     warnings: list[Numbers] = []
-    unseen: Numbers = {}
+    hidden: Numbers = {}
 
 
 class QuotaChange(Model):
@@ -73,19 +73,19 @@ class QuotaChange(Model):
     hidden: int = 0
 
 
-class ShareChapter(Model):
-    """One resource of one queue: `lines` say in words what `rounds` say in numbers."""
+class ShareTraceEntry(Model):
+    """One resource of one queue: `explanation` has in sentences what `rounds` has in numbers."""
 
     kind: str
     name: str
-    of: str = ""
+    queue: str = ""
     resource: str = "gpu"
     total: float = 0
     share: float = 0
-    lines: list[str] = []
+    explanation: list[str] = []
     rounds: list[Numbers] = []
 
 
-class ShareStory(Model):
+class ShareTrace(Model):
     pool: str
-    story: list[ShareChapter] = []
+    trace: list[ShareTraceEntry] = []

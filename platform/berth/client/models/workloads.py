@@ -11,7 +11,7 @@ ENDED = ("completed", "failed", "cancelled")
 
 
 class Gpus(Model):
-    asked: float = 0
+    requested: float = 0
     now: float = 0
 
 
@@ -52,9 +52,9 @@ class Workload(Model):
     gpus: Gpus = Gpus()
     pods: PodCount = PodCount()
     labels: dict[str, str] = {}
-    position: int | None = None
+    queue_position: int | None = None
     expected_start: datetime | None = None
-    expected_because: str = ""
+    expected_start_reason: str = ""
     spec: dict[str, Any] = {}
     warnings: list[str] = []  # of a submission
 
@@ -116,16 +116,16 @@ class Explanation(Model):
     phase: str
     reason: str = ""
     message: str = ""
-    position: int | None = None
-    key: list[str] = []
+    queue_position: int | None = None
+    ordering: list[str] = []
     expected_start: datetime | None = None
-    expected_because: str = ""
+    expected_start_reason: str = ""
     blockers: list[Blocker] = []
     queue: Any = None
     evictions: list[Eviction] = []
     explained_at: datetime | None = None
     cycle: Any = None
-    waited: list[Waited] = []
+    pending_history: list[Waited] = []
 
 
 class Problem(Model):
@@ -143,9 +143,9 @@ class DryRun(Model):
     decisions: list[Numbers] = []
     evictions: list[Numbers] = []
     blockers: list[Blocker] = []
-    position: int | None = None
+    queue_position: int | None = None
     expected_start: datetime | None = None
-    expected_because: str = ""
+    expected_start_reason: str = ""
     warnings: list[str] = []
     errors: list[Problem] = []
 

@@ -25,7 +25,7 @@ class Evictions:
         self._transport = transport
 
     def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Eviction]:
-        """Filters as in REST: kind, pool, project, beneficiary, workload, since, until."""
+        """Filters as in REST: kind, pool, project, preemptor, workload, since, until."""
         for item in self._transport.pages("evictions", filters, limit):
             yield Eviction.model_validate(item)
 

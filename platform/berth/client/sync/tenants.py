@@ -13,7 +13,7 @@ from berth.client.models.tenants import (
     QuotaChange,
     QuotaImpact,
     QuotaSet,
-    ShareStory,
+    ShareTrace,
 )
 from berth.client.sync.transport import Transport
 
@@ -98,9 +98,9 @@ class Quotas:
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
         return self._put(path, {**values, **changes}, {"If-Match": found.headers.get("ETag", "*")})
 
-    def share(self, kind: Owner, name: str, pool: str) -> ShareStory:
+    def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """How its fair share comes about, as things stand now."""
-        return ShareStory.model_validate(self._transport.get(f"{_path(kind, name, pool)}/share"))
+        return ShareTrace.model_validate(self._transport.get(f"{_path(kind, name, pool)}/share"))
 
     def preview(self, draft: Mapping[str, Any]) -> QuotaImpact:
         """What a draft (`changes`, perhaps `note`) would change. Nothing is stored."""

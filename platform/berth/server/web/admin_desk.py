@@ -89,7 +89,7 @@ def _evictions() -> Card:
     rows = [
         (
             _link(row, f"{row.project_name}/{row.workload_name}"),
-            f"{row.beneficiary_project_name}/{row.beneficiary_name}" if row.beneficiary_name else "nobody",
+            f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "nobody",
             row.kind.replace("_", " "),
             gpu_hours(row.lost_gpu_seconds),
             _ago(row.at),
