@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pools.providers.base import (
     Instance,
     InstanceState,
-    Notice,
+    Interruption,
     ProviderError,
     ProviderErrorKind,
     ProvisionOrder,
@@ -38,7 +38,7 @@ class Luck:
 class _Machine:
     instance: Instance
     ready_at: datetime | None
-    leaves_at: datetime | None = None
+    interruption_at: datetime | None = None
 
 
 class Cloud:
@@ -57,13 +57,13 @@ class Cloud:
         self.now += timedelta(seconds=seconds)
         hours = seconds / 3600
         for instance_id, machine in list(self._machines.items()):
-            if machine.leaves_at is not None and self.now >= machine.leaves_at:
+            if machine.interruption_at is not None and self.now >= machine.interruption_at:
                 del self._machines[instance_id]
-            elif machine.leaves_at is None and self._happens(self._luck.taken_back * hours):
+            elif machine.interruption_at is None and self._happens(self._luck.taken_back * hours):
                 self.fates["taken back"] += 1
-                machine.leaves_at = self.now + WARNING
-                notice = Notice("the machine is taken back", machine.leaves_at)
-                machine.instance = replace(machine.instance, notice=notice)
+                machine.interruption_at = self.now + WARNING
+                interruption = Interruption("the machine is taken back", machine.interruption_at)
+                machine.instance = replace(machine.instance, interruption=interruption)
             elif self._happens(self._luck.vanishes * hours):
                 self.fates["vanished"] += 1
                 del self._machines[instance_id]

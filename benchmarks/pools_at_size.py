@@ -167,7 +167,7 @@ class Play:
         ready = sum(state == "ready" for state in states.values())
         services.report_pressure(
             self.pool.pk, queued=wanting * GPUS * 1000, running=len(busy) * GPUS * 1000,
-            capacity=ready * GPUS * 1000, nodes_wanted=wanting, at=now,
+            capacity=ready * GPUS * 1000, gang_nodes=wanting, at=now,
         )  # fmt: skip
         idle = [node for node, state in states.items() if state == "draining" and node not in busy]
         for node in Node.objects.filter(pk__in=idle):

@@ -28,11 +28,20 @@ STATES = {
 
 @admin.register(NodePool)
 class NodePoolAdmin(Guarded):
-    list_display = ("name", "provider", "runtime", "size", "wanted", "one_node", "paused", "last_error")
+    list_display = (
+        "name",
+        "provider",
+        "runtime",
+        "size",
+        "nodes_desired",
+        "one_node",
+        "paused",
+        "last_error",
+    )
     list_filter = (("provider", ChoicesDropdownFilter), ("runtime", ChoicesDropdownFilter), "paused")
     search_fields = ("name", "gpu_model")
     readonly_fields = (
-        "wanted",
+        "nodes_desired",
         "paused",
         "last_error",
         "boot_failures",
@@ -155,7 +164,16 @@ class ScalingEventAdmin(ReadOnly):
 
 @admin.register(Machine)
 class MachineAdmin(ReadOnly):
-    list_display = ("name", "pool", "address", "gpu_model", "joined_at", "seen_at", "leaving_at", "left_at")
+    list_display = (
+        "name",
+        "pool",
+        "address",
+        "gpu_model",
+        "joined_at",
+        "last_seen_at",
+        "removed_at",
+        "departed_at",
+    )
     list_filter = (("pool", RelatedDropdownFilter), ("joined_at", TimesBetween))
     search_fields = ("name", "address")
     list_select_related = ("pool",)
@@ -174,12 +192,30 @@ class MachineAdmin(ReadOnly):
 
 @admin.register(JoinToken)
 class JoinTokenAdmin(ReadOnly):
-    list_display = ("prefix", "pool", "note", "issued_by", "issued_at", "expires_at", "used_by", "revoked_at")
+    list_display = (
+        "prefix",
+        "pool",
+        "comment",
+        "issued_by",
+        "issued_at",
+        "expires_at",
+        "used_by",
+        "revoked_at",
+    )
     list_filter = (("pool", RelatedDropdownFilter), ("issued_at", TimesBetween))
-    search_fields = ("prefix", "note", "issued_by")
+    search_fields = ("prefix", "comment", "issued_by")
     list_select_related = ("pool", "used_by")
     exclude = ("digest",)
-    columns = ("prefix", "pool_id", "note", "issued_by", "issued_at", "expires_at", "used_at", "revoked_at")
+    columns = (
+        "prefix",
+        "pool_id",
+        "comment",
+        "issued_by",
+        "issued_at",
+        "expires_at",
+        "used_at",
+        "revoked_at",
+    )
     actions = ("revoke", "download")
 
     @action(description="Revoke: nobody joins by it any more")

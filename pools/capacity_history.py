@@ -16,7 +16,7 @@ MOVES = {
     ScalingKind.UNCORDON: NodePhase.CURRENT,
     ScalingKind.DRAIN_ABORTED: NodePhase.CURRENT,
     ScalingKind.DRAIN: NodePhase.DRAINING,
-    ScalingKind.NOTICE: NodePhase.DRAINING,
+    ScalingKind.INTERRUPTION: NodePhase.DRAINING,
     ScalingKind.LOST: NodePhase.GONE,
     ScalingKind.TERMINATE: NodePhase.GONE,
 }
@@ -55,7 +55,7 @@ def _wanted(pool: NodePool, begin: datetime) -> list[tuple[float, int]]:
     earlier = told.filter(at__lt=begin).order_by("-pk").values_list("after", flat=True).first()
     if earlier is None:
         earlier = known[0][1] if known and known[0][1] is not None else None
-    first = pool.wanted if earlier is None and not known else earlier
+    first = pool.nodes_desired if earlier is None and not known else earlier
     found = [] if first is None else [(begin.timestamp(), first)]
     found += [(at.timestamp(), after) for at, _, after in known if after is not None]
     return found

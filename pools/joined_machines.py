@@ -10,7 +10,7 @@ from pools.models.node import NodeState
 from pools.providers.static import SILENT_AFTER, instance_id
 
 TokenState = Literal["open", "used", "revoked", "expired"]
-MachineState = Literal["free", "used", "leaving", "silent", "left"]
+MachineState = Literal["free", "used", "draining", "silent", "departed"]
 
 
 def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
@@ -30,9 +30,9 @@ def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
     """By name, each with its `state` and the key of its present use."""
     use = MachineUse.objects.filter(machine=OuterRef("pk"), ended_at=None)
     state = Case(
-        When(left_at__isnull=False, then=Value("left")),
-        When(leaving_at__isnull=False, then=Value("leaving")),
-        When(seen_at__lte=now - SILENT_AFTER, then=Value("silent")),
+        When(departed_at__isnull=False, then=Value("departed")),
+        When(removed_at__isnull=False, then=Value("draining")),
+        When(last_seen_at__lte=now - SILENT_AFTER, then=Value("silent")),
         When(use_key__isnull=False, then=Value("used")),
         default=Value("free"),
         output_field=CharField(),

@@ -23,25 +23,25 @@ POLICY = NodePool.NodeConsolidation
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
-    """`held_back`: the budget that keeps it for now, in words; empty where it goes at once."""
+class NodeToDrain:
+    """`blocked_by`: the budget that keeps it for now, in words; empty where it goes at once."""
 
     node: Node
     work: Work
     on_it: Sequence[selectors.WorkOnNode]
-    held_back: str = ""
+    blocked_by: str = ""
 
     def __str__(self) -> str:
         runs = "; ".join(map(str, self.on_it)) or "nothing runs on it"
-        return f"{self.node.name}: {runs}" + (f" (held back: {self.held_back})" if self.held_back else "")
+        return f"{self.node.name}: {runs}" + (f" (held back: {self.blocked_by})" if self.blocked_by else "")
 
 
-def leaving(pool: NodePool, wanted: int, now: datetime) -> tuple[Leaving, ...]:
+def draining(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
     """In the order in which they would go; those that are on their way already come first."""
     nodes, work = living(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
-    fleet = fleet_of(pool, nodes, now).with_wanted(wanted)
-    back = max(0, wanted - len(fleet.current))
+    fleet = fleet_of(pool, nodes, now).with_desired(desired)
+    back = max(0, desired - len(fleet.current))
     going = tuple(sorted(fleet.draining, reverse=True))[: max(0, len(fleet.draining) - back)]
     lost = {node.ordinal: work[node.pk] for node in nodes if node.pk in work}
     chosen = surplus(fleet, lost)
@@ -49,7 +49,7 @@ def leaving(pool: NodePool, wanted: int, now: datetime) -> tuple[Leaving, ...]:
     _, held = allowed(chosen, lost, bound)
     on_them = selectors.work_on([by_ordinal[ordinal].pk for ordinal in (*going, *chosen)])
     return tuple(
-        Leaving(
+        NodeToDrain(
             by_ordinal[ordinal],
             lost.get(ordinal, NONE),
             on_them[by_ordinal[ordinal].pk],
@@ -59,19 +59,21 @@ def leaving(pool: NodePool, wanted: int, now: datetime) -> tuple[Leaving, ...]:
     )
 
 
-def held_back(pool: NodePool, now: datetime) -> tuple[str, ...]:
+def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
     """What the pool would do and a budget forbids, as sentences. Costs nothing where there is no budget."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = living(pool.pk)
     bound, found = allowance_of(pool, nodes, now), []
-    if pool.wanted < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
-        kept = [each for each in leaving(pool, pool.wanted, now) if each.held_back]
+    if pool.nodes_desired < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
+        kept = [each for each in draining(pool, pool.nodes_desired, now) if each.blocked_by]
         for reason in DisruptionReason:
             many = sum(reason_of(each.work) is reason for each in kept)
             if many:
                 which = f"{counted(many, 'node')} {PHRASES[reason][0]}"
-                found.append(f"{which} stay for now, though fewer are wanted: {_budget(bound, reason, now)}.")
+                found.append(
+                    f"{which} stay for now, though fewer are desired: {_budget(bound, reason, now)}."
+                )
     for reason in _given_back(pool):
         if not bound.allows(reason):
             found.append(f"{PHRASES[reason][1]} are not given back now: {_budget(bound, reason, now)}.")

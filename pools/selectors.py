@@ -103,7 +103,7 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
     machine has, less what it takes them to stop."""
     patience = Least(
         F("drain_started_at") + F("pool__drain_timeout") * timedelta(seconds=1),
-        F("leaves_at") - TO_STOP,
+        F("interruption_at") - TO_STOP,
         output_field=DateTimeField(),
     )
     draining = Node.objects.filter(state=NodeState.DRAINING, emptied_at=None).annotate(due_at=patience)

@@ -27,7 +27,7 @@ class Then:
 
 
 def slides(pool: NodePool) -> bool:
-    return bool(pool.window) and not pool.tumbling
+    return bool(pool.window) and not pool.tumbling_window
 
 
 def begins(pool: NodePool, now: datetime) -> datetime:

@@ -35,7 +35,7 @@ class EnvironmentAnswer(Answer):
     image: dict[str, Any] = Field(description="After all plugins; secrets are names of variables.")
     phases: list[str]
     script: str = Field(description="What each node runs when it boots.")
-    made_at: datetime
+    created_at: datetime
 
 
 class Plugins(ApiView):
@@ -62,6 +62,6 @@ class PoolEnvironment(PoolDoor):
         return Response(
             EnvironmentAnswer(
                 digest=built.digest, image=built.image, phases=built.phases, script=built.script,
-                made_at=built.made_at,
+                created_at=built.created_at,
             )
         )  # fmt: skip

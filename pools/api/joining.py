@@ -30,9 +30,10 @@ from pools.environments.progress import Phase
 from pools.joining import secrets
 from pools.joining.instructions import instructions_of
 from pools.joining.user_data import program
+from pools.providers.base import Interruption
 from pools.runtimes.ray.scripts import node_code
 from pools.services.boots import Booted, Started, to_prepare
-from pools.services.joining import UNKNOWN, Measured, Warned
+from pools.services.joining import UNKNOWN, Measured
 
 Secret = Annotated[Text, Field(min_length=1, max_length=400)]
 Device = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9._:/-]+$")]
@@ -65,9 +66,9 @@ class JoinAnswer(Answer):
     secret: str = Field(description="With which the machine calls from now on.")
 
 
-class Taken(Body):
+class InterruptionBody(Body):
     reason: Annotated[Text, Field(min_length=1, max_length=200)]
-    leaves_at: Moment | None = None
+    at: Moment | None = None
 
 
 class PhaseBody(Body):
@@ -96,7 +97,7 @@ class StartedBody(Body):
 
 
 class CallBody(Body):
-    warned: Taken | None = Field(None, description="The provider takes the machine back.")
+    interruption: InterruptionBody | None = Field(None, description="The provider takes the machine back.")
     booted: BootedBody | None = Field(None, description="How far the machine is with `prepare`.")
     started: StartedBody | None = Field(
         None, description="Progress of `start`, for the instance that the answer named; null before it runs."
@@ -147,10 +148,11 @@ class Call(MachineDoor):
     def post(self, request: Request) -> Response:
         no_query(request)
         body = parse_body(request, CallBody)
-        warned = Warned(body.warned.reason, body.warned.leaves_at) if body.warned else None
+        given = body.interruption
+        interruption = Interruption(given.reason, given.at) if given else None
         node = services.call(
-            self.known(request.headers), at=timezone.now(), warned=warned, booted=_booted(body.booted),
-            started=_started(body.started),
+            self.known(request.headers), at=timezone.now(), interruption=interruption,
+            booted=_booted(body.booted), started=_started(body.started),
         )  # fmt: skip
         if node is None:
             return Response(NOTHING_YET)

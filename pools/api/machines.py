@@ -26,14 +26,14 @@ BY_NAME = Order("name", ("name", "id"))
 
 
 class NewJoinToken(Body):
-    lasts_seconds: Annotated[int, Field(ge=1, le=7 * 24 * 3600)] = 3600
-    note: Annotated[Text, Field(max_length=100, description="What it is for.")] = ""
+    lifetime_seconds: Annotated[int, Field(ge=1, le=7 * 24 * 3600)] = 3600
+    comment: Annotated[Text, Field(max_length=100, description="What it is for.")] = ""
 
 
 class JoinTokenAnswer(Answer):
     id: int
     prefix: str = Field(description="How the token begins; the rest is kept nowhere.")
-    note: str
+    comment: str
     state: joined_machines.TokenState
     issued_by: str
     issued_at: datetime
@@ -50,7 +50,7 @@ class IssuedJoinTokenAnswer(JoinTokenAnswer):
 class MachineAnswer(Answer):
     name: str
     state: joined_machines.MachineState = Field(
-        description="`leaving`: removed, and its node is being drained; `silent`: it calls no more."
+        description="`draining`: removed, and its node is being drained; `silent`: it calls no more."
     )
     node: str | None = Field(description="The node that it is now.")
     address: str
@@ -59,12 +59,12 @@ class MachineAnswer(Answer):
     gpus: int
     gpu_model: str
     joined_at: datetime
-    seen_at: datetime = Field(description="When it called last.")
-    left_at: datetime | None
+    last_seen_at: datetime = Field(description="When it called last.")
+    departed_at: datetime | None
 
 
 class MachinesQuery(ListQuery):
-    left: bool = False
+    departed: bool = False
 
 
 class JoinedDoor(PoolDoor):
@@ -88,9 +88,9 @@ class JoinTokens(JoinedDoor):
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
         pool, body, now = self.run_by(name), parse_body(request, NewJoinToken), timezone.now()
-        lasts = timedelta(seconds=body.lasts_seconds)
+        lasts = timedelta(seconds=body.lifetime_seconds)
         token, secret = services.issue_join_token(
-            acting=self.acting, pool=pool, lasts=lasts, at=now, note=body.note
+            acting=self.acting, pool=pool, lasts=lasts, at=now, comment=body.comment
         )
         told = _token(joined_machines.join_tokens(pool, now).get(pk=token.pk))
         answer = IssuedJoinTokenAnswer(**told.model_dump(), token=secret)
@@ -133,7 +133,9 @@ class Machines(JoinedDoor):
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, MachinesQuery)
         rows = joined_machines.machines(self.run_by(name), timezone.now())
-        return Response(page(rows if query.left else rows.filter(left_at=None), query, BY_NAME, _machines))
+        return Response(
+            page(rows if query.departed else rows.filter(departed_at=None), query, BY_NAME, _machines)
+        )
 
 
 class OneMachine(MachineOfPool):
@@ -167,7 +169,8 @@ def _machines(rows: Sequence[Any]) -> list[Any]:
         MachineAnswer(
             name=row.name, state=row.state, node=nodes.get(row.pk), address=row.address,
             cpu=row.cpu_milli / 1000, memory_mib=row.memory_mib, gpus=len(row.devices),
-            gpu_model=row.gpu_model, joined_at=row.joined_at, seen_at=row.seen_at, left_at=row.left_at,
+            gpu_model=row.gpu_model, joined_at=row.joined_at, last_seen_at=row.last_seen_at,
+            departed_at=row.departed_at,
         )
         for row in rows
     ]  # fmt: skip

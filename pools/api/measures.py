@@ -25,7 +25,7 @@ class CapacityQuery(Query):
 
 class PointAnswer(Answer):
     at: datetime
-    wanted: int
+    desired: int
     current: int
     pending: int
     draining: int
@@ -58,7 +58,7 @@ class PoolCapacity(PoolDoor):
         span = timedelta(seconds=asked.span)
         points = [
             PointAnswer(
-                at=datetime.fromtimestamp(point.at, UTC), wanted=point.wanted, current=point.current,
+                at=datetime.fromtimestamp(point.at, UTC), desired=point.desired, current=point.current,
                 pending=point.pending, draining=point.draining,
             )
             for point in capacity_over_time(pool, now=now, span=span, most=asked.points)

@@ -158,7 +158,7 @@ class PoolValues(Body):
     )
     nodes: Nodes = 1
     nodes_min: Count = 1
-    nodes_desired: Count | None = None
+    ready_threshold: Count | None = None
     nodes_max: Count | None = None
     expires_at: Moment | None = None
     autoscale_cooldown: Count = 30
@@ -200,7 +200,7 @@ class PoolValues(Body):
     fairshare_mode: FairShareWord = "point_in_time"
     half_life: Positive | None = None
     window: Positive | None = None
-    tumbling: bool = False
+    tumbling_window: bool = False
     k: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     count_all: bool = False
     over_quota_weights: bool = True
@@ -235,9 +235,9 @@ class PoolAnswer(Answer):
     runtime: RuntimeWord
     provider_settings: dict[str, Any] | None = Field(description="Null for people who do not run it.")
     nodes_min: int
-    nodes_desired: int | None
+    ready_threshold: int | None
     nodes_max: int | None
-    wanted: int
+    nodes_desired: int
     nodes_ready: int
     nodes_pending: int
     nodes_draining: int
@@ -258,7 +258,7 @@ class PoolAnswer(Answer):
     boot_failure_limit: int
     boot_failures: int = Field(description="Orders in a row whose nodes never became ready.")
     boot_retry_at: datetime | None = Field(description="No node is ordered before; null: orders do not wait.")
-    ordering_stopped: bool = Field(description="No more nodes are ordered until POST .../retry.")
+    provisioning_stopped: bool = Field(description="No more nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationWord = Field(
         description="Which nodes it gives back beyond what the autoscaler's rules ask for: such as are "
         "empty, or also such as can be emptied, because their work fits on the others."
@@ -278,7 +278,7 @@ class PoolAnswer(Answer):
     plugins: list[PluginAnswer]
     environment: dict[str, Any] = Field(description="As declared; GET .../environment shows what came of it.")
     environment_digest: str | None = Field(description="What nodes ordered now get; null: nothing declared.")
-    price_now: float | None = Field(description="That, or the provider's list price where it is known.")
+    current_price: float | None = Field(description="That, or the provider's list price where it is known.")
     node_placement: PlacementWord
     device_placement: PlacementWord
     reclaim_min_runtime: int
@@ -291,7 +291,7 @@ class PoolAnswer(Answer):
     fairshare_mode: FairShareWord
     half_life: int | None
     window: int | None
-    tumbling: bool
+    tumbling_window: bool
     k: float
     count_all: bool
     over_quota_weights: bool
@@ -316,7 +316,7 @@ def answer(pool: NodePool, room: Mapping[int, tuple[Amounts, Amounts]], *, runni
         last_error=pool.last_error if running_it else None,
         provider_settings=pool.provider_settings if running_it else None,
         environment_digest=pool.built_environment_id,
-        price_now=None if (price := current_price(pool)) is None else float(price),
+        current_price=None if (price := current_price(pool)) is None else float(price),
         **{name: getattr(columns, name) for name in _PLAIN},
     )
 
@@ -333,6 +333,6 @@ def _stored(name: str, value: Any) -> Any:
 
 _WORKED_OUT = (
     "capacity", "free", "operational", "state", "cpu", "cpu_load_limit", "last_error", "provider_settings",
-    "price_now", "environment_digest",
+    "current_price", "environment_digest",
 )  # fmt: skip
 _PLAIN = tuple(name for name in PoolAnswer.model_fields if name not in _WORKED_OUT)

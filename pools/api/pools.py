@@ -32,7 +32,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
 from pools.api.capacity import room_of
-from pools.api.draining import ScaledAnswer, with_leaving
+from pools.api.draining import ScaledAnswer, with_draining
 from pools.api.pool_shapes import NewPool, PoolAnswer, PoolValues, answer
 from pools.models import NodePool, ScalingEvent
 
@@ -128,7 +128,7 @@ class OnePool(PoolDoor):
         else:
             services.edit_pool(acting=self.acting, pool=pool, changes=changes, version=version)
             pool = self.found(name)
-        return Response(with_leaving(pool, timezone.now()), headers={"ETag": etag(pool.version)})
+        return Response(with_draining(pool, timezone.now()), headers={"ETag": etag(pool.version)})
 
     @operation("Remove a node pool that was never used", status=204)
     def delete(self, request: Request, name: str) -> Response:

@@ -12,43 +12,45 @@ from berth.server.api.requests import Body, Query, etag, no_query, parse_body, p
 from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
 from pools import services
-from pools.api.draining import LeavingAnswer, ScaledAnswer, leaving_answers, with_leaving
+from pools.api.draining import DrainingNodeAnswer, ScaledAnswer, draining_answers, with_draining
 from pools.api.pool_shapes import LARGEST
 from pools.api.pools import PoolDoor
-from pools.scale_down import held_back, leaving
+from pools.scale_down import blocked_reasons, draining
 
 
 class Scale(Body):
-    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="So many nodes are wanted.")]
+    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="So many nodes are nodes_desired.")]
 
 
 class ScaleQuery(Query):
-    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="If so many were wanted.")] | None = None
+    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="If so many were nodes_desired.")] | None = None
 
 
 class ScaleAnswer(Answer):
-    wanted: int
+    nodes_desired: int
     nodes: int = Field(description="The number that was asked about.")
-    leaving_count: int
-    leaving: list[LeavingAnswer] = Field(description="The first 500, in the order in which they would go.")
-    held_back: list[str] = Field(description="What a budget forbids the pool to do now.")
+    draining_count: int
+    draining: list[DrainingNodeAnswer] = Field(
+        description="The first 500, in the order in which they would go."
+    )
+    blocked: list[str] = Field(description="What a budget forbids the pool to do now.")
 
 
 class ScalePool(PoolDoor):
     @operation("Which nodes would go", query=ScaleQuery, answer=ScaleAnswer)
     def get(self, request: Request, name: str) -> Response:
         asked, pool, now = parse_query(request, ScaleQuery), self.found(name), timezone.now()
-        nodes = pool.wanted if asked.nodes is None else asked.nodes
+        nodes = pool.nodes_desired if asked.nodes is None else asked.nodes
         if asked.nodes is not None:
-            services.check_wanted(pool, nodes, "nodes")
-        going = leaving(pool, nodes, now)
+            services.check_nodes_desired(pool, nodes, "nodes")
+        going = draining(pool, nodes, now)
         return Response(
             ScaleAnswer(
-                wanted=pool.wanted,
+                nodes_desired=pool.nodes_desired,
                 nodes=nodes,
-                leaving_count=len(going),
-                leaving=leaving_answers(going, running_it=self.allowed("administer")),
-                held_back=list(held_back(pool, now)),
+                draining_count=len(going),
+                draining=draining_answers(going, running_it=self.allowed("administer")),
+                blocked=list(blocked_reasons(pool, now)),
             )
         )
 
@@ -58,7 +60,7 @@ class ScalePool(PoolDoor):
         no_query(request)
         pool = self.found(name)
         self.require("administer")
-        wanted = parse_body(request, Scale).nodes
-        services.set_wanted(acting=self.acting, pool=pool, wanted=wanted)
+        nodes = parse_body(request, Scale).nodes
+        services.set_nodes_desired(acting=self.acting, pool=pool, nodes_desired=nodes)
         pool = self.found(name)
-        return Response(with_leaving(pool, timezone.now()), headers={"ETag": etag(pool.version)})
+        return Response(with_draining(pool, timezone.now()), headers={"ETag": etag(pool.version)})

@@ -12,6 +12,6 @@ def delay_after(failures: int) -> int:
     return min(FIRST_DELAY << doublings, LONGEST_DELAY)
 
 
-def stops_ordering(failures: int, limit: int) -> bool:
+def stops_provisioning(failures: int, limit: int) -> bool:
     """A limit of 0 never stops a pool; its delays still grow."""
     return 0 < limit <= failures

@@ -37,7 +37,7 @@ class NodeSpec:
         return self.min if self.desired is None else self.desired
 
     @property
-    def first_wanted(self) -> int:
+    def initial_nodes(self) -> int:
         """How many a new pool sets out to have; none, where none is allowed, until there is work."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 

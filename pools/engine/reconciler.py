@@ -23,15 +23,15 @@ class Phase(StrEnum):
 class Fleet:
     """The nodes of a pool by ordinal.
 
-    `leaving` are drained on somebody's order, whatever is wanted; `in_flight` is how many the one call to
+    `retiring` are drained on somebody's order, whatever is desired; `in_flight` is how many the one call to
     the provider asks for; `may_order` is no while a failed call waits for its tick, or the pool is paused.
     """
 
-    wanted: int
+    desired: int
     current: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
     draining: frozenset[int] = frozenset()
-    leaving: frozenset[int] = frozenset()
+    retiring: frozenset[int] = frozenset()
     in_flight: int = 0
     may_order: bool = True
     may_drain: bool = True
@@ -48,20 +48,20 @@ class Fleet:
         return len(self.current) + len(self.pending) + self.in_flight
 
     @property
-    def taken(self) -> frozenset[int]:
-        return self.current | self.pending | self.draining | self.leaving
+    def ordinals_in_use(self) -> frozenset[int]:
+        return self.current | self.pending | self.draining | self.retiring
 
     # What happened, as a change of the fleet.
 
-    def with_wanted(self, wanted: int) -> "Fleet":
-        return replace(self, wanted=wanted)
+    def with_desired(self, desired: int) -> "Fleet":
+        return replace(self, desired=desired)
 
     def ordered(self, order: "Order") -> "Fleet":
         return replace(self, in_flight=order.count)
 
     def provisioned(self, ordinals: Iterable[int]) -> "Fleet":
         """The call is over; these came, be they fewer or later than was hoped."""
-        return replace(self, in_flight=0, pending=self.pending | (frozenset(ordinals) - self.taken))
+        return replace(self, in_flight=0, pending=self.pending | (frozenset(ordinals) - self.ordinals_in_use))
 
     def provision_failed(self) -> "Fleet":
         return replace(self, in_flight=0, may_order=False)
@@ -81,12 +81,12 @@ class Fleet:
             current=self.current - gone,
             pending=self.pending - gone,
             draining=self.draining - gone,
-            leaving=self.leaving - gone,
+            retiring=self.retiring - gone,
         )
 
     def drained(self, ordinal: int) -> "Fleet":
-        """Ignored for a node that was taken back meanwhile."""
-        return replace(self, draining=self.draining - {ordinal}, leaving=self.leaving - {ordinal})
+        """Ignored for a node that was ordinals_in_use back meanwhile."""
+        return replace(self, draining=self.draining - {ordinal}, retiring=self.retiring - {ordinal})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
+class UndoDrain:
     """Abort these drains; the nodes take on work again."""
 
     ordinals: tuple[int, ...]
@@ -113,11 +113,11 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`held_back`: those that would go too, did a budget not keep them."""
+    """`blocked_by`: those that would go too, did a budget not keep them."""
 
     fleet: Fleet
-    commands: tuple[Order | Drain | TakeBack, ...] = ()
-    held_back: tuple[int, ...] = ()
+    commands: tuple[Order | Drain | UndoDrain, ...] = ()
+    blocked: tuple[int, ...] = ()
 
 
 def next_step(
@@ -127,47 +127,47 @@ def next_step(
 
     `work_to_lose` by ordinal, absent = none: those with the least go first, as far as budgets allow.
     """
-    commands: list[Order | Drain | TakeBack] = []
-    held_back: tuple[int, ...] = ()
-    if fleet.wanted > len(fleet.current) and fleet.draining:
-        fleet, taken_back = _take_back(fleet)
-        commands.append(taken_back)
+    commands: list[Order | Drain | UndoDrain] = []
+    blocked: tuple[int, ...] = ()
+    if fleet.desired > len(fleet.current) and fleet.draining:
+        fleet, reverted = _undo_drains(fleet)
+        commands.append(reverted)
     if _something_missing(fleet) and not fleet.in_flight and fleet.may_order:
         order = _order(fleet)
         fleet = fleet.ordered(order)
         commands.append(order)
-    elif fleet.wanted < len(fleet.current) and fleet.may_drain:
+    elif fleet.desired < len(fleet.current) and fleet.may_drain:
         chosen = surplus(fleet, work_to_lose or {})
-        going, held_back = allowed(chosen, work_to_lose or {}, allowance)
+        going, blocked = allowed(chosen, work_to_lose or {}, allowance)
         if going:
             gone = frozenset(going)
             fleet = replace(fleet, current=fleet.current - gone, draining=fleet.draining | gone)
             commands.append(Drain(going))
-    return Step(fleet, tuple(commands), held_back)
+    return Step(fleet, tuple(commands), blocked)
 
 
 def surplus(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
-    """Who goes, in this order, whatever budgets say. The head only where no node at all is wanted."""
-    alone = fleet.wanted == 0 and not fleet.pending and not fleet.in_flight
-    return victims(fleet.current, len(fleet.current) - fleet.wanted, work_to_lose, head_too=alone)
+    """Who goes, in this order, whatever budgets say. The head only where no node at all is desired."""
+    alone = fleet.desired == 0 and not fleet.pending and not fleet.in_flight
+    return victims(fleet.current, len(fleet.current) - fleet.desired, work_to_lose, head_too=alone)
 
 
-def _take_back(fleet: Fleet) -> tuple[Fleet, TakeBack]:
-    """As many as are wanted again, lowest ordinal first: those that would be drained last."""
-    back = tuple(sorted(fleet.draining))[: fleet.wanted - len(fleet.current)]
-    taken = frozenset(back)
-    fleet = replace(fleet, draining=fleet.draining - taken, current=fleet.current | taken)
-    return fleet, TakeBack(back)
+def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
+    """As many as are desired again, lowest ordinal first: those that would be drained last."""
+    back = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
+    ordinals_in_use = frozenset(back)
+    fleet = replace(fleet, draining=fleet.draining - ordinals_in_use, current=fleet.current | ordinals_in_use)
+    return fleet, UndoDrain(back)
 
 
 def _something_missing(fleet: Fleet) -> bool:
     """Nodes; or the head, without which the others are no use, be there as many of them as there may."""
-    return fleet.wanted > fleet.effective or (fleet.wanted > 0 and HEAD not in fleet.taken)
+    return fleet.desired > fleet.effective or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
 def _order(fleet: Fleet) -> Order:
     """Consecutive ordinals after the highest one; a missing head first, and alone if need be."""
-    missing = max(fleet.wanted - fleet.effective, 1)
-    start = max(fleet.taken, default=-1) + 1 if HEAD in fleet.taken else HEAD
-    count = next((n for n in range(missing) if start + n in fleet.taken), missing)
+    missing = max(fleet.desired - fleet.effective, 1)
+    start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
+    count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)
     return Order(count, start)

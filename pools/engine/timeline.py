@@ -27,31 +27,31 @@ class Point:
     """From `at` on, until the next point."""
 
     at: float
-    wanted: int
+    desired: int
     current: int
     pending: int
     draining: int
 
 
 def timeline(
-    lives: Iterable[Life], wanted: Sequence[tuple[float, int]], begin: float, end: float
+    lives: Iterable[Life], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
-    """A point at `begin` and one for each later moment at which a number changed. `wanted`: from when on how
+    """A point at `begin` and one for each later moment at which a number changed. `desired`: from when on how
     many, at least one entry, in order of time; before the first of them as many as from it on."""
-    changes = sorted([*_of_nodes(lives), *((at, "wanted", count) for at, count in wanted)], key=_when)
-    counts = {"wanted": wanted[0][1], "current": 0, "pending": 0, "draining": 0}
+    changes = sorted([*_of_nodes(lives), *((at, "desired", count) for at, count in desired)], key=_when)
+    counts = {"desired": desired[0][1], "current": 0, "pending": 0, "draining": 0}
     points: list[Point] = []
     for at, what, number in changes:
         if at > end:
             break
-        counts[what] = number if what == "wanted" else counts[what] + number
+        counts[what] = number if what == "desired" else counts[what] + number
         here = Point(max(at, begin), **counts)
         if points and points[-1].at == here.at:
             points[-1] = here
         else:
             points.append(here)
     if not points or points[0].at > begin:
-        points.insert(0, Point(begin, wanted[0][1], 0, 0, 0))
+        points.insert(0, Point(begin, desired[0][1], 0, 0, 0))
     return tuple(_without_repeats(points))
 
 
@@ -93,4 +93,4 @@ def _without_repeats(points: Sequence[Point]) -> Iterable[Point]:
 
 
 def _counts(point: Point) -> tuple[int, int, int, int]:
-    return point.wanted, point.current, point.pending, point.draining
+    return point.desired, point.current, point.pending, point.draining

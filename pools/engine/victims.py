@@ -39,11 +39,11 @@ def allowed(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Those of the chosen that may go now, and those that a budget holds back."""
     going: list[int] = []
-    held_back: list[int] = []
+    blocked: list[int] = []
     for ordinal in chosen:
         may = allowance.allows(reason_of(work_to_lose.get(ordinal, NONE)), len(going))
-        (going if may else held_back).append(ordinal)
-    return tuple(going), tuple(held_back)
+        (going if may else blocked).append(ordinal)
+    return tuple(going), tuple(blocked)
 
 
 def reason_of(work: Work) -> DisruptionReason:

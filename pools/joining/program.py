@@ -55,7 +55,7 @@ def main():
     boot, start = Boot(), Start()
     while True:
         try:
-            body = {"warned": warned() if on_ec2 else None}  # type: dict[str, object]
+            body = {"interruption": interruption() if on_ec2 else None}  # type: dict[str, object]
             body.update(booted=boot.told(), started=start.report())
             answer = send("machines/call", body, secret)
             boot.follow(answer)
@@ -277,13 +277,13 @@ def metadata(path):
         return ""
 
 
-def warned():
+def interruption():
     # type: () -> dict[str, object] | None
     action = metadata("spot/instance-action")
     if action:
-        return {"reason": "EC2 takes this spot machine back", "leaves_at": json.loads(action)["time"]}
+        return {"reason": "EC2 takes this spot machine back", "at": json.loads(action)["time"]}
     if metadata("events/recommendations/rebalance"):
-        return {"reason": "EC2 expects to take this spot machine back soon", "leaves_at": None}
+        return {"reason": "EC2 expects to take this spot machine back soon", "at": None}
     return None
 
 

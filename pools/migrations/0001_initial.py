@@ -16,10 +16,10 @@ class Migration(migrations.Migration):
                 ("image", models.JSONField(help_text="What it is made of.")),
                 ("script", models.TextField(help_text="What makes it on a node.")),
                 ("phases", models.JSONField(help_text="The names of its phases, in order.")),
-                ("made_at", models.DateTimeField()),
+                ("created_at", models.DateTimeField()),
             ],
             options={
-                "ordering": ["-made_at", "digest"],
+                "ordering": ["-created_at", "digest"],
             },
         ),
         migrations.CreateModel(
@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("name", models.SlugField(max_length=40)),
-                ("made_at", models.DateTimeField(auto_now_add=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
                 "constraints": [
@@ -75,9 +75,9 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
-                ("nodes_desired", models.PositiveIntegerField(blank=True, null=True)),
+                ("ready_threshold", models.PositiveIntegerField(blank=True, null=True)),
                 ("nodes_max", models.PositiveIntegerField(blank=True, null=True)),
-                ("wanted", models.PositiveIntegerField(default=0)),
+                ("nodes_desired", models.PositiveIntegerField(default=0)),
                 ("paused", models.BooleanField(default=False)),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("autoscale_cooldown", models.PositiveIntegerField(default=30)),
@@ -202,7 +202,7 @@ class Migration(migrations.Migration):
                 ),
                 ("half_life", models.PositiveIntegerField(blank=True, null=True)),
                 ("window", models.PositiveIntegerField(blank=True, null=True)),
-                ("tumbling", models.BooleanField(default=False)),
+                ("tumbling_window", models.BooleanField(default=False)),
                 ("k", models.FloatField(default=1.0)),
                 ("count_all", models.BooleanField(default=False)),
                 ("over_quota_weights", models.BooleanField(default=True)),
@@ -299,7 +299,7 @@ class Migration(migrations.Migration):
                     models.DateTimeField(blank=True, help_text="When its machine called in.", null=True),
                 ),
                 (
-                    "leaves_at",
+                    "interruption_at",
                     models.DateTimeField(blank=True, help_text="When its machine is taken away.", null=True),
                 ),
                 ("drain_started_at", models.DateTimeField(blank=True, null=True)),
@@ -350,16 +350,16 @@ class Migration(migrations.Migration):
                 ),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
                 ("joined_at", models.DateTimeField()),
-                ("seen_at", models.DateTimeField(help_text="When it called last.")),
+                ("last_seen_at", models.DateTimeField(help_text="When it called last.")),
                 (
-                    "leaving_at",
+                    "removed_at",
                     models.DateTimeField(
                         blank=True,
                         help_text="When somebody removed it: it goes once nothing runs on it.",
                         null=True,
                     ),
                 ),
-                ("left_at", models.DateTimeField(blank=True, null=True)),
+                ("departed_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "pool",
                     models.ForeignKey(
@@ -390,7 +390,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "note",
+                    "comment",
                     models.CharField(
                         blank=True, default="", help_text="What it was issued for.", max_length=100
                     ),
@@ -499,7 +499,7 @@ class Migration(migrations.Migration):
                             ("drain", "Drain"),
                             ("drain_aborted", "Drain Aborted"),
                             ("terminate", "Terminate"),
-                            ("notice", "Notice"),
+                            ("interruption", "Interruption"),
                             ("lost", "Lost"),
                             ("orphan", "Orphan"),
                             ("boot_failed", "Boot Failed"),
@@ -595,35 +595,35 @@ class Migration(migrations.Migration):
             model_name="nodepool",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    ("nodes_desired__isnull", True),
+                    ("ready_threshold__isnull", True),
+                    models.Q(("nodes_max__isnull", True), ("ready_threshold__lte", models.F("nodes_min"))),
+                    models.Q(("nodes_max__isnull", False), ("ready_threshold__lte", models.F("nodes_max"))),
+                    _connector="OR",
+                ),
+                name="pool_ready_threshold_within_bounds",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("ready_threshold__isnull", True),
+                    ("nodes_min", 0),
+                    ("ready_threshold__gte", 1),
+                    _connector="OR",
+                ),
+                name="pool_ready_threshold_at_least_one",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="nodepool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
                     models.Q(("nodes_desired__lte", models.F("nodes_min")), ("nodes_max__isnull", True)),
                     models.Q(("nodes_desired__lte", models.F("nodes_max")), ("nodes_max__isnull", False)),
                     _connector="OR",
                 ),
-                name="pool_desired_within_bounds",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("nodes_desired__isnull", True),
-                    ("nodes_min", 0),
-                    ("nodes_desired__gte", 1),
-                    _connector="OR",
-                ),
-                name="pool_desired_at_least_one",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("nodes_max__isnull", True), ("wanted__lte", models.F("nodes_min"))),
-                    models.Q(("nodes_max__isnull", False), ("wanted__lte", models.F("nodes_max"))),
-                    _connector="OR",
-                ),
-                name="pool_wanted_within_bounds",
+                name="pool_nodes_desired_within_bounds",
             ),
         ),
         migrations.AddConstraint(
@@ -777,7 +777,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="machine",
             constraint=models.UniqueConstraint(
-                condition=models.Q(("left_at__isnull", True)),
+                condition=models.Q(("departed_at__isnull", True)),
                 fields=("pool", "name"),
                 name="machine_name_unique_while_there",
             ),
@@ -820,7 +820,7 @@ class Migration(migrations.Migration):
                             "drain",
                             "drain_aborted",
                             "terminate",
-                            "notice",
+                            "interruption",
                             "lost",
                             "orphan",
                             "boot_failed",

@@ -13,10 +13,10 @@ class Environment(models.Model):
     image = models.JSONField(help_text="What it is made of.")
     script = models.TextField(help_text="What makes it on a node.")
     phases = models.JSONField(help_text="The names of its phases, in order.")
-    made_at = models.DateTimeField()
+    created_at = models.DateTimeField()
 
     class Meta:
-        ordering = ["-made_at", "digest"]
+        ordering = ["-created_at", "digest"]
 
     def __str__(self) -> str:
         return self.digest[:12]

@@ -7,7 +7,7 @@ class Installation(models.Model):
     """One row, made once. Who copies the database for another installation gives that one another name."""
 
     name = models.SlugField(max_length=40)
-    made_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [

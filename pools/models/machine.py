@@ -12,7 +12,7 @@ class JoinToken(models.Model):
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
     prefix = models.CharField(max_length=16, default="", help_text="How it begins, to recognise it by.")
-    note = models.CharField(max_length=100, blank=True, default="", help_text="What it was issued for.")
+    comment = models.CharField(max_length=100, blank=True, default="", help_text="What it was issued for.")
     issued_by = models.CharField(max_length=150)
     issued_at = models.DateTimeField()
     expires_at = models.DateTimeField()
@@ -38,11 +38,11 @@ class Machine(models.Model):
     devices = models.JSONField(default=list, help_text="Each device's physical identity, in order.")
     gpu_model = models.CharField(max_length=64, blank=True)
     joined_at = models.DateTimeField()
-    seen_at = models.DateTimeField(help_text="When it called last.")
-    leaving_at = models.DateTimeField(
+    last_seen_at = models.DateTimeField(help_text="When it called last.")
+    removed_at = models.DateTimeField(
         null=True, blank=True, help_text="When somebody removed it: it goes once nothing runs on it."
     )
-    left_at = models.DateTimeField(null=True, blank=True)
+    departed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["pool__name", "name", "pk"]
@@ -50,7 +50,7 @@ class Machine(models.Model):
             models.UniqueConstraint(
                 name="machine_name_unique_while_there",
                 fields=["pool", "name"],
-                condition=Q(left_at__isnull=True),
+                condition=Q(departed_at__isnull=True),
             ),
         ]
 

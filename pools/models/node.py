@@ -55,7 +55,7 @@ class Node(models.Model):
     since = models.DateTimeField(help_text="When it came into this state.")
     ready_at = models.DateTimeField(null=True, blank=True, help_text="When it is expected to be ready.")
     joined_at = models.DateTimeField(null=True, blank=True, help_text="When its machine called in.")
-    leaves_at = models.DateTimeField(null=True, blank=True, help_text="When its machine is taken away.")
+    interruption_at = models.DateTimeField(null=True, blank=True, help_text="When its machine is taken away.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(default=False, help_text="May be taken back when work comes.")
     drain_reason = models.CharField(max_length=255, blank=True)

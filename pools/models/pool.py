@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import F, Q
 
-from pools.engine.boots import stops_ordering
+from pools.engine.boots import stops_provisioning
 
 
 class NodePool(models.Model):
@@ -42,11 +42,11 @@ class NodePool(models.Model):
         default=dict, blank=True, help_text="What the provider has to be told; never a secret."
     )
 
-    # How many. `nodes_max` empty is a fixed pool of `nodes_min`; `nodes_desired` is the ready threshold.
+    # Size. Without `nodes_max` the pool has `nodes_min` nodes, fixed.
     nodes_min = models.PositiveIntegerField(default=1)
-    nodes_desired = models.PositiveIntegerField(null=True, blank=True)
+    ready_threshold = models.PositiveIntegerField(null=True, blank=True)
     nodes_max = models.PositiveIntegerField(null=True, blank=True)
-    wanted = models.PositiveIntegerField(default=0)
+    nodes_desired = models.PositiveIntegerField(default=0)
     paused = models.BooleanField(default=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     autoscale_cooldown = models.PositiveIntegerField(default=30)
@@ -121,7 +121,7 @@ class NodePool(models.Model):
     fairshare_mode = models.CharField(max_length=16, choices=FairShare, default=FairShare.POINT_IN_TIME)
     half_life = models.PositiveIntegerField(null=True, blank=True)
     window = models.PositiveIntegerField(null=True, blank=True)
-    tumbling = models.BooleanField(default=False)
+    tumbling_window = models.BooleanField(default=False)
     k = models.FloatField(default=1.0)
     count_all = models.BooleanField(default=False)
     over_quota_weights = models.BooleanField(default=True)
@@ -150,19 +150,19 @@ class NodePool(models.Model):
                 condition=Q(nodes_max__isnull=True) | Q(nodes_max__gte=1),
             ),
             models.CheckConstraint(
-                name="pool_desired_within_bounds",
-                condition=Q(nodes_desired__isnull=True)
-                | Q(nodes_max__isnull=True, nodes_desired__lte=F("nodes_min"))
+                name="pool_ready_threshold_within_bounds",
+                condition=Q(ready_threshold__isnull=True)
+                | Q(nodes_max__isnull=True, ready_threshold__lte=F("nodes_min"))
+                | Q(nodes_max__isnull=False, ready_threshold__lte=F("nodes_max")),
+            ),
+            models.CheckConstraint(
+                name="pool_ready_threshold_at_least_one",
+                condition=Q(ready_threshold__isnull=True) | Q(nodes_min=0) | Q(ready_threshold__gte=1),
+            ),
+            models.CheckConstraint(
+                name="pool_nodes_desired_within_bounds",
+                condition=Q(nodes_max__isnull=True, nodes_desired__lte=F("nodes_min"))
                 | Q(nodes_max__isnull=False, nodes_desired__lte=F("nodes_max")),
-            ),
-            models.CheckConstraint(
-                name="pool_desired_at_least_one",
-                condition=Q(nodes_desired__isnull=True) | Q(nodes_min=0) | Q(nodes_desired__gte=1),
-            ),
-            models.CheckConstraint(
-                name="pool_wanted_within_bounds",
-                condition=Q(nodes_max__isnull=True, wanted__lte=F("nodes_min"))
-                | Q(nodes_max__isnull=False, wanted__lte=F("nodes_max")),
             ),
             models.CheckConstraint(name="pool_tick_positive", condition=Q(reconcile_tick__gte=1)),
             models.CheckConstraint(name="pool_max_pods_positive", condition=Q(max_pods__gte=1)),
@@ -203,9 +203,9 @@ class NodePool(models.Model):
         return self.nodes_max is not None
 
     @property
-    def ordering_stopped(self) -> bool:
+    def provisioning_stopped(self) -> bool:
         """Too many boots failed in a row: no node is ordered until a person retries."""
-        return stops_ordering(self.boot_failures, self.boot_failure_limit)
+        return stops_provisioning(self.boot_failures, self.boot_failure_limit)
 
 
 class PoolPrice(models.Model):

@@ -18,7 +18,7 @@ class ScalingKind(models.TextChoices):
     DRAIN = "drain"
     DRAIN_ABORTED = "drain_aborted"
     TERMINATE = "terminate"
-    NOTICE = "notice"  # the provider takes the machine back
+    INTERRUPTION = "interruption"  # the provider takes the machine back
     LOST = "lost"
     ORPHAN = "orphan"  # carries our tags, has no row: ended
     BOOT_FAILED = "boot_failed"  # nodes of an order were lost before they were ready

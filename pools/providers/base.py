@@ -41,11 +41,11 @@ class ProvisionOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """The provider takes the machine back: at `leaves_at`, if it says when."""
+class Interruption:
+    """The provider takes the machine back: `at` is None while the time is not known."""
 
     reason: str
-    leaves_at: datetime | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Instance:
     client_token: str
     address: str = ""
     devices: tuple[str, ...] = ()
-    notice: Notice | None = None
+    interruption: Interruption | None = None
     prepared: bool = True
     phases: tuple[Mapping[str, Any], ...] | None = None
     message: str = ""

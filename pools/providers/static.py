@@ -15,7 +15,7 @@ from pools.models.node import NodeState
 from pools.providers.base import (
     Instance,
     InstanceState,
-    Notice,
+    Interruption,
     ProviderError,
     ProviderErrorKind,
     ProvisionOrder,
@@ -76,7 +76,7 @@ class StaticProvider:
 
     def _free(self, pool: str) -> list[Machine]:
         heard = Machine.objects.filter(
-            pool__name=pool, left_at=None, leaving_at=None, seen_at__gt=self._now() - SILENT_AFTER
+            pool__name=pool, departed_at=None, removed_at=None, last_seen_at__gt=self._now() - SILENT_AFTER
         )
         used = MachineUse.objects.filter(ended_at=None).values("machine_id")
         failed = [machine.pk for machine, _ in self._failed(pool)]
@@ -105,8 +105,8 @@ class StaticProvider:
 
     def _instance(self, use: MachineUse) -> Instance:
         machine = use.machine
-        silent = machine.seen_at <= self._now() - SILENT_AFTER
-        gone = use.ended_at is not None or machine.left_at is not None or silent
+        silent = machine.last_seen_at <= self._now() - SILENT_AFTER
+        gone = use.ended_at is not None or machine.departed_at is not None or silent
         return Instance(
             instance_id=instance_id(use),
             ordinal=use.ordinal,
@@ -114,7 +114,9 @@ class StaticProvider:
             client_token=use.client_token,
             address=machine.address,
             devices=tuple(machine.devices[: machine.pool.gpus_per_node]),
-            notice=Notice(f"the machine {machine.name} is being removed") if machine.leaving_at else None,
+            interruption=Interruption(f"the machine {machine.name} is being removed")
+            if machine.removed_at
+            else None,
             prepared=False,
         )
 
@@ -122,8 +124,8 @@ class StaticProvider:
 def leave_for_good(machine: int, at: datetime) -> bool:
     """A removed machine that nobody uses is gone; the secret that it calls with counts no more."""
     used = MachineUse.objects.filter(ended_at=None).values("machine_id")
-    leaving = Machine.objects.filter(pk=machine, left_at=None, leaving_at__isnull=False)
-    return leaving.exclude(pk__in=used).update(left_at=at) == 1
+    leaving = Machine.objects.filter(pk=machine, departed_at=None, removed_at__isnull=False)
+    return leaving.exclude(pk__in=used).update(departed_at=at) == 1
 
 
 def instance_id(use: MachineUse) -> str:

@@ -11,7 +11,7 @@ from pools.providers.base import Instance, InstanceState, ProviderError
 from pools.reconciler import long_drains, orphans, terminations
 from pools.reconciler.rows import Pass, forget_trouble, living_of, locked, remember_trouble
 from pools.services.failed_boots import forget_failed_boots, note_failed_boot, orders_wait
-from pools.services.nodes import warn_node
+from pools.services.nodes import interrupt_node
 
 THERE = (InstanceState.BOOTING, InstanceState.READY)
 WHILE_BOOTING = timedelta(seconds=3)
@@ -62,7 +62,7 @@ def _ticked(pool: NodePool, this: Pass) -> None:
 def _over(pool: NodePool, nodes: list[Node], this: Pass) -> bool:
     """Once the provider answers and nothing is left to order or end, its trouble is over."""
     there = sum(node.state in (*USABLE, *PENDING) for node in nodes)
-    if pool.provisioning or (pool.wanted > there and not orders_wait(pool, this.now)):
+    if pool.provisioning or (pool.nodes_desired > there and not orders_wait(pool, this.now)):
         return False
     return forget_trouble(pool)
 
@@ -74,9 +74,8 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
         _note_phases(node, instance)
         why = instance.message if instance is not None else ""
         return _lose(node, why or "its instance is gone", this)
-    if instance.notice is not None and node.state != NodeState.LOST:
-        notice = instance.notice
-        return warn_node(node, reason=notice.reason, leaves_at=notice.leaves_at, at=this.now)
+    if instance.interruption is not None and node.state != NodeState.LOST:
+        return interrupt_node(node, instance.interruption, at=this.now)
     if node.state not in PENDING:
         return False
     noted = _note_phases(node, instance) | _note_address(node, instance, this)

@@ -55,9 +55,9 @@ def _order(pool: NodePool) -> ProvisionOrder:
 def _still_wanted(pool: NodePool) -> bool:
     there = Node.objects.filter(pool=pool, state__in=(*USABLE, *PENDING))
     for_the_head = pool.provisioning is not None and pool.provisioning["start_ordinal"] == HEAD
-    if for_the_head and pool.wanted > 0 and not there.filter(ordinal=HEAD).exists():
+    if for_the_head and pool.nodes_desired > 0 and not there.filter(ordinal=HEAD).exists():
         return True
-    return pool.wanted > there.count()
+    return pool.nodes_desired > there.count()
 
 
 def _drop(pool_id: int, this: Pass) -> bool:
@@ -105,7 +105,7 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         said = f": {result.message}" if result.message else ""
         reason = f"{len(fitting)} of {order.count} nodes came{said}"
         history.write(
-            pool, kind, reason, at=this.now, after=pool.wanted,
+            pool, kind, reason, at=this.now, after=pool.nodes_desired,
             start_ordinal=order.start_ordinal, token=order.client_token, asked=order.count, came=len(fitting),
         )  # fmt: skip
         if surplus:

@@ -54,11 +54,11 @@ def fleet_of(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
     current = _ordinals(nodes, USABLE)
     pending = _ordinals(nodes, PENDING)
     return Fleet(
-        wanted=pool.wanted,
+        desired=pool.nodes_desired,
         current=current,
         pending=pending,
         draining=ours,
-        leaving=frozenset(node.ordinal for node in nodes) - current - pending - ours,
+        retiring=frozenset(node.ordinal for node in nodes) - current - pending - ours,
         in_flight=pool.provisioning["count"] if pool.provisioning else 0,
         may_order=not pool.paused and not waits(pool, now) and not orders_wait(pool, now),
         may_drain=not pool.paused,

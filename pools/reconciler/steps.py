@@ -35,7 +35,7 @@ def take(pool_id: int, this: Pass, work_to_lose: Mapping[int, Work]) -> bool:
 
 def _step(
     pool: NodePool, nodes: Iterable[Node], this: Pass, work_to_lose: Mapping[int, Work]
-) -> tuple[mind.Order | mind.Drain | mind.TakeBack, ...]:
+) -> tuple[mind.Order | mind.Drain | mind.UndoDrain, ...]:
     nodes = tuple(nodes)
     by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}
     allowance = allowance_of(pool, nodes, this.now)
@@ -43,7 +43,7 @@ def _step(
 
 
 def _begin(
-    command: mind.Order | mind.Drain | mind.TakeBack, pool: NodePool, nodes: Mapping[int, Node], this: Pass
+    command: mind.Order | mind.Drain | mind.UndoDrain, pool: NodePool, nodes: Mapping[int, Node], this: Pass
 ) -> None:
     match command:
         case mind.Order(count, start_ordinal):
@@ -54,23 +54,25 @@ def _begin(
             pool.save(update_fields=["provisioning"])
         case mind.Drain(ordinals):
             _drain([nodes[ordinal] for ordinal in ordinals], pool, this)
-        case mind.TakeBack(ordinals):
+        case mind.UndoDrain(ordinals):
             for ordinal in ordinals:
-                _take_back(nodes[ordinal], pool, this)
+                _undo_drain(nodes[ordinal], pool, this)
 
 
 def _drain(nodes: Sequence[Node], pool: NodePool, this: Pass) -> None:
-    reason = f"only {pool.wanted} nodes are wanted"
+    reason = f"only {pool.nodes_desired} nodes are wanted"
     draining = {
         "drain_started_at": this.now, "drain_reason": reason, "drained_by_scaling": True, "emptied_at": None,
     }  # fmt: skip
     moved = move_all(nodes, "state", expected=USABLE, to=NodeState.DRAINING, since=this.now, **draining)
     told = [(node, reason) for node in moved]
-    history.write_each(pool, ScalingKind.DRAIN, told, at=this.now, after=pool.wanted)
+    history.write_each(pool, ScalingKind.DRAIN, told, at=this.now, after=pool.nodes_desired)
 
 
-def _take_back(node: Node, pool: NodePool, this: Pass) -> None:
-    reason = f"{pool.wanted} nodes are wanted again"
+def _undo_drain(node: Node, pool: NodePool, this: Pass) -> None:
+    reason = f"{pool.nodes_desired} nodes are wanted again"
     draining = (NodeState.DRAINING,)
     if move(node, "state", expected=draining, to=NodeState.READY, since=this.now, **NOT_DRAINING):
-        history.write(pool, ScalingKind.DRAIN_ABORTED, reason, at=this.now, node=node, after=pool.wanted)
+        history.write(
+            pool, ScalingKind.DRAIN_ABORTED, reason, at=this.now, node=node, after=pool.nodes_desired
+        )

@@ -63,7 +63,7 @@ def build(pool: NodePool, wanted: Wanted, *, at: datetime) -> None:
     if wanted.plugins is not None:
         pool.plugins = [_noted(each, when) for each in pool.plugins]
     pool.built_environment = _environment(pool, when, Cluster(
-        pool.name, node_count=max(pool.wanted, 1), gpus_per_node=pool.gpus_per_node,
+        pool.name, node_count=max(pool.nodes_desired, 1), gpus_per_node=pool.gpus_per_node,
         gpu_model=pool.gpu_model, cuda=_has_cuda(pool),
     ), at)  # fmt: skip
 
@@ -78,7 +78,7 @@ def secrets_for(pool: NodePool, environment: Environment | None) -> dict[str, st
 def forget_unused(*, before: datetime) -> int:
     """Environments that no pool wants and no node has, and that have been so for a while."""
     used = NodePool.objects.exclude(built_environment=None).values("built_environment")
-    unused = Environment.objects.filter(made_at__lt=before, nodes=None).exclude(pk__in=used)
+    unused = Environment.objects.filter(created_at__lt=before, nodes=None).exclude(pk__in=used)
     return unused.delete()[0]
 
 
@@ -91,7 +91,7 @@ def _environment(
     found, _ = Environment.objects.get_or_create(
         digest=digest_of(image, operations),
         defaults={
-            "image": image.to_dict(), "script": bootstrap_script(image, operations), "made_at": at,
+            "image": image.to_dict(), "script": bootstrap_script(image, operations), "created_at": at,
             "phases": list(phases_of(image, operations)),
         },
     )  # fmt: skip

@@ -27,12 +27,12 @@ def note_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
         return
     pool.boot_failures += 1
     delay = delay_after(pool.boot_failures)
-    pool.boot_retry_at = None if pool.ordering_stopped else at + timedelta(seconds=delay)
+    pool.boot_retry_at = None if pool.provisioning_stopped else at + timedelta(seconds=delay)
     pool.boot_error = pool.last_error = _sentence(pool, node, reason, delay)
     pool.save(update_fields=FIELDS)
     history.write(
         pool, ScalingKind.BOOT_FAILED, pool.boot_error, at=at, node=node, order=node.client_token,
-        failures=pool.boot_failures, limit=pool.boot_failure_limit, stopped=pool.ordering_stopped,
+        failures=pool.boot_failures, limit=pool.boot_failure_limit, stopped=pool.provisioning_stopped,
     )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> 
 
 def orders_wait(pool: NodePool, now: datetime) -> bool:
     """No order now, because of failed boots. A clock that was set back does not lengthen the delay."""
-    if pool.ordering_stopped:
+    if pool.provisioning_stopped:
         return True
     if pool.boot_retry_at is None:
         return False
@@ -68,7 +68,7 @@ def orders_wait(pool: NodePool, now: datetime) -> bool:
 
 def _sentence(pool: NodePool, node: Node, reason: str, delay: int) -> str:
     reason = reason.rstrip(" .:;,")  # often the last line of a program's output
-    if pool.ordering_stopped:
+    if pool.provisioning_stopped:
         row = "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
         fix = f"Fix the cause, then run `berth pool retry {pool.name}`."
         return f"No more nodes are ordered after {row}. Latest ({node.name}): {reason}. {fix}"

@@ -11,9 +11,10 @@ from pools.joining import secrets
 from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
 from pools.models.node import PENDING, NodeState
 from pools.models.scaling import ScalingKind
+from pools.providers.base import Interruption
 from pools.providers.static import SILENT_AFTER, instance_id
 from pools.services.boots import Booted, Started, note_boot, note_start
-from pools.services.nodes import warn_node
+from pools.services.nodes import interrupt_node
 
 REFUSED = "This token lets nobody join this pool: it is unknown, used, revoked or too old."
 UNKNOWN = "No machine is known by this secret."
@@ -30,14 +31,6 @@ class Measured:
     devices: tuple[str, ...] = ()
     gpu_model: str = ""
     instance_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """What the machine was told by its provider: that it is taken back."""
-
-    reason: str
-    leaves_at: datetime | None = None
 
 
 def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str:
@@ -60,7 +53,7 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
 
 
 def call(
-    secret: str, *, at: datetime, warned: Warned | None = None, booted: Booted | None = None,
+    secret: str, *, at: datetime, interruption: Interruption | None = None, booted: Booted | None = None,
     started: Started | None = None,
 ) -> Node | None:  # fmt: skip
     """The machine is there. The node that it is to be now, or None for nothing yet."""
@@ -69,8 +62,8 @@ def call(
         note_boot(node, booted, at=at)
     if node is not None and started is not None:
         note_start(node, started, at=at)
-    if node is not None and warned is not None:
-        warn_node(node, reason=warned.reason, leaves_at=warned.leaves_at, at=at)
+    if node is not None and interruption is not None:
+        interrupt_node(node, interruption, at=at)
         node.refresh_from_db()
     return node
 
@@ -78,7 +71,7 @@ def call(
 def leave(secret: str, *, at: datetime) -> None:
     """A machine that joined by a token goes for good; its node is lost at the next look."""
     key = secrets.subject(secret, "machine")
-    if key is None or not Machine.objects.filter(pk=int(key), left_at=None).update(left_at=at):
+    if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(departed_at=at):
         raise Unauthenticated(UNKNOWN)
 
 
@@ -113,14 +106,14 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
 def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
     """In the place of one of its name that is heard of no more: it was installed anew, or it never heard its
     secret."""
-    there = Machine.objects.filter(pool=pool, name=measured.name, left_at=None)
-    there.filter(seen_at__lte=at - SILENT_AFTER).update(left_at=at)
+    there = Machine.objects.filter(pool=pool, name=measured.name, departed_at=None)
+    there.filter(last_seen_at__lte=at - SILENT_AFTER).update(departed_at=at)
     try:
         with transaction.atomic():
             return Machine.objects.create(
                 pool=pool, name=measured.name, address=measured.address, cpu_milli=measured.cpu_milli,
                 memory_mib=measured.memory_mib, devices=list(measured.devices),
-                gpu_model=measured.gpu_model, joined_at=at, seen_at=at,
+                gpu_model=measured.gpu_model, joined_at=at, last_seen_at=at,
             )  # fmt: skip
     except IntegrityError:
         raise Conflict(f"A machine named {measured.name} has joined the pool {pool.name} already.") from None
@@ -133,7 +126,7 @@ def _called(secret: str, at: datetime) -> Node | None:
             raise Unauthenticated("This node has ended.")
         return node
     key = secrets.subject(secret, "machine")
-    if key is None or not Machine.objects.filter(pk=int(key), left_at=None).update(seen_at=at):
+    if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(last_seen_at=at):
         raise Unauthenticated(UNKNOWN)
     use = MachineUse.objects.select_related("machine").filter(machine_id=int(key), ended_at=None).first()
     if use is None:

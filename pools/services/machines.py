@@ -15,8 +15,9 @@ from pools.joining import secrets
 from pools.models import JoinToken, Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
+from pools.providers.base import Interruption
 from pools.providers.static import instance_id, leave_for_good
-from pools.services.nodes import warn_node
+from pools.services.nodes import interrupt_node
 from pools.signals import changed
 
 LIFE_MAX = timedelta(days=7)
@@ -24,20 +25,20 @@ SHOWN = 10  # characters of the secret, its kind included
 
 
 def issue_join_token(
-    *, acting: Any, pool: NodePool, lasts: timedelta, at: datetime, note: str = ""
+    *, acting: Any, pool: NodePool, lasts: timedelta, at: datetime, comment: str = ""
 ) -> tuple[JoinToken, str]:
     """The token and its secret, which is shown this once; for one machine."""
     if pool.provider != NodePool.Provider.STATIC:
         detail = f"The pool {pool.name} gets its machines from {pool.provider}: they join by themselves."
         raise Conflict(detail)
-    _check(lasts, note)
+    _check(lasts, comment)
     secret, digest = secrets.issue()
     with transaction.atomic():
         token = JoinToken.objects.create(
-            pool=pool, digest=digest, prefix=secret[:SHOWN], note=note, issued_by=acting.name, issued_at=at,
-            expires_at=at + lasts,
+            pool=pool, digest=digest, prefix=secret[:SHOWN], comment=comment, issued_by=acting.name,
+            issued_at=at, expires_at=at + lasts,
         )  # fmt: skip
-        told = {"token": token.prefix, "expires_at": token.expires_at.isoformat(), "note": note}
+        told = {"token": token.prefix, "expires_at": token.expires_at.isoformat(), "comment": comment}
         changed.send(NodePool, acting=acting, action="issue join token", obj=pool, before=None, after=told)
     return token, secret
 
@@ -49,7 +50,7 @@ def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
             raise Conflict(f"A machine has joined by this token: remove the machine {token.used_by} instead.")
         live = JoinToken.objects.filter(pk=token.pk, used_at=None, revoked_at=None)
         if live.update(revoked_at=at):
-            told = {"token": token.prefix, "note": token.note}
+            told = {"token": token.prefix, "comment": token.comment}
             changed.send(
                 NodePool, acting=acting, action="revoke join token", obj=token.pool, before=told, after=None
             )
@@ -67,29 +68,35 @@ def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str =
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)
-        if machine.left_at is not None:
+        if machine.departed_at is not None:
             raise Conflict(f"The machine {machine.name} has left the pool {machine.pool.name} already.")
-        if machine.leaving_at is not None:
+        if machine.removed_at is not None:
             return False
-        machine.leaving_at = at
-        machine.save(update_fields=["leaving_at"])
+        machine.removed_at = at
+        machine.save(update_fields=["removed_at"])
         told = f"the machine {machine.name} is removed by {acting.name}" + (f": {reason}" if reason else "")
         node = _node_of(machine)
-        if node is None or not warn_node(node, reason=told[:255], leaves_at=None, at=at):
-            history.write(machine.pool, ScalingKind.NOTICE, told, at=at, node=node, machine=machine.name)
+        if node is None or not interrupt_node(node, Interruption(told[:255]), at=at):
+            history.write(
+                machine.pool, ScalingKind.INTERRUPTION, told, at=at, node=node, machine=machine.name
+            )
         gone = leave_for_good(machine.pk, at)
-        before, after = {"left": False}, {"left": gone, "reason": reason}
+        before, after = {"departed": False}, {"departed": gone, "reason": reason}
         changed.send(Machine, acting=acting, action="remove machine", obj=machine, before=before, after=after)
     return gone
 
 
-def _check(lasts: timedelta, note: str) -> None:
+def _check(lasts: timedelta, comment: str) -> None:
     problems = []
     if not timedelta(0) < lasts <= LIFE_MAX:
         allowed = f"1 to {LIFE_MAX.total_seconds():.0f} s"
-        problems.append(Problem("lasts_seconds", "is not allowed", f"{lasts.total_seconds():.0f}", allowed))
-    if len(note) > 100 or not note.isprintable():
-        problems.append(Problem("note", "is no note", shown(note), "at most 100 printable characters"))
+        problems.append(
+            Problem("lifetime_seconds", "is not allowed", f"{lasts.total_seconds():.0f}", allowed)
+        )
+    if len(comment) > 100 or not comment.isprintable():
+        problems.append(
+            Problem("comment", "is no comment", shown(comment), "at most 100 printable characters")
+        )
     if problems:
         raise Invalid(problems)
 

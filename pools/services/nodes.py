@@ -14,11 +14,12 @@ from pools import history
 from pools.models import Node
 from pools.models.node import ALIVE, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
+from pools.providers.base import Interruption
 from pools.signals import changed
 
 NOT_DRAINING: dict[str, Any] = {
     "drain_started_at": None, "drain_reason": "", "drained_by_scaling": False, "emptied_at": None,
-    "leaves_at": None,
+    "interruption_at": None,
 }  # fmt: skip
 
 
@@ -63,25 +64,32 @@ def nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
     return nodes.filter(state=NodeState.DRAINING, emptied_at=None).update(emptied_at=at)
 
 
-def warn_node(node: Node, *, reason: str, leaves_at: datetime | None, at: datetime) -> bool:
-    """Its machine is taken back: it is drained until then, and not taken back into use. A node that is not
-    ready yet never will be. False for what was known already."""
+def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> bool:
+    """Drain a node whose machine is taken back. A node that is not ready yet is lost instead.
+
+    The node is not returned to service. False if this interruption is recorded already.
+    """
+    reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():
         if node.state in PENDING:
-            warned = move(node, "state", expected=PENDING, to=NodeState.LOST, since=at)
+            recorded = move(node, "state", expected=PENDING, to=NodeState.LOST, since=at)
         elif node.state == NodeState.DRAINING:
-            unsaid = Q(drained_by_scaling=True) | (Q(leaves_at=None) if leaves_at is not None else Q(pk=None))
-            draining = Node.objects.filter(unsaid, pk=node.pk, state=NodeState.DRAINING)
-            warned = draining.update(leaves_at=leaves_at, drain_reason=reason, drained_by_scaling=False) == 1
+            unrecorded = Q(drained_by_scaling=True)
+            if ends_at is not None:
+                unrecorded |= Q(interruption_at=None)
+            draining = Node.objects.filter(unrecorded, pk=node.pk, state=NodeState.DRAINING)
+            recorded = (
+                draining.update(interruption_at=ends_at, drain_reason=reason, drained_by_scaling=False) == 1
+            )
         else:
-            begun = {"drain_started_at": at, "drain_reason": reason[:255], "leaves_at": leaves_at}
-            warned = move(
+            begun = {"drain_started_at": at, "drain_reason": reason[:255], "interruption_at": ends_at}
+            recorded = move(
                 node, "state", expected=USABLE, to=NodeState.DRAINING, since=at, **(NOT_DRAINING | begun)
             )
-        if warned:
-            until = leaves_at.isoformat() if leaves_at else None
-            history.write(node.pool, ScalingKind.NOTICE, reason, at=at, node=node, leaves_at=until)
-    return warned
+        if recorded:
+            text = ends_at.isoformat() if ends_at else None
+            history.write(node.pool, ScalingKind.INTERRUPTION, reason, at=at, node=node, interruption_at=text)
+    return recorded
 
 
 @dataclass(frozen=True, slots=True)

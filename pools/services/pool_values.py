@@ -21,9 +21,9 @@ from pools.services.offered import check_offered
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
-) - {"name", "wanted", "paused"}
+) - {"name", "nodes_desired", "paused"}
 NAME_MAX = 40
-SHAPE_OF = {"nodes_min": "min", "nodes_desired": "desired", "nodes_max": "max"}
+SHAPE_OF = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max": "max"}
 
 
 def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
@@ -33,7 +33,7 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
         if twice := sorted(given.keys() & SHAPE_OF):
             raise Invalid(Problem(name, "is given beside nodes", allowed="one of the two") for name in twice)
         spec = node_spec(given.pop("nodes"))
-        given |= {"nodes_min": spec.min, "nodes_desired": spec.desired, "nodes_max": spec.max}
+        given |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
     unknown = sorted(set(given) - EDITABLE)
     if unknown:
         raise Invalid(
@@ -68,8 +68,8 @@ def check(pool: NodePool) -> None:
     check_runtime(pool.provider, pool.runtime)
     misnamed = list(_name(pool))
     problems = [*misnamed, *_labels(pool.labels), *_taints(pool.taints), *_topology(pool.topology)]
-    # `wanted` follows the bounds; the caller brings it within them before the row is stored.
-    judged = ["labels", "taints", "topology", "wanted", *(each.path for each in misnamed)]
+    # `nodes_desired` follows the bounds; the caller brings it within them before the row is stored.
+    judged = ["labels", "taints", "topology", "nodes_desired", *(each.path for each in misnamed)]
     try:
         pool.full_clean(exclude=judged, validate_constraints=True)
     except ValidationError as error:
@@ -88,12 +88,12 @@ def _name(pool: NodePool) -> Iterator[Problem]:
 
 
 def spec_of(pool: NodePool) -> NodeSpec:
-    return NodeSpec(pool.nodes_min, pool.nodes_max, pool.nodes_desired)
+    return NodeSpec(pool.nodes_min, pool.nodes_max, pool.ready_threshold)
 
 
 def values_of(pool: NodePool) -> dict[str, Any]:
     """Everything that people decide, as JSON can hold it."""
-    names = sorted(EDITABLE | {"name", "wanted", "paused"})
+    names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
     return {name: _plain(getattr(pool, name)) for name in names}
 
 

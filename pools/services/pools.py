@@ -25,13 +25,13 @@ FIXED_WHILE_USED = ("provider", "runtime")
 
 def create_pool(*, acting: Any, name: str, **values: Any) -> NodePool:
     """`values` are fields of the model; `nodes` may be given in any of its notations."""
-    given, wanted = environments.take_apart(values)
+    given, plugins = environments.take_apart(values)
     with transaction.atomic():
         pool = NodePool(name=name)
         pool = apply(pool, environments.lay_over(pool, given))
-        pool.wanted = spec_of(pool).first_wanted
+        pool.nodes_desired = spec_of(pool).initial_nodes
         pool.save(force_insert=True)
-        environments.build(pool, wanted, at=timezone.now())
+        environments.build(pool, plugins, at=timezone.now())
         if pool.built_environment is not None:
             pool.save(update_fields=["plugins", "built_environment"])
         changed.send(NodePool, acting=acting, action="create", obj=pool, before=None, after=values_of(pool))
@@ -42,14 +42,14 @@ def edit_pool(
     *, acting: Any, pool: NodePool, changes: Mapping[str, Any], version: int | None = None
 ) -> NodePool:
     """Nodes that are there keep their shape. `version`: refuse if somebody changed the pool since."""
-    given, wanted = environments.take_apart(changes)
+    given, plugins = environments.take_apart(changes)
     with _changing(acting, pool, "edit", version) as locked:
         before = current_price(locked)
         apply(locked, environments.lay_over(locked, given))
         if current_price(locked) != before:
             store_past_price(locked, before, until=timezone.now())
         if environments.REBUILT_FOR & given.keys():
-            environments.build(locked, wanted, at=timezone.now())
+            environments.build(locked, plugins, at=timezone.now())
         if any(name in changes for name in FIXED_WHILE_USED):
             _refuse_while_used(locked)
         _keep_within_bounds(locked, acting)
@@ -65,7 +65,7 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
     edited = copy(pool)
     given, _ = environments.take_apart(changes)
     apply(edited, environments.lay_over(edited, given))
-    edited.wanted = _wanted_within_bounds(edited)
+    edited.nodes_desired = _desired_within_bounds(edited)
     return edited
 
 
@@ -107,48 +107,50 @@ def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
             raise Conflict(f"The pool {locked.name} is paused and so does not shrink: resume it first.")
         now = timezone.now()
         if locked.expires_at is None or locked.expires_at > now:
-            before, locked.wanted, locked.expires_at = locked.wanted, 0, now
+            before, locked.nodes_desired, locked.expires_at = locked.nodes_desired, 0, now
             told = f"drained by {acting.name}" + (f": {reason}" if reason else "")
             history.write(locked, ScalingKind.AUTOSCALE, told, at=now, before=before, after=0)
     return locked
 
 
-def set_wanted(*, acting: Any, pool: NodePool, wanted: int, version: int | None = None) -> NodePool:
+def set_nodes_desired(
+    *, acting: Any, pool: NodePool, nodes_desired: int, version: int | None = None
+) -> NodePool:
     """By hand; the autoscaler goes on from there once its cooldown is over."""
     with _changing(acting, pool, "scale", version) as locked:
-        check_wanted(locked, wanted)
-        before, locked.wanted = locked.wanted, wanted
-        if before != wanted:
+        check_nodes_desired(locked, nodes_desired)
+        before, locked.nodes_desired = locked.nodes_desired, nodes_desired
+        if before != nodes_desired:
             locked.last_scaled_at = timezone.now()
             history.write(
                 locked, ScalingKind.AUTOSCALE, f"set by {acting.name}", at=locked.last_scaled_at,
-                before=before, after=wanted,
+                before=before, after=nodes_desired,
             )  # fmt: skip
     return locked
 
 
-def check_wanted(pool: NodePool, wanted: int, called: str = "wanted") -> None:
-    """Raises what `set_wanted` would raise."""
+def check_nodes_desired(pool: NodePool, nodes_desired: int, called: str = "nodes_desired") -> None:
+    """Raises what `set_nodes_desired` would raise."""
     spec = spec_of(pool)
     if not spec.elastic:
         raise Invalid([Problem(called, "is fixed by nodes.min in a pool without nodes.max")])
-    if not spec.min <= wanted <= spec.ceiling:
+    if not spec.min <= nodes_desired <= spec.ceiling:
         allowed = f"{spec.min} to {spec.ceiling}"
-        raise Invalid([Problem(called, "is outside the pool's bounds", str(wanted), allowed)])
+        raise Invalid([Problem(called, "is outside the pool's bounds", str(nodes_desired), allowed)])
 
 
 def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "bounds set") -> None:
-    before, pool.wanted = pool.wanted, _wanted_within_bounds(pool)
-    if pool.wanted != before:
+    before, pool.nodes_desired = pool.nodes_desired, _desired_within_bounds(pool)
+    if pool.nodes_desired != before:
         reason = f"{what} by {acting.name}"
         at = timezone.now()
-        history.write(pool, ScalingKind.AUTOSCALE, reason, at=at, before=before, after=pool.wanted)
+        history.write(pool, ScalingKind.AUTOSCALE, reason, at=at, before=before, after=pool.nodes_desired)
 
 
-def _wanted_within_bounds(pool: NodePool) -> int:
+def _desired_within_bounds(pool: NodePool) -> int:
     """A pool that has expired wants no nodes, whatever its minimum."""
     expired = pool.expires_at is not None and pool.expires_at <= timezone.now()
-    return 0 if expired else spec_of(pool).clamp(pool.wanted)
+    return 0 if expired else spec_of(pool).clamp(pool.nodes_desired)
 
 
 def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:

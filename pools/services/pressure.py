@@ -51,7 +51,7 @@ class NodesNow:
 
 
 def report_pressure(
-    pool_id: int, *, queued: int, running: int, capacity: int, nodes_wanted: int, at: datetime,
+    pool_id: int, *, queued: int, running: int, capacity: int, gang_nodes: int, at: datetime,
     binding: str = "gpu",
 ) -> bool:  # fmt: skip
     """Store the report and act on it. True if the pool's desired node count changed.
@@ -59,12 +59,12 @@ def report_pressure(
     `queued`, `running` and `capacity` are thousandths of slots. A node has one slot per GPU, or one if it has
     no GPU; work that takes half of a node's CPU, memory or pods fills half of its slots. `queued` waits for
     nodes, may run by its limits and fits this pool, or is reserved on nodes that still boot; `binding` is the
-    resource by which it fills the most. `nodes_wanted` more nodes than the ready ones hold it, gangs whole.
+    resource by which it fills the most. `gang_nodes` more nodes than the ready ones hold it, gangs whole.
     """
     nodes = NodesNow.in_pool(pool_id)
     pressure = {
         "queued": queued, "running": running, "capacity": capacity, "nodes": nodes.usable,
-        "gang_nodes": nodes_wanted, "binding": binding,
+        "gang_nodes": gang_nodes, "binding": binding,
     }  # fmt: skip
     pool = NodePool.objects.get(pk=pool_id)
     if not _matters(pool, pressure, nodes, at):
@@ -94,7 +94,7 @@ def _matters(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: d
 
 def _would_change(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
     decision = _decision(pool, nodes, at)
-    return decision is not None and decision.desired != pool.wanted
+    return decision is not None and decision.desired != pool.nodes_desired
 
 
 def _store(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: datetime) -> bool:
@@ -110,12 +110,12 @@ def _store(pool: NodePool, pressure: Mapping[str, Any], nodes: NodesNow, at: dat
 
 def _decide(pool: NodePool, nodes: NodesNow, at: datetime) -> bool:
     decision = _decision(pool, nodes, at)
-    if decision is None or decision.desired == pool.wanted:
+    if decision is None or decision.desired == pool.nodes_desired:
         return False
-    before, pool.wanted, pool.last_scaled_at = pool.wanted, decision.desired, at
-    pool.save(update_fields=["wanted", "last_scaled_at"])
+    before, pool.nodes_desired, pool.last_scaled_at = pool.nodes_desired, decision.desired, at
+    pool.save(update_fields=["nodes_desired", "last_scaled_at"])
     history.write(
-        pool, ScalingKind.AUTOSCALE, decision.reason, at=at, before=before, after=pool.wanted,
+        pool, ScalingKind.AUTOSCALE, decision.reason, at=at, before=before, after=pool.nodes_desired,
         rule=decision.rule, pressure=pool.pressure,
     )  # fmt: skip
     return True
@@ -126,7 +126,7 @@ def _decision(pool: NodePool, nodes: NodesNow, at: datetime) -> ScaleDecision | 
     if pool.paused or not (expired or (pool.elastic and pool.pressure)):
         return None
     return desired_nodes(
-        _pressure(pool, nodes), pool.wanted, _config(pool, spec_of(pool)), _clock(pool, nodes, at)
+        _pressure(pool, nodes), pool.nodes_desired, _config(pool, spec_of(pool)), _clock(pool, nodes, at)
     )
 
 

@@ -42,7 +42,7 @@ def offer(pool: NodePool, now: datetime) -> Offer:
     if any(node.state not in (NodeState.READY, NodeState.CORDONED) for node in nodes):
         return Offer()
     spare = len(nodes) - max(spec_of(pool).min, 1)
-    if len(nodes) != pool.wanted or spare < 1:
+    if len(nodes) != pool.nodes_desired or spare < 1:
         return Offer()
     restless = _restless(pool, now)
     names = tuple(n.name for n in nodes if _may_go(n, pool, now) and n.pk not in restless)
@@ -65,10 +65,14 @@ def give_back(
             return False
         if reason is EMPTY and _something_runs_on(nodes):
             return False
-        before, pool.wanted, pool.last_scaled_at = pool.wanted, pool.wanted - len(names), at
-        pool.save(update_fields=["wanted", "last_scaled_at"])
+        before, pool.nodes_desired, pool.last_scaled_at = (
+            pool.nodes_desired,
+            pool.nodes_desired - len(names),
+            at,
+        )
+        pool.save(update_fields=["nodes_desired", "last_scaled_at"])
         history.write(
-            pool, ScalingKind.AUTOSCALE, because, at=at, before=before, after=pool.wanted, rule=reason,
+            pool, ScalingKind.AUTOSCALE, because, at=at, before=before, after=pool.nodes_desired, rule=reason,
             nodes=list(names),
         )  # fmt: skip
         for node in nodes:
@@ -116,4 +120,4 @@ def _drain(node: Node, pool: NodePool, reason: str, at: datetime) -> None:
     }  # fmt: skip
     drained = move(node, "state", expected=(NodeState.READY,), to=NodeState.DRAINING, since=at, **begun)
     assert drained, "the node is locked and was ready"
-    history.write(pool, ScalingKind.DRAIN, reason, at=at, node=node, after=pool.wanted)
+    history.write(pool, ScalingKind.DRAIN, reason, at=at, node=node, after=pool.nodes_desired)

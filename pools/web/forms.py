@@ -35,7 +35,7 @@ class PoolForm(forms.Form):
     nodes_max = forms.IntegerField(
         label="Nodes at most", min_value=1, required=False, initial=4, help_text="Empty: a fixed pool"
     )
-    nodes_desired = forms.IntegerField(
+    ready_threshold = forms.IntegerField(
         label="Takes work from",
         min_value=0,
         required=False,
@@ -115,7 +115,7 @@ class SettingsForm(PoolForm):
 
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # for that many nodes
 
-    field_order = ["nodes_min", "nodes_max", "nodes_desired"]
+    field_order = ["nodes_min", "nodes_max", "ready_threshold"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -136,7 +136,7 @@ class SettingsForm(PoolForm):
 
 
 class ScaleForm(forms.Form):
-    wanted = forms.IntegerField(label="Nodes wanted", min_value=0)
+    nodes_desired = forms.IntegerField(label="Nodes nodes_desired", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # for that many
 
@@ -146,7 +146,7 @@ class ReasonForm(forms.Form):
 
 
 class JoinTokenForm(forms.Form):
-    note = forms.CharField(
+    comment = forms.CharField(
         label="For", max_length=100, required=False, help_text="Which machine, to recognise the token by"
     )
     lasts = forms.ChoiceField(

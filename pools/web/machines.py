@@ -20,7 +20,7 @@ from pools import joined_machines, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm
 
-TONES = {"free": "good", "used": "info", "open": "good", "leaving": "warn", "silent": "bad"}
+TONES = {"free": "good", "used": "info", "open": "good", "draining": "warn", "silent": "bad"}
 
 MOST_TOKENS = 500  # the latest
 With = tuple[Any, str]  # a machine, and the name of the node that it is now
@@ -33,12 +33,12 @@ MACHINES: tuple[Column[With], ...] = (
     Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
     Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
     Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
-    Column("called", "Called", lambda row: row[0].seen_at, order="seen_at"),
+    Column("called", "Called", lambda row: row[0].last_seen_at, order="last_seen_at"),
 )
 TOKENS: tuple[Column[Any], ...] = (
     Column("prefix", "Begins", lambda row: row.prefix),
     Column("state", "State", lambda row: row.state),
-    Column("note", "For", lambda row: row.note),
+    Column("comment", "For", lambda row: row.comment),
     Column("issued", "Issued", lambda row: row.issued_at),
     Column("by", "Issued by", lambda row: str(row.issued_by), in_file=True),
     Column("expires", "Counts until", lambda row: row.expires_at),
@@ -55,7 +55,7 @@ def _with_nodes(rows: list[Any]) -> list[With]:
 @require_GET
 def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool, now = _pool(request, name), timezone.now()
-    rows = joined_machines.machines(pool, now).filter(left_at=None)
+    rows = joined_machines.machines(pool, now).filter(departed_at=None)
     for word in asked_of(request.GET, "")["search"].split():
         rows = rows.filter(Q(name__icontains=word) | Q(address__icontains=word) | Q(state=word.lower()))
     there = list_query(
@@ -87,10 +87,10 @@ def issue(request: Request, name: str) -> HttpResponse:
         try:
             _, secret = services.issue_join_token(
                 acting=request.acting, pool=pool, lasts=lasts, at=timezone.now(),
-                note=form.cleaned_data["note"],
+                comment=form.cleaned_data["comment"],
             )  # fmt: skip
         except BerthError as error:
-            take_faults(form, error, {"lasts_seconds": "lasts"})
+            take_faults(form, error, {"lifetime_seconds": "lasts"})
         else:
             address = settings.BERTH_PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
             context = {"pool": pool, "secret": secret, "address": address, "back": _back(pool)}
@@ -131,7 +131,7 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, name: str, machine: str) -> HttpResponse:
     pool, now = _pool(request, name), timezone.now()
-    found = get_object_or_404(joined_machines.machines(pool, now).filter(left_at=None), name=machine)
+    found = get_object_or_404(joined_machines.machines(pool, now).filter(departed_at=None), name=machine)
     form = ReasonForm(request.POST or None, auto_id="machine_%s")
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]

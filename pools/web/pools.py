@@ -16,7 +16,7 @@ from berth.server.web.faults import take_faults
 from berth.server.web.pages import Request, done, page, signed_in
 from pools import services
 from pools.models import NodePool
-from pools.scale_down import Leaving, leaving
+from pools.scale_down import NodeToDrain, draining
 from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_of
 
 MOST_NAMED = 20
@@ -63,8 +63,12 @@ def settings(request: Request, name: str) -> HttpResponse:
         changes = form.values()
         try:
             edited = services.preview_edit(pool, changes)
-            going = leaving(edited, edited.wanted, timezone.now()) if edited.wanted < pool.wanted else ()
-            if going and form.cleaned_data["confirmed"] != edited.wanted:
+            going = (
+                draining(edited, edited.nodes_desired, timezone.now())
+                if edited.nodes_desired < pool.nodes_desired
+                else ()
+            )
+            if going and form.cleaned_data["confirmed"] != edited.nodes_desired:
                 return _confirm_drains(request, form, edited, going)
             services.edit_pool(
                 acting=request.acting, pool=pool, changes=changes, version=form.cleaned_data["version"]
@@ -80,29 +84,31 @@ def settings(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def scale(request: Request, name: str) -> HttpResponse:
     pool = _pool(request, name)
-    initial = {"wanted": pool.wanted, "version": pool.version}
+    initial = {"nodes_desired": pool.nodes_desired, "version": pool.version}
     form = ScaleForm(request.POST or None, initial=initial, auto_id="scale_%s")
     text = "The autoscaler goes on from there once its cooldown is over. Pause the pool to keep it."
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            services.check_wanted(pool, said["wanted"])
-            going = leaving(pool, said["wanted"], timezone.now())
-            if going and said["confirmed"] != said["wanted"]:
-                again = ScaleForm(initial={**said, "confirmed": said["wanted"]}, auto_id="scale_%s")
-                title = f"Scale {pool} to {counted(said['wanted'], 'node')}?"
+            services.check_nodes_desired(pool, said["nodes_desired"])
+            going = draining(pool, said["nodes_desired"], timezone.now())
+            if going and said["confirmed"] != said["nodes_desired"]:
+                again = ScaleForm(initial={**said, "confirmed": said["nodes_desired"]}, auto_id="scale_%s")
+                title = f"Scale {pool} to {counted(said['nodes_desired'], 'node')}?"
                 return _form(
                     request, again, title=title, label="Let them go", back=_detail(pool), text=text,
                     names="These nodes go, as work stands now", work=going[:MOST_NAMED],
                     more=max(0, len(going) - MOST_NAMED),
                 )  # fmt: skip
-            services.set_wanted(
-                acting=request.acting, pool=pool, wanted=said["wanted"], version=said["version"]
+            services.set_nodes_desired(
+                acting=request.acting, pool=pool, nodes_desired=said["nodes_desired"], version=said["version"]
             )
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"{pool} goes to {said['wanted']} nodes.{_names(going)}", to=_detail(pool))
+            return done(
+                request, f"{pool} goes to {said['nodes_desired']} nodes.{_names(going)}", to=_detail(pool)
+            )
     return _form(request, form, title=f"Scale {pool}", label="Scale", back=_detail(pool), text=text)
 
 
@@ -125,22 +131,22 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
 
 
 def _confirm_drains(
-    request: Request, form: SettingsForm, edited: NodePool, going: Sequence[Leaving]
+    request: Request, form: SettingsForm, edited: NodePool, going: Sequence[NodeToDrain]
 ) -> HttpResponse:
     """The same form again, with everything that was typed and the nodes that it drains."""
     data = request.POST.copy()
-    data["confirmed"] = str(edited.wanted)
+    data["confirmed"] = str(edited.nodes_desired)
     again = SettingsForm(data, auto_id="pool_%s")
     again.keep_secrets()
     return _form(
-        request, again, title=f"Reduce {edited} to {counted(edited.wanted, 'node')}?",
+        request, again, title=f"Reduce {edited} to {counted(edited.nodes_desired, 'node')}?",
         label="Save and drain nodes", back=_detail(edited),
         names="These nodes are drained, with the work on them now", work=going[:MOST_NAMED],
         more=max(0, len(going) - MOST_NAMED),
     )  # fmt: skip
 
 
-def _names(going: Sequence[Leaving]) -> str:
+def _names(going: Sequence[NodeToDrain]) -> str:
     if not going:
         return ""
     more = f" and {len(going) - MOST_NAMED} more" if len(going) > MOST_NAMED else ""

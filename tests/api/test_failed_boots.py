@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from berth.server import wiring
-from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_ordering
+from pools.engine.boots import FIRST_DELAY, LONGEST_DELAY, delay_after, stops_provisioning
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING
 from pools.reconciler import reconcile
@@ -90,7 +90,7 @@ def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(
     cloud.create(boot_failure_limit=3)
     cloud.run(75)
     answer = cloud.answer
-    assert (answer["state"], answer["boot_failures"], answer["ordering_stopped"]) == ("failing", 1, False)
+    assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 1, False)
     assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. The next order waits 30 s."
     assert moment(answer["boot_retry_at"]) == START + timedelta(seconds=90)
     cloud.run(3600)
@@ -98,7 +98,7 @@ def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(
     assert len(cloud.place.front.launched["on-demand"]) == 6
     assert cloud.place.front.living() == set()
     answer = cloud.answer
-    assert (answer["state"], answer["boot_failures"], answer["ordering_stopped"]) == ("failing", 3, True)
+    assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 3, True)
     assert answer["boot_retry_at"] is None
     assert answer["last_error"] == (
         f"No more nodes are ordered after 3 failed boots in a row. Latest (cloud-0): {LATE}. "
@@ -115,7 +115,7 @@ def test_people_without_the_platform_see_the_state_and_not_the_reason(
     cloud.create(boot_failure_limit=1)
     cloud.run(75)
     answer = bob.get(PATH).json()
-    assert (answer["state"], answer["last_error"], answer["ordering_stopped"]) == ("failing", None, True)
+    assert (answer["state"], answer["last_error"], answer["provisioning_stopped"]) == ("failing", None, True)
     assert bob.post(f"{PATH}/retry").status_code == 403
 
 
@@ -160,7 +160,7 @@ def test_machines_that_end_before_they_join_count_as_failed_boots(cloud: Ec2Pool
         cloud.run(15)
         for node in Node.objects.filter(state="booting"):
             cloud.place.clients().ec2.terminate_instances(InstanceIds=[node.instance_id])
-    assert (len(cloud.launches), cloud.answer["ordering_stopped"]) == (2, True)
+    assert (len(cloud.launches), cloud.answer["provisioning_stopped"]) == (2, True)
     assert "its instance is gone" in cloud.answer["last_error"]
 
 
@@ -215,8 +215,8 @@ def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: 
 def test_a_limit_of_zero_never_stops_and_delays_have_a_longest() -> None:
     assert [delay_after(n) for n in range(5)] == [0, FIRST_DELAY, 60, 120, 240]
     assert delay_after(50) == LONGEST_DELAY
-    assert not stops_ordering(1000, 0)
-    assert [stops_ordering(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
+    assert not stops_provisioning(1000, 0)
+    assert [stops_provisioning(n, 3) for n in (0, 2, 3, 4)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("output", ["Is the driver installed and running.", "Error:", "Error: ."])

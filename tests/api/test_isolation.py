@@ -292,7 +292,7 @@ def named(cast: Cast) -> dict[str, object]:
     metal = type(cast.pool).objects.create(name="metal", nodes_max=1, provider="static")
     Machine.objects.create(
         pool=metal, name="box-1", address="10.1.0.5", cpu_milli=8000, memory_mib=16384,
-        joined_at=timezone.now(), seen_at=timezone.now(),
+        joined_at=timezone.now(), last_seen_at=timezone.now(),
     )  # fmt: skip
     lets_in, _ = issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now())
     return {

@@ -32,7 +32,7 @@ def metal(cast: Cast) -> NodePool:
 
 
 def join(alice: Caller, name: str = "box-1") -> str:
-    token = alice.post(TOKENS, {"note": f"for {name}"}).json()["token"]
+    token = alice.post(TOKENS, {"comment": f"for {name}"}).json()["token"]
     answer = nobody.post("node-pools/metal/join", {**HAS, "name": name, "token": token})
     assert answer.status_code == 200, answer.content
     return str(answer.json()["secret"])
@@ -42,9 +42,11 @@ def called(secret: str) -> Any:
     return nobody.post("machines/call", {}, Authorization=f"Bearer {secret}")
 
 
-def look(pool: NodePool, wanted: int | None = None) -> None:
+def look(pool: NodePool, nodes_desired: int | None = None) -> None:
     changes: dict[str, Any] = {"ticked_at": None, "retry_at": None}
-    NodePool.objects.filter(pk=pool.pk).update(**changes, **({} if wanted is None else {"wanted": wanted}))
+    NodePool.objects.filter(pk=pool.pk).update(
+        **changes, **({} if nodes_desired is None else {"nodes_desired": nodes_desired})
+    )
     reconcile(pool.pk, provider=StaticProvider(timezone.now), now=timezone.now())
 
 
@@ -53,10 +55,10 @@ def listed(alice: Caller, path: str = MACHINES, **query: Any) -> dict[str, Any]:
 
 
 def test_a_token_is_shown_once_and_only_its_digest_is_kept(alice: Caller, metal: NodePool) -> None:
-    answer = alice.post(TOKENS, {"note": "rack 7", "lasts_seconds": 60})
+    answer = alice.post(TOKENS, {"comment": "rack 7", "lifetime_seconds": 60})
     assert answer.status_code == 201
     issued = answer.json()
-    assert (issued["state"], issued["note"], issued["issued_by"]) == ("open", "rack 7", "alice")
+    assert (issued["state"], issued["comment"], issued["issued_by"]) == ("open", "rack 7", "alice")
     assert issued["token"].startswith(issued["prefix"])
     assert len(issued["prefix"]) == 10
     row = JoinToken.objects.get()
@@ -103,7 +105,7 @@ def test_a_token_that_let_a_machine_in_is_not_revoked(alice: Caller, metal: Node
 
 @pytest.mark.parametrize(
     ("body", "path"),
-    [({"lasts_seconds": 0}, "lasts_seconds"), ({"note": "n" * 101}, "note"), ({"x": 1}, "x")],
+    [({"lifetime_seconds": 0}, "lifetime_seconds"), ({"comment": "n" * 101}, "comment"), ({"x": 1}, "x")],
 )
 def test_a_wrong_wish_for_a_token_is_named(
     alice: Caller, metal: NodePool, body: dict[str, Any], path: str
@@ -133,25 +135,25 @@ def test_a_machine_that_is_free_goes_at_once(alice: Caller, metal: NodePool) -> 
     secret = join(alice)
     assert listed(alice)["box-1"]["state"] == "free"
     answer = alice.post(f"{MACHINES}/box-1/remove", {"reason": "sold"})
-    assert (answer.status_code, answer.json()["state"]) == (200, "left")
+    assert (answer.status_code, answer.json()["state"]) == (200, "departed")
     assert called(secret).status_code == 401, "its program ends"
     assert listed(alice) == {}
-    assert listed(alice, left="true")["box-1"]["left_at"] is not None
+    assert listed(alice, departed="true")["box-1"]["departed_at"] is not None
     assert alice.post(f"{MACHINES}/box-1/remove", {}).status_code == 409
     assert alice.post(f"{MACHINES}/box-9/remove", {}).status_code == 404
     audit = Audit.objects.get(action="remove machine")
-    assert (audit.object_name, audit.after) == ("box-1", {"left": True, "reason": "sold"})
+    assert (audit.object_name, audit.after) == ("box-1", {"departed": True, "reason": "sold"})
     assert join(alice), "another may join under its name"
 
 
 def test_a_machine_that_runs_work_is_drained_before_it_goes(alice: Caller, metal: NodePool) -> None:
     secret = join(alice)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     node = Node.objects.get(pool=metal)
     told = listed(alice)["box-1"]
     assert (told["state"], told["node"]) == ("used", node.name)
     removed = alice.post(f"{MACHINES}/box-1/remove", {"reason": "to be sold"}).json()
-    assert (removed["state"], removed["node"]) == ("leaving", node.name)
+    assert (removed["state"], removed["node"]) == ("draining", node.name)
     node.refresh_from_db()
     assert node.state == "draining"
     assert node.drain_reason == "the machine box-1 is removed by alice: to be sold"
@@ -167,13 +169,13 @@ def test_a_machine_that_runs_work_is_drained_before_it_goes(alice: Caller, metal
     look(metal)
     assert not Node.objects.filter(pool=metal).exclude(state="ended").exists(), "nobody else is there"
     kinds = ScalingEvent.objects.filter(pool=metal, node=node).order_by("pk").values_list("kind", flat=True)
-    assert list(kinds) == ["ready", "notice", "uncordon", "notice", "terminate"]
+    assert list(kinds) == ["ready", "interruption", "uncordon", "interruption", "terminate"]
 
 
 def test_a_machine_that_is_leaving_is_given_to_no_other_node(alice: Caller, metal: NodePool) -> None:
     join(alice)
     join(alice, "box-2")
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     node = Node.objects.get(pool=metal)
     alice.post(f"{MACHINES}/box-1/remove", {})
     look(metal)

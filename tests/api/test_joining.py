@@ -51,9 +51,9 @@ def called(secret: str, body: Any = None) -> Any:
     return nobody.post("machines/call", body or {}, Authorization=f"Bearer {secret}")
 
 
-def look(pool: NodePool, wanted: int | None = None) -> None:
-    if wanted is not None:
-        NodePool.objects.filter(pk=pool.pk).update(wanted=wanted)
+def look(pool: NodePool, nodes_desired: int | None = None) -> None:
+    if nodes_desired is not None:
+        NodePool.objects.filter(pk=pool.pk).update(nodes_desired=nodes_desired)
     NodePool.objects.filter(pk=pool.pk).update(ticked_at=None)
     reconcile(pool.pk, provider=StaticProvider(timezone.now), now=timezone.now())
 
@@ -62,22 +62,22 @@ def test_a_machine_joins_is_used_and_given_back(alice: Caller, metal: NodePool) 
     secret = joined(alice)
     nothing = {"instance": "", "start": "", "stop": "", "digest": "", "prepare": "", "secrets": {}}
     assert called(secret).json() == {"node": None, "ordinal": None, **nothing}
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     node = Node.objects.get(pool=metal)
     assert (node.state, node.address, node.devices) == ("ready", "10.1.0.5", ["GPU-a", "GPU-b"])
     assert called(secret).json()["node"] == node.name
-    look(metal, wanted=0)
+    look(metal, nodes_desired=0)
     assert services.node_emptied(Node.objects.get(pool=metal))
     look(metal)
     assert called(secret).json()["node"] is None
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     assert called(secret).json()["node"] == "metal-0", "the same machine again"
     told = ScalingEvent.objects.filter(pool=metal, kind="joined").get()
     assert told.reason == "box-1 joined with 2 GPUs, with a token of alice"
 
 
 def test_a_token_lets_one_machine_in(alice: Caller, metal: NodePool) -> None:
-    token = alice.post("node-pools/metal/join-tokens", {"lasts_seconds": 60}).json()["token"]
+    token = alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 60}).json()["token"]
     assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 200
     again = nobody.post("node-pools/metal/join", {**HAS, "token": token, "name": "box-2"})
     assert again.status_code == 401
@@ -101,7 +101,7 @@ def test_only_who_runs_the_platform_issues_tokens(alice: Caller, bob: Caller, me
     assert bob.post("node-pools/metal/join-tokens", {}).status_code == 403
     assert nobody.post("node-pools/metal/join-tokens", {}).status_code == 401
     assert alice.post("node-pools/local/join-tokens", {}).status_code == 409
-    assert alice.post("node-pools/metal/join-tokens", {"lasts_seconds": 10**9}).status_code == 422
+    assert alice.post("node-pools/metal/join-tokens", {"lifetime_seconds": 10**9}).status_code == 422
 
 
 def test_a_call_without_a_secret_of_ours_says_nothing(alice: Caller, metal: NodePool) -> None:
@@ -154,10 +154,10 @@ def test_a_machine_that_was_installed_anew_takes_the_place_of_what_it_was(
     former = joined(alice)
     token = alice.post("node-pools/metal/join-tokens", {}).json()["token"]
     assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 409, "it is there"
-    Machine.objects.update(seen_at=timezone.now() - timedelta(seconds=181))
+    Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
     assert nobody.post("node-pools/metal/join", {**HAS, "token": token}).status_code == 200
     assert called(former).status_code == 401
-    assert Machine.objects.filter(name="box-1", left_at=None).count() == 1
+    assert Machine.objects.filter(name="box-1", departed_at=None).count() == 1
 
 
 def test_tokens_that_ran_out_are_forgotten(alice: Caller, cast: Cast, metal: NodePool) -> None:
@@ -170,8 +170,8 @@ def test_tokens_that_ran_out_are_forgotten(alice: Caller, cast: Cast, metal: Nod
 
 def test_a_machine_that_falls_silent_is_lost_and_comes_back(alice: Caller, metal: NodePool) -> None:
     secret = joined(alice)
-    look(metal, wanted=1)
-    Machine.objects.update(seen_at=timezone.now() - timedelta(seconds=181))
+    look(metal, nodes_desired=1)
+    Machine.objects.update(last_seen_at=timezone.now() - timedelta(seconds=181))
     look(metal)
     assert not Node.objects.filter(pool=metal, state="ready").exists()
     assert ScalingEvent.objects.filter(pool=metal, kind="lost").count() == 1
@@ -183,7 +183,7 @@ def test_a_machine_that_falls_silent_is_lost_and_comes_back(alice: Caller, metal
 
 def test_a_machine_too_small_for_a_node_is_left_out(alice: Caller, metal: NodePool) -> None:
     joined(alice, memory_mib=8000)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     assert not Node.objects.filter(pool=metal).exists()
     metal.refresh_from_db()
     said = "1 machines have joined the pool and are free, 0 of them large enough"
@@ -222,13 +222,13 @@ def test_a_machine_of_an_order_joins_as_its_node(ordered: Node, monkeypatch: pyt
 def test_a_machine_says_itself_that_it_is_taken_back(ordered: Node) -> None:
     Node.objects.update(state="ready")
     secret = secrets.for_node(ordered.pk)
-    leaves_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
-    said = {"warned": {"reason": "EC2 takes it", "leaves_at": "2030-01-01T12:02:00Z"}}
+    interruption_at = datetime(2030, 1, 1, 12, 2, tzinfo=UTC)
+    said = {"interruption": {"reason": "EC2 takes it", "at": "2030-01-01T12:02:00Z"}}
     for _ in range(2):
         assert called(secret, said).status_code == 200
     ordered.refresh_from_db()
-    assert (ordered.state, ordered.leaves_at) == ("draining", leaves_at)
-    assert ScalingEvent.objects.filter(kind="notice").count() == 1
+    assert (ordered.state, ordered.interruption_at) == ("draining", interruption_at)
+    assert ScalingEvent.objects.filter(kind="interruption").count() == 1
     Node.objects.update(state="ended", ended_at=timezone.now())
     assert called(secret).status_code == 401
 
@@ -270,7 +270,7 @@ def test_the_program_joins_measures_and_does_as_it_is_told(
     _, token = services.issue_join_token(
         acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
     )
-    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, wanted=1)
+    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
     done = tmp_path / "done"
     told = Wired()
     told.instructions = lambda node: Instructions(f"echo $BERTH_NODE > {done}")  # type: ignore[method-assign]
@@ -287,7 +287,7 @@ def test_the_program_joins_measures_and_does_as_it_is_told(
         machine = Machine.objects.get()
         assert machine.cpu_milli >= 1000
         assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
-        Machine.objects.update(left_at=timezone.now())
+        Machine.objects.update(departed_at=timezone.now())
         assert running.wait(timeout=60) == 1, "who is not known any more stops"
     finally:
         running.kill()

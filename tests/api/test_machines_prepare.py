@@ -37,7 +37,7 @@ def metal(cast: Cast) -> NodePool:
 def secret(alice: Caller, metal: NodePool) -> str:
     """Of a machine that is to be a node by now."""
     said = joined(alice)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     return said
 
 
@@ -150,7 +150,7 @@ def test_the_program_runs_the_script_beside_its_calls(
     running = subprocess.Popen([sys.executable, "-S", str(program)], env=env, cwd=tmp_path)
     try:
         for _ in range(600):
-            look(pool, wanted=1)
+            look(pool, nodes_desired=1)
             found = Node.objects.filter(pool=pool).first()
             if found is not None and found.state not in ("requested", "booting"):
                 break

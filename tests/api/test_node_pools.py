@@ -102,10 +102,10 @@ def test_what_a_pool_tells_its_provider_is_checked_and_shown_to_who_runs_it(
         assert path in [fault["path"] for fault in answer.json()["errors"]]
     made = alice.post("node-pools", {**values, "provider_settings": told})
     assert (made.status_code, made.json()["provider_settings"]) == (201, told)
-    assert made.json()["price_now"] == 1.1504
+    assert made.json()["current_price"] == 1.1504
     assert dave.get("node-pools/cloud").json()["provider_settings"] is None
     changed = alice("PATCH", "node-pools/cloud", {"price_per_gpu_hour": 0.9}, headers={"If-Match": '"1"'})
-    assert changed.json()["price_now"] == 0.9
+    assert changed.json()["current_price"] == 0.9
     here = alice("PATCH", "node-pools/local", {"provider_settings": told}, headers={"If-Match": '"1"'})
     assert here.status_code == 422
 
@@ -121,7 +121,7 @@ def test_what_a_pool_tells_its_provider_is_checked_and_shown_to_who_runs_it(
         ({"colour": "red"}, "colour"),
         ({"taints": [{"effect": "NoSchedule"}]}, "taints[0].key"),
         ({"k": float("1e300")}, "k"),
-        ({"wanted": 2}, "wanted"),
+        ({"nodes_desired": 2}, "nodes_desired"),
         ({"name": "<b>"}, "name"),
     ],
 )
@@ -133,7 +133,7 @@ def test_contradictions_of_a_pool_are_named(alice: Caller, values: dict[str, obj
 
 
 def test_a_pool_is_resized_within_its_bounds_and_says_why(alice: Caller, dave: Caller) -> None:
-    assert alice.post("node-pools/local/scale", {"nodes": 3}).json()["wanted"] == 3
+    assert alice.post("node-pools/local/scale", {"nodes": 3}).json()["nodes_desired"] == 3
     assert alice.post("node-pools/local/scale", {"nodes": 5}).status_code == 422
     assert alice.post("node-pools/local/pause").json()["paused"] is True
     assert alice.post("node-pools/local/resume").json()["paused"] is False
@@ -174,9 +174,9 @@ def test_the_number_of_nodes_is_given_in_four_notations(
     alice: Caller, nodes: object, stored: tuple[int | None, ...]
 ) -> None:
     made = alice.post("node-pools", {"name": "big", "nodes": nodes}).json()
-    assert (made["nodes_min"], made["nodes_desired"], made["nodes_max"]) == stored
+    assert (made["nodes_min"], made["ready_threshold"], made["nodes_max"]) == stored
     changed = alice("PATCH", "node-pools/local", {"nodes": nodes}, headers={"If-Match": '"1"'}).json()
-    assert (changed["nodes_min"], changed["nodes_desired"], changed["nodes_max"]) == stored
+    assert (changed["nodes_min"], changed["ready_threshold"], changed["nodes_max"]) == stored
 
 
 @pytest.mark.shows("SKY-09", "SKY-16", "SKY-18")
@@ -191,7 +191,7 @@ def test_the_number_of_nodes_is_given_in_four_notations(
         ({"nodes": None}, "nodes"),
         ({"nodes": 4, "nodes_max": 5}, "nodes_max"),
         ({"nodes_min": 4, "nodes_max": 3}, "nodes_max"),
-        ({"nodes_min": 4, "nodes_desired": 5}, "nodes_desired"),
+        ({"nodes_min": 4, "ready_threshold": 5}, "ready_threshold"),
     ],
 )
 def test_a_wrong_number_of_nodes_is_refused_by_the_name_it_was_given(
@@ -203,13 +203,13 @@ def test_a_wrong_number_of_nodes_is_refused_by_the_name_it_was_given(
 
 
 def test_a_pool_is_drained_and_put_back_to_work(alice: Caller, node: Node) -> None:
-    NodePool.objects.filter(name="local").update(nodes_min=1, wanted=1)
+    NodePool.objects.filter(name="local").update(nodes_min=1, nodes_desired=1)
     drained = alice.post("node-pools/local/drain", {"reason": "moving house"}).json()
-    assert (drained["wanted"], drained["expires_at"] is None) == (0, False)
+    assert (drained["nodes_desired"], drained["expires_at"] is None) == (0, False)
     again = alice.post("node-pools/local/drain", {}).json()
     assert again["expires_at"] == drained["expires_at"], "it is drained already"
     back = alice.post("node-pools/local/resume").json()
-    assert (back["wanted"], back["expires_at"]) == (1, None)
+    assert (back["nodes_desired"], back["expires_at"]) == (1, None)
     reasons = [event["reason"] for event in alice.get("node-pools/local/history").json()["items"]]
     assert reasons == ["put back to work by alice", "drained by alice: moving house"]
     alice.post("node-pools/local/pause")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pools.services import report_pressure, set_wanted
+from pools.services import report_pressure, set_nodes_desired
 from tests import factories as make
 from tests.cast import Cast
 from tests.pools.stage import Stage
@@ -21,18 +21,18 @@ def test_every_outcome_of_an_order_and_every_decision_is_counted(cast: Cast) -> 
 
     stage = Stage(cast.pool)
     stage.provider.next("provision", Fail(ProviderErrorKind.QUOTA), Fail(ProviderErrorKind.QUOTA))
-    report_pressure(cast.pool.pk, queued=4000, running=0, capacity=0, nodes_wanted=0, at=stage.now)
+    report_pressure(cast.pool.pk, queued=4000, running=0, capacity=0, gang_nodes=0, at=stage.now)
     for _ in range(3):
         stage.reconcile()
         stage.pass_time(15)
-    set_wanted(acting=cast.alice, pool=cast.pool, wanted=3)
+    set_nodes_desired(acting=cast.alice, pool=cast.pool, nodes_desired=3)
     lines = told()
     for line in (
         'berth_pool_provision_calls_total{outcome="quota",pool="local"} 2.0',
         'berth_pool_provision_calls_total{outcome="all",pool="local"} 1.0',
         'berth_pool_scaling_decisions_total{pool="local",reason="queued"} 1.0',
         'berth_pool_scaling_decisions_total{pool="local",reason="by_hand"} 1.0',
-        'berth_pool_nodes_wanted{pool="local"} 3.0',
+        'berth_pool_nodes_desired{pool="local"} 3.0',
         'berth_pool_nodes_current{pool="local"} 2.0',
     ):
         assert line in lines

@@ -54,8 +54,8 @@ def create(alice: Caller, nodes: object, **values: object) -> None:
     assert answer.status_code == 201, answer.content
 
 
-def wanted(alice: Caller) -> int:
-    return int(alice.get(PATH).json()["wanted"])
+def nodes_desired(alice: Caller) -> int:
+    return int(alice.get(PATH).json()["nodes_desired"])
 
 
 def drains() -> list[str]:
@@ -74,9 +74,9 @@ def test_nodes_above_the_minimum_stay_until_they_were_idle_for_the_timeout(
     cluster.provider.boot()
     cluster.run(50)
     assert alice.get(PATH).json()["operational"] is True
-    assert (wanted(alice), cluster.ready(), drains()) == (4, 4, [])
+    assert (nodes_desired(alice), cluster.ready(), drains()) == (4, 4, [])
     cluster.run(40)
-    assert (wanted(alice), len(drains())) == (1, 3)
+    assert (nodes_desired(alice), len(drains())) == (1, 3)
     assert ScalingEvent.objects.filter(kind="autoscale").latest("pk").reason.startswith("idle for ")
 
 
@@ -89,9 +89,9 @@ def test_nodes_that_a_person_adds_are_not_idle_before_they_are_ready(alice: Call
     assert alice.post(f"{PATH}/scale", {"nodes": 3}).status_code == 200
     NodePool.objects.update(last_scaled_at=cluster.clock.now())  # REST goes by the real clock
     cluster.run(120)
-    assert (wanted(alice), cluster.ready()) == (3, 0)
+    assert (nodes_desired(alice), cluster.ready()) == (3, 0)
     cluster.provider.boot()
     cluster.run(50)
-    assert (wanted(alice), cluster.ready(), drains()) == (3, 3, [])
+    assert (nodes_desired(alice), cluster.ready(), drains()) == (3, 3, [])
     cluster.run(40)
-    assert (wanted(alice), len(drains())) == (0, 3)
+    assert (nodes_desired(alice), len(drains())) == (0, 3)

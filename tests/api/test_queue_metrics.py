@@ -82,7 +82,7 @@ def test_services_are_told_with_engines_load_and_blind_autoscalers(cast: Cast) -
     assert not [name for name in found if 'state="removed"' in name]
     assert found['berth_service_engines_healthy{project="ads",service="llm"}'] == 1
     assert found['berth_service_requests{project="ads",service="llm"}'] == 3
-    assert found['berth_service_autoscaler_blind{project="ads",service="llm"}'] == 1
+    assert found['berth_service_autoscaler_missing_metrics{project="ads",service="llm"}'] == 1
     service.ended_at = at
     service.save()
     assert not [name for name in told() if name.startswith("berth_service_")]

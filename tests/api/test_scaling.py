@@ -19,7 +19,7 @@ from tests.fakes.provider import FakeProvider
 @pytest.fixture
 def nodes(cast: Cast) -> list[Node]:
     """Four; on the last but one, work that goes on, on the last, a pod that nobody may preempt."""
-    NodePool.objects.update(wanted=4, operational_since=make.ago(hours=3))
+    NodePool.objects.update(nodes_desired=4, operational_since=make.ago(hours=3))
     found = [make.node(cast.pool, ordinal) for ordinal in range(4)]
     make.place(make.workload(cast.vision, "train", phase="running"), found[2], [0])
     make.place(make.workload(cast.vision, "firm", phase="running", preemptible=False), found[3], [0, 1])
@@ -32,26 +32,33 @@ def edit(caller: Caller, changes: Mapping[str, object]) -> Any:
 
 def test_the_nodes_that_go_are_named_before_and_after(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     before = alice.get("node-pools/local/scale", nodes=1).json()
-    assert [each["node"] for each in before["leaving"]] == ["local-1", "local-2", "local-3"]
-    assert [(each["pods"], each["not_preemptible"]) for each in before["leaving"]] == [(0, 0), (1, 0), (1, 1)]
-    assert before["leaving"][2]["work"] == ["vision/firm (1 pod, not preemptible)"]
-    assert alice.get("node-pools/local").json()["wanted"] == 4
+    assert [each["node"] for each in before["draining"]] == ["local-1", "local-2", "local-3"]
+    assert [(each["pods"], each["not_preemptible"]) for each in before["draining"]] == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+    ]
+    assert before["draining"][2]["work"] == ["vision/firm (1 pod, not preemptible)"]
+    assert alice.get("node-pools/local").json()["nodes_desired"] == 4
     after = alice.post("node-pools/local/scale", {"nodes": 2}).json()
-    assert (after["wanted"], [each["node"] for each in after["leaving"]]) == (2, ["local-1", "local-2"])
-    assert [each["node"] for each in alice.get("node-pools/local/scale").json()["leaving"]] == [
+    assert (after["nodes_desired"], [each["node"] for each in after["draining"]]) == (
+        2,
+        ["local-1", "local-2"],
+    )
+    assert [each["node"] for each in alice.get("node-pools/local/scale").json()["draining"]] == [
         "local-1", "local-2",
     ]  # fmt: skip
     Node.objects.filter(ordinal=1).update(
         state="draining", drained_by_scaling=True, drain_started_at=make.ago()
     )
-    told = alice.get("node-pools/local/scale").json()["leaving"]
+    told = alice.get("node-pools/local/scale").json()["draining"]
     assert [each["node"] for each in told] == ["local-1", "local-2"]
 
 
 def test_viewer_sees_no_names_of_work_and_sizes_have_bounds(
     cast: Cast, erin: Caller, nodes: list[Node]
 ) -> None:
-    told = erin.get("node-pools/local/scale", nodes=0).json()["leaving"]
+    told = erin.get("node-pools/local/scale", nodes=0).json()["draining"]
     assert [(each["node"], each["work"]) for each in told][-1] == ("local-0", None)
     assert erin.get("node-pools/local/scale", nodes=5).status_code == 422
     assert erin.post("node-pools/local/scale", {"nodes": 1}).status_code == 403
@@ -61,20 +68,20 @@ def test_what_a_budget_holds_back_is_told(cast: Cast, alice: Caller, nodes: list
     budgets = [{"nodes": 1, "reasons": ["underutilised"]}, {"nodes": "100%"}]
     changed = edit(alice, {"disruption_budgets": budgets}).json()
     assert changed["disruption_budgets"] == budgets
-    told = alice.post("node-pools/local/scale", {"nodes": 1}).json()["leaving"]
+    told = alice.post("node-pools/local/scale", {"nodes": 1}).json()["draining"]
     held = "at most 1 node at once for being underutilised"
-    assert [(each["node"], each["held_back"]) for each in told] == [
+    assert [(each["node"], each["blocked_by"]) for each in told] == [
         ("local-1", ""), ("local-2", held), ("local-3", held),
     ]  # fmt: skip
-    assert alice.get("node-pools/local/scale").json()["held_back"] == [
-        f"2 nodes on which something runs stay for now, though fewer are wanted: {held}."
+    assert alice.get("node-pools/local/scale").json()["blocked"] == [
+        f"2 nodes on which something runs stay for now, though fewer are desired: {held}."
     ]
 
 
 def test_a_policy_that_a_budget_forbids_for_now_is_told(cast: Cast, alice: Caller, nodes: list[Node]) -> None:
     changes = {"node_consolidation": "when_underutilised", "disruption_budgets": [{"nodes": 0}]}
     edit(alice, changes)
-    assert alice.get("node-pools/local/scale").json()["held_back"] == [
+    assert alice.get("node-pools/local/scale").json()["blocked"] == [
         "Nodes on which nothing runs are not given back now: at most 0 nodes at once.",
         "Nodes whose work fits elsewhere are not given back now: at most 0 nodes at once.",
     ]
@@ -112,30 +119,33 @@ def test_what_is_wrong_with_a_budget_is_named(alice: Caller, values: dict[str, o
 def test_a_maximum_below_the_present_size_drains_the_rest_after_a_preview(
     cast: Cast, alice: Caller, nodes: list[Node], changes: dict[str, object], staying: int
 ) -> None:
-    leaving = ["local-1", "local-2", "local-3", "local-0"][: 4 - staying]
+    draining = ["local-1", "local-2", "local-3", "local-0"][: 4 - staying]
     before = alice("PATCH", "node-pools/local", changes, dry_run="true")
     assert before.status_code == 200, before.content
     preview = before.json()
-    assert (preview["wanted"], [each["node"] for each in preview["leaving"]]) == (staying, leaving)
-    assert preview["leaving"][1]["work"] == ["vision/train (1 pod)"]
+    assert (preview["nodes_desired"], [each["node"] for each in preview["draining"]]) == (staying, draining)
+    assert preview["draining"][1]["work"] == ["vision/train (1 pod)"]
     stored = alice.get("node-pools/local").json()
-    assert (stored["wanted"], stored["nodes_max"], stored["version"]) == (4, 4, 1), "nothing is stored"
+    assert (stored["nodes_desired"], stored["nodes_max"], stored["version"]) == (4, 4, 1), "nothing is stored"
     after = edit(alice, changes)
     assert after.status_code == 200, after.content
-    assert (after.json()["wanted"], [each["node"] for each in after.json()["leaving"]]) == (staying, leaving)
+    assert (after.json()["nodes_desired"], [each["node"] for each in after.json()["draining"]]) == (
+        staying,
+        draining,
+    )
     now = timezone.now()
     reconcile(cast.pool.pk, provider=Listing(nodes), now=now, work_to_lose=work_to_lose(now))
     draining = Node.objects.filter(state="draining").order_by("ordinal").values_list("name", flat=True)
-    assert list(draining) == sorted(leaving)
+    assert list(draining) == sorted(draining)
 
 
 def test_a_minimum_above_the_present_size_orders_nodes(cast: Cast, alice: Caller) -> None:
     raised = edit(alice, {"nodes_min": 3})
-    assert (raised.status_code, raised.json()["wanted"], raised.json()["leaving"]) == (200, 3, [])
+    assert (raised.status_code, raised.json()["nodes_desired"], raised.json()["draining"]) == (200, 3, [])
     fixed = edit(alice, {"nodes": 5})
-    assert (fixed.status_code, fixed.json()["wanted"], fixed.json()["nodes_max"]) == (200, 5, None)
+    assert (fixed.status_code, fixed.json()["nodes_desired"], fixed.json()["nodes_max"]) == (200, 5, None)
     both = edit(alice, {"nodes_min": 6, "nodes_max": 8})
-    assert (both.status_code, both.json()["wanted"]) == (200, 6)
+    assert (both.status_code, both.json()["nodes_desired"]) == (200, 6)
 
 
 def test_a_maximum_below_the_ready_threshold_is_refused_by_name(
@@ -145,7 +155,7 @@ def test_a_maximum_below_the_ready_threshold_is_refused_by_name(
     for query in ({}, {"dry_run": "true"}):
         refused = alice("PATCH", "node-pools/local", {"nodes_max": 2}, **query)
         assert refused.status_code == 422
-        assert [each["path"] for each in refused.json()["errors"]] == ["nodes_desired"]
+        assert [each["path"] for each in refused.json()["errors"]] == ["ready_threshold"]
 
 
 def test_only_platform_admins_preview_an_edit(bob: Caller, nodes: list[Node]) -> None:

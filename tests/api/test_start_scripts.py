@@ -32,7 +32,7 @@ def test_node_whose_start_script_failed_is_lost_and_shows_exit_code_and_output(
     alice: Caller, bob: Caller, metal: NodePool
 ) -> None:
     secret = joined(alice)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     assert started(secret, **FAILED).status_code == 200
     assert ScalingEvent.objects.get(kind="lost").reason == WHY
     look(metal)
@@ -47,7 +47,7 @@ def test_node_whose_start_script_failed_is_lost_and_shows_exit_code_and_output(
 
 def test_machine_whose_start_script_failed_lets_others_go_first(alice: Caller, metal: NodePool) -> None:
     secret = joined(alice)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     started(secret, **FAILED)
     look(metal)
     joined(alice, name="box-2")
@@ -55,14 +55,14 @@ def test_machine_whose_start_script_failed_lets_others_go_first(alice: Caller, m
     look(metal)
     assert Node.objects.get(state="ready").instance_id.startswith("box-2/")
     Node.objects.filter(state="ended").update(since=timezone.now() - timedelta(minutes=3))
-    look(metal, wanted=2)
+    look(metal, nodes_desired=2)
     assert Node.objects.filter(state="ready").count() == 2
     assert called(secret).json()["node"] == "metal-1"
 
 
 def test_progress_of_a_start_script_is_kept_with_its_node(alice: Caller, metal: NodePool) -> None:
     secret = joined(alice)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     started(secret, seconds=2, output="installing ray")
     running = {"phase": "start", "state": "running", "seconds": 0, "message": "installing ray"}
     assert Node.objects.get().phases == [running]
@@ -74,12 +74,12 @@ def test_progress_of_a_start_script_is_kept_with_its_node(alice: Caller, metal: 
 def test_report_for_a_former_instance_is_ignored(alice: Caller, metal: NodePool) -> None:
     """The machine is the same and so is the node's name; only the instance tells the two apart."""
     secret = joined(alice)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     former = called(secret).json()["instance"]
-    look(metal, wanted=0)
+    look(metal, nodes_desired=0)
     services.node_emptied(Node.objects.get(pool=metal))
     look(metal)
-    look(metal, wanted=1)
+    look(metal, nodes_desired=1)
     called(secret, {"started": {"instance": former, **FAILED}})
     assert [(node.state, node.phases) for node in Node.objects.exclude(state="ended")] == [("ready", [])]
 
@@ -102,7 +102,7 @@ def test_the_program_reports_the_exit_code_and_output_of_a_start_script(
     _, token = services.issue_join_token(
         acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=timezone.now()
     )
-    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, wanted=1)
+    NodePool.objects.filter(pk=metal.pk).update(gpus_per_node=0, cpu_milli=1, memory_mib=1, nodes_desired=1)
     wired, stopped = Wired(), tmp_path / "stopped"
     script = Instructions("echo preparing; echo no such program >&2; exit 7", f"echo $BERTH_NODE > {stopped}")
     wired.instructions = lambda node: script  # type: ignore[method-assign]

@@ -21,15 +21,15 @@ def test_what_is_used_is_told_of_pools_and_devices(cast: Cast) -> None:
     make.used(make.place(work, node, [0]), 50, cpu=1500, memory=1024, busy_at=make.ago(hours=2))
     make.used(make.place(work, node, [1]), None, cpu=500, memory=1024, gpu_memory=None)
     NodeUse.objects.create(node=node, at=timezone.now(), devices=[[500, 3], [None, None]])
-    assert told("berth_pool_gpus_measured{", "berth_pool_gpus_busy{", "berth_pool_cores_",
-                "berth_gpu_busy_ratio{", "berth_gpu_memory_used_bytes{", "berth_workloads_gpus_idle{",
+    assert told("berth_pool_gpus_measured{", "berth_pool_gpus_used{", "berth_pool_cores_",
+                "berth_gpu_utilization_ratio{", "berth_gpu_memory_used_bytes{", "berth_workloads_gpus_idle{",
                 "berth_pool_memory_used") == [
         'berth_pool_gpus_measured{pool="local"} 1.0',
-        'berth_pool_gpus_busy{pool="local"} 0.5',
-        'berth_pool_cores_held{pool="local"} 4.0',
+        'berth_pool_gpus_used{pool="local"} 0.5',
+        'berth_pool_cores_allocated{pool="local"} 4.0',
         'berth_pool_cores_used{pool="local"} 2.0',
         'berth_pool_memory_used_bytes{pool="local"} 2.147483648e+09',
-        'berth_gpu_busy_ratio{device="0",node="local-0",pool="local"} 0.5',
+        'berth_gpu_utilization_ratio{device="0",node="local-0",pool="local"} 0.5',
         'berth_gpu_memory_used_bytes{device="0",node="local-0",pool="local"} 3.145728e+06',
         'berth_workloads_gpus_idle{pool="local"} 0.0',
     ]  # fmt: skip
@@ -38,7 +38,7 @@ def test_what_is_used_is_told_of_pools_and_devices(cast: Cast) -> None:
 def test_what_nobody_measured_has_no_value(cast: Cast) -> None:
     work = make.workload(cast.vision, "w", phase="running", run=1)
     make.place(work, make.node(cast.pool), [0])
-    assert told("berth_pool_gpus_busy{", "berth_pool_cores_used{", "berth_pool_memory_used_bytes{",
+    assert told("berth_pool_gpus_used{", "berth_pool_cores_used{", "berth_pool_memory_used_bytes{",
                 "berth_gpu_") == []  # fmt: skip
     assert told("berth_pool_gpus_measured{") == ['berth_pool_gpus_measured{pool="local"} 0.0']
 

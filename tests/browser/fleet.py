@@ -11,7 +11,7 @@ STATES = {7: "draining", 11: "booting", 13: "cordoned"}  # each so-many-hundredt
 
 def a_fleet(project: Project, size: int = 4000) -> NodePool:
     """Full, half full and empty nodes in stretches, as after a day of gangs that came and went."""
-    pool = make.pool("fleet", gpus=GPUS, nodes_min=0, nodes_max=size, wanted=size, gpu_model="H100")
+    pool = make.pool("fleet", gpus=GPUS, nodes_min=0, nodes_max=size, nodes_desired=size, gpu_model="H100")
     since, of_late = make.ago(hours=3), make.ago(minutes=2)
     nodes = Node.objects.bulk_create(
         Node(

@@ -89,11 +89,11 @@ def _tenants(scene: Scene) -> None:
 def _machines(scene: Scene) -> None:
     price = Decimal("2.49")
     train = make.pool(
-        "train", gpus=8, nodes_min=3, nodes_max=4, wanted=4, gpu_model="H100", price_per_gpu_hour=price
+        "train", gpus=8, nodes_min=3, nodes_max=4, nodes_desired=4, gpu_model="H100", price_per_gpu_hour=price
     )
     NodePool.objects.filter(pk=train.pk).update(created_at=make.ago(hours=30))
     train.refresh_from_db()
-    local = make.pool("local", gpus=2, nodes_max=4, wanted=1, gpu_model="L4")
+    local = make.pool("local", gpus=2, nodes_max=4, nodes_desired=1, gpu_model="L4")
     scene.pools = {"train": train, "local": local}
     nodes = [
         make.node(train, since=make.ago(hours=9 - n), created_at=make.ago(hours=9.1 - n)) for n in range(3)

@@ -25,12 +25,12 @@ def metal(scene: Scene) -> NodePool:
     pool = services.create_pool(acting=acting, name="metal", nodes=(0, 4), memory_mib=1048576, **shape)
     for number in range(3):
         _, token = services.issue_join_token(
-            acting=acting, pool=pool, lasts=hour, at=now, note=f"rack 7, place {number}"
+            acting=acting, pool=pool, lasts=hour, at=now, comment=f"rack 7, place {number}"
         )
         gpus = tuple(f"GPU-{number}-{index}" for index in range(8))
         has = Measured(f"box-{number}", f"10.1.0.{number + 5}", 192000, 2097152, gpus, "H100 80GB HBM3")
         services.join(pool_name="metal", token=token, measured=has, at=now)
-    services.issue_join_token(acting=acting, pool=pool, lasts=hour, at=now, note="rack 8, place 0")
+    services.issue_join_token(acting=acting, pool=pool, lasts=hour, at=now, comment="rack 8, place 0")
     return pool
 
 
@@ -56,12 +56,12 @@ def test_a_token_is_issued_and_a_machine_removed_without_leaving_the_page(
         page.get_by_role("button", name="Issue").click()
         secret = page.locator("#secret").inner_text()
         assert secret.startswith("join_")
-        assert JoinToken.objects.filter(note="rack 9", revoked_at=None).count() == 1
+        assert JoinToken.objects.filter(comment="rack 9", revoked_at=None).count() == 1
         page.goto(PAGE)
         assert secret not in page.content()
         page.get_by_role("link", name="Remove box-1").click()
         page.get_by_label("Why").fill("sold")
         page.get_by_role("button", name="Remove").click()
         page.get_by_role("link", name="Remove box-1").wait_for(state="detached")
-        assert Machine.objects.get(name="box-1").left_at is not None
+        assert Machine.objects.get(name="box-1").departed_at is not None
         assert faults == []

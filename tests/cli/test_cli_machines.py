@@ -18,7 +18,7 @@ def machine(**fields: Any) -> dict[str, Any]:
 
 
 def token(**fields: Any) -> dict[str, Any]:
-    known = {"prefix": "join_AbCdE", "note": "rack 7", "issued_by": "alice"}
+    known = {"prefix": "join_AbCdE", "comment": "rack 7", "issued_by": "alice"}
     return {"id": 7, "state": "open", **known, **fields}
 
 
@@ -39,8 +39,8 @@ def test_machines_are_listed_with_what_they_are_now(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"state": "leaving"}, "box-1 leaves once metal-0 is drained\n"),
-        ({"state": "left", "node": None}, "box-1 has left\n"),
+        ({"state": "draining"}, "box-1 leaves once metal-0 is drained\n"),
+        ({"state": "departed", "node": None}, "box-1 has left\n"),
     ],
 )
 def test_a_removed_machine_says_how_it_goes(terminal: Terminal, fields: dict[str, Any], said: str) -> None:
@@ -53,10 +53,10 @@ def test_a_removed_machine_says_how_it_goes(terminal: Terminal, fields: dict[str
 
 def test_a_token_is_alone_on_stdout(terminal: Terminal) -> None:
     desk = Desk(answer(token(token="join_AbCdEfgh"), 201))
-    words = ("machine", "token", "issue", "metal", "--note", "rack 7", "--expires", "2h")
+    words = ("machine", "token", "issue", "metal", "--comment", "rack 7", "--expires", "2h")
     told = terminal.run(*words, desk=desk)
     assert (told.exit_code, told.stdout) == (0, "join_AbCdEfgh\n")
-    assert json.loads(desk.requests[-1].content) == {"note": "rack 7", "lasts_seconds": 7200}
+    assert json.loads(desk.requests[-1].content) == {"comment": "rack 7", "lifetime_seconds": 7200}
     lost = terminal.run(*words, desk=Desk(answer(token(token=None), 201)))
     assert (lost.exit_code != 0, lost.stdout) == (True, "")
     assert "token 7" in lost.stderr

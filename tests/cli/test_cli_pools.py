@@ -17,8 +17,8 @@ HAS = {"gpu": 8.0, "cpu": 64.0, "memory_mib": 1024}
 
 def pool(**fields: Any) -> httpx.Response:
     return httpx.Response(200, headers={"ETag": '"7"'}, json={
-        "name": "train", "provider": "aws", "runtime": "ray", "nodes_min": 2, "nodes_desired": None,
-        "nodes_max": 16, "wanted": 4, "nodes_ready": 3, "nodes_pending": 1, "nodes_draining": 0,
+        "name": "train", "provider": "aws", "runtime": "ray", "nodes_min": 2, "ready_threshold": None,
+        "nodes_max": 16, "nodes_desired": 4, "nodes_ready": 3, "nodes_pending": 1, "nodes_draining": 0,
         "capacity": HAS, "free": HAS, "paused": False, "expires_at": None, "last_error": None,
         "gpus_per_node": 8, "gpu_model": "H100", "cpu": 64, "memory_mib": 1024, "version": 7, **fields,
     })  # fmt: skip
@@ -47,7 +47,7 @@ def test_four_notations_of_a_number_of_nodes(
 ) -> None:
     desk = Desk(pool())
     told = terminal.run("pool", "create", "train", "--nodes", typed, "--memory", "2Gi", desk=desk)
-    assert (told.exit_code, told.stdout) == (0, "train: active, 4 nodes wanted, 2 to 16\n")
+    assert (told.exit_code, told.stdout) == (0, "train: active, 4 nodes desired, 2 to 16\n")
     assert sent(desk) == {"name": "train", "nodes": given, "memory_mib": 2048}
     file = tmp_path / "pool.yaml"
     file.write_text(f"name: train\nnodes: {json.dumps(given)}\nlabels: {{zone: a}}\n")
@@ -116,7 +116,7 @@ def test_an_edit_goes_by_the_version_that_was_seen(terminal: Terminal) -> None:
 def test_steps_of_a_pool(terminal: Terminal, words: tuple[str, ...], asked: str, body: object) -> None:
     desk = Desk(pool(paused=True, state="paused"))
     told = terminal.run("pool", *words, desk=desk)
-    assert told.stdout == "train: paused, 4 nodes wanted, 2 to 16\n"
+    assert told.stdout == "train: paused, 4 nodes desired, 2 to 16\n"
     assert desk.asked == [asked]
     assert body is None or sent(desk) == body
     assert terminal.run("pool", *words, desk=Desk(problem(409, detail="No."))).exit_code == 5
@@ -129,11 +129,11 @@ def test_a_pool_is_described(terminal: Terminal) -> None:
     levels = [{"gpus": 0, "nodes": 1, "replicas": 0}, {"gpus": 2, "nodes": 3, "replicas": 3}]
     pieces = {"nodes": 4, "free_gpus": 6, "free_in_parts": 0, "levels": levels}
     parts = [httpx.Response(200, json=cost), httpx.Response(200, json=pieces)]
-    failed = {"boot_failures": 5, "boot_failure_limit": 5, "ordering_stopped": True}
+    failed = {"boot_failures": 5, "boot_failure_limit": 5, "provisioning_stopped": True}
     answers = (pool(last_error="quota: no more", state="failing", **failed), *parts)
     told = terminal.run("pool", "describe", "train", desk=Desk(*answers)).stdout
     for part in ("3 ready, 1 coming, 0 draining", "biggest gang that fits: 3 x 2 GPUs", "60 an hour now",
-                 "State:      failing, 4 nodes wanted", "Trouble:    quota: no more",
+                 "State:      failing, 4 nodes desired", "Trouble:    quota: no more",
                  "Boots:      5 of 5 failed in a row; no more nodes are ordered"):  # fmt: skip
         assert part in told
     whole = json.loads(terminal.run("pool", "describe", "train", "-o", "json", desk=Desk(*answers)).stdout)
@@ -260,18 +260,18 @@ def going(*names: str) -> list[dict[str, Any]]:
 def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leaving = {"leaving": going("train-3", "train-2")}
+    draining = {"draining": going("train-3", "train-2")}
     lines = ["  goes: train-3: nothing runs on it", "  goes: train-2: vision/train (1 pod)"]
-    told = terminal.run("pool", "scale", "train", "2", desk=Desk(pool(wanted=2, **leaving)))
-    assert told.stdout.splitlines() == ["train: active, 2 nodes wanted, 2 to 16", *lines]
+    told = terminal.run("pool", "scale", "train", "2", desk=Desk(pool(nodes_desired=2, **draining)))
+    assert told.stdout.splitlines() == ["train: active, 2 nodes desired, 2 to 16", *lines]
     monkeypatch.setattr("berth.cli.commands.pools.is_person", lambda: True)
-    would = httpx.Response(200, json={"wanted": 4, "nodes": 2, **leaving})
+    would = httpx.Response(200, json={"nodes_desired": 4, "nodes": 2, **draining})
     desk = Desk(would)
     refused = terminal.run("pool", "scale", "train", "2", desk=desk)
     assert refused.exit_code != 0
     assert refused.stdout.splitlines()[:2] == lines
     assert desk.asked == ["GET /api/v1/node-pools/train/scale?nodes=2"]
-    desk = Desk(pool(wanted=2, **leaving))
+    desk = Desk(pool(nodes_desired=2, **draining))
     assert terminal.run("pool", "scale", "train", "2", "--yes", desk=desk).exit_code == 0
     desk = Desk(would)
     assert terminal.run("pool", "scale", "train", "2", "--dry-run", desk=desk).stdout.splitlines() == lines
@@ -281,7 +281,7 @@ def test_the_nodes_that_go_are_named_after_and_on_a_terminal_before(
 def test_an_edit_that_drains_nodes_names_them_and_asks_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reduced = pool(wanted=2, nodes_max=2, leaving=going("train-3", "train-2"))
+    reduced = pool(nodes_desired=2, nodes_max=2, draining=going("train-3", "train-2"))
     lines = ["  goes: train-3: nothing runs on it", "  goes: train-2: vision/train (1 pod)"]
     words = ("pool", "edit", "train", "--nodes", "1:2")
     preview = "PATCH /api/v1/node-pools/train?dry_run=true"

@@ -27,7 +27,7 @@ POOL = {
     "provider": "fake",
     "nodes_min": 1,
     "nodes_max": 400,
-    "wanted": 400,
+    "nodes_desired": 400,
 }
 QUOTA = {
     "owner": {"kind": "project", "name": "a-project-with-a-rather-long-name"}, "pool": "local", "gpu": 1000,

@@ -19,7 +19,7 @@ USE = {
     "gpu_known": 4, "gpu_busy_percent": 25, "measured_at": None, "pods": 1, "pods_measured": 1,
 }  # fmt: skip
 ROOM = {"capacity": {"gpu": 8}, "free": {"gpu": 4}}
-POOL = {"name": "train", "nodes_ready": 1, "wanted": 2, **ROOM}
+POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **ROOM}
 NODE = {"name": "train-0", "pool": "train", "state": "ready", **ROOM}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pools.providers.base import (
     Instance,
     InstanceState,
-    Notice,
+    Interruption,
     ProviderError,
     ProviderErrorKind,
     ProvisionOrder,
@@ -59,9 +59,9 @@ class FakeProvider:
     def vanish(self, instance_id: str) -> None:
         self._set(instance_id, InstanceState.GONE)
 
-    def give_notice(self, instance_id: str, notice: Notice) -> None:
+    def interrupt(self, instance_id: str, interruption: Interruption) -> None:
         pool, instance = self._instances[instance_id]
-        self._instances[instance_id] = pool, replace(instance, notice=notice)
+        self._instances[instance_id] = pool, replace(instance, interruption=interruption)
 
     def appear(self, pool: str, instance: Instance) -> None:
         """One that nobody ordered by this provider's `provision`."""

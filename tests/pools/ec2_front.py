@@ -2,7 +2,7 @@
 
 Launches are idempotent by client token, a token that comes back with other parameters is refused, there may
 be too few machines, calls fail or lose their answer as told, machines take a while to boot, and spot
-machines are taken back with a notice.
+machines are taken back with a interruption.
 """
 
 import re

@@ -56,20 +56,20 @@ class Stage:
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def want(self, wanted: int) -> None:
-        services.set_wanted(acting=SYSTEM, pool=self.pool, wanted=wanted)
+    def want(self, nodes_desired: int) -> None:
+        services.set_nodes_desired(acting=SYSTEM, pool=self.pool, nodes_desired=nodes_desired)
 
-    def report(self, queued: int = 0, running: int = 0, capacity: int = 0, nodes_wanted: int = 0) -> bool:
+    def report(self, queued: int = 0, running: int = 0, capacity: int = 0, gang_nodes: int = 0) -> bool:
         """In GPUs."""
         return services.report_pressure(
             self.pool.pk, queued=queued * 1000, running=running * 1000, capacity=capacity * 1000,
-            nodes_wanted=nodes_wanted, at=self.now,
+            gang_nodes=gang_nodes, at=self.now,
         )  # fmt: skip
 
     @property
-    def wanted(self) -> int:
+    def nodes_desired(self) -> int:
         self.pool.refresh_from_db()
-        return self.pool.wanted
+        return self.pool.nodes_desired
 
     def states(self) -> dict[int, str]:
         living = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
@@ -87,7 +87,7 @@ class Stage:
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         paid = {instance.instance_id for instance in self.provider.living() if instance.state in _COSTS}
         assert {node.instance_id for node in nodes} == paid
-        assert len(nodes) == self.wanted
+        assert len(nodes) == self.nodes_desired
 
     @contextmanager
     def _fence(self) -> Iterator[None]:

@@ -36,7 +36,7 @@ def test_from_a_wish_to_a_node_and_back(place: Ec2Place) -> None:
         "image_parameter": IMAGE_PARAMETER,
     }  # fmt: skip
     made = pool((0, 2), provider="aws", provider_settings=told)
-    NodePool.objects.update(wanted=1)
+    NodePool.objects.update(nodes_desired=1)
     clock = iter(START + timedelta(seconds=15 * n) for n in range(20))
 
     def look() -> str:
@@ -52,7 +52,7 @@ def test_from_a_wish_to_a_node_and_back(place: Ec2Place) -> None:
     assert (node.devices, node.address, node.cpu_milli) == (["GPU-x", "GPU-y"], "10.9.9.9", 8000)
     called = services.call(secret, at=START)
     assert called == node
-    NodePool.objects.update(wanted=0)
+    NodePool.objects.update(nodes_desired=0)
     assert look() == "draining"
     services.node_emptied(node)
     assert look() == "ended"

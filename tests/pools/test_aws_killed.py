@@ -44,7 +44,7 @@ class Ec2Stage(Stage):
     def check(self) -> None:
         nodes = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
         assert {node.instance_id for node in nodes} == self.place.front.living()
-        assert len(nodes) == self.wanted
+        assert len(nodes) == self.nodes_desired
 
     def errors(self) -> list[str]:
         told = ScalingEvent.objects.filter(pool=self.pool, kind="error").order_by("pk")
@@ -229,7 +229,7 @@ def test_a_spot_machine_that_is_taken_back_is_replaced_before_it_goes(place: Ec2
     stage.pass_time(15)
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "draining", 2: "requested"}
-    leaves_at = stage.node(1).leaves_at
-    assert leaves_at is not None
-    assert (leaves_at - stage.now).total_seconds() == pytest.approx(105, abs=1)
-    assert ScalingEvent.objects.get(kind="notice").reason == "EC2 takes this spot machine back"
+    interruption_at = stage.node(1).interruption_at
+    assert interruption_at is not None
+    assert (interruption_at - stage.now).total_seconds() == pytest.approx(105, abs=1)
+    assert ScalingEvent.objects.get(kind="interruption").reason == "EC2 takes this spot machine back"

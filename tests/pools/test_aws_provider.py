@@ -241,9 +241,9 @@ def test_machines_boot_and_are_taken_back(place: Ec2Place) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     place.front.take_back(made[1].instance_id, now)
     first, second = provider.list_instances("small")
-    assert (first.state, first.notice) == (InstanceState.READY, None)
-    assert second.notice is not None
-    assert second.notice.leaves_at == now + timedelta(minutes=2)
+    assert (first.state, first.interruption) == (InstanceState.READY, None)
+    assert second.interruption is not None
+    assert second.interruption.at == now + timedelta(minutes=2)
 
 
 def test_on_demand_machines_are_not_asked_after_for_notices(place: Ec2Place) -> None:

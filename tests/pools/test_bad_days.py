@@ -8,7 +8,7 @@ from berth.core.errors import Conflict
 from pools import selectors, services
 from pools.models import Node, ScalingEvent
 from pools.models.node import NodeState
-from pools.providers.base import Instance, InstanceState, Notice, ProviderErrorKind
+from pools.providers.base import Instance, InstanceState, Interruption, ProviderErrorKind
 from tests.fakes.provider import Answer, Fail
 from tests.pools.stage import SYSTEM, Stage, pool
 
@@ -166,13 +166,13 @@ def test_nothing_unknown_is_ended_while_the_pool_is_paused() -> None:
     assert len(stage.provider.living("small")) == 2
 
 
-@pytest.mark.parametrize("wanted", [1, 3])
-def test_a_head_that_dies_is_replaced_though_nodes_enough_are_left(wanted: int) -> None:
+@pytest.mark.parametrize("nodes_desired", [1, 3])
+def test_a_head_that_dies_is_replaced_though_nodes_enough_are_left(nodes_desired: int) -> None:
     """Without its node 0 a pool may be unable to run anything, however many others it has."""
     stage = Stage(pool((0, 8)))
     stage.want(4)
     stage.reconcile()
-    stage.want(wanted)
+    stage.want(nodes_desired)
     stage.provider.vanish(stage.node(0).instance_id)
     stage.pass_time(15)
     stage.reconcile()
@@ -206,22 +206,22 @@ def test_a_machine_that_is_taken_back_is_drained_until_then_and_replaced_at_once
     stage = Stage(pool((0, 8), drain_timeout=600))
     stage.want(2)
     stage.reconcile()
-    leaves_at = stage.now + timedelta(seconds=15 + 110)
-    stage.provider.give_notice(stage.node(1).instance_id, Notice("taken back", leaves_at))
+    interruption_at = stage.now + timedelta(seconds=15 + 110)
+    stage.provider.interrupt(stage.node(1).instance_id, Interruption("taken back", interruption_at))
     stage.pass_time(15)
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "draining", 2: "ready"}
     node = stage.node(1)
-    assert (node.leaves_at, node.drain_reason) == (leaves_at, "taken back")
-    notice = ScalingEvent.objects.get(kind="notice")
-    assert (notice.node, notice.data) == (node, {"leaves_at": leaves_at.isoformat()})
-    assert not selectors.overdue_drains(leaves_at - timedelta(seconds=61)).exists()
-    assert selectors.overdue_drains(leaves_at - timedelta(seconds=60)).get() == node
+    assert (node.interruption_at, node.drain_reason) == (interruption_at, "taken back")
+    interruption = ScalingEvent.objects.get(kind="interruption")
+    assert (interruption.node, interruption.data) == (node, {"interruption_at": interruption_at.isoformat()})
+    assert not selectors.overdue_drains(interruption_at - timedelta(seconds=61)).exists()
+    assert selectors.overdue_drains(interruption_at - timedelta(seconds=60)).get() == node
     stage.want(6)
     stage.pass_time(15)
     stage.reconcile()
-    assert stage.states()[1] == "draining", "however much is wanted, this machine goes"
-    assert stage.history().count("notice") == 1
+    assert stage.states()[1] == "draining", "however much is nodes_desired, this machine goes"
+    assert stage.history().count("interruption") == 1
     stage.settle()
     stage.check()
 
@@ -232,11 +232,11 @@ def test_a_node_that_drains_already_hears_that_its_machine_goes() -> None:
     stage.reconcile()
     stage.want(2)
     stage.reconcile()
-    leaves_at = stage.now + timedelta(seconds=120)
-    stage.provider.give_notice(stage.node(2).instance_id, Notice("taken back", leaves_at))
+    interruption_at = stage.now + timedelta(seconds=120)
+    stage.provider.interrupt(stage.node(2).instance_id, Interruption("taken back", interruption_at))
     stage.pass_time(15)
     stage.reconcile()
-    assert (stage.node(2).leaves_at, stage.node(2).drained_by_scaling) == (leaves_at, False)
+    assert (stage.node(2).interruption_at, stage.node(2).drained_by_scaling) == (interruption_at, False)
     stage.want(3)
     stage.reconcile()
     assert stage.states() == {0: "ready", 1: "ready", 2: "draining", 3: "ready"}
@@ -253,7 +253,7 @@ def test_a_drain_that_does_not_end_is_told_of_once() -> None:
     assert stage.states() == {0: "ready", 1: "draining"}
     told = ScalingEvent.objects.get(kind="drain", data__overdue=True)
     assert told.reason == "draining for 900 s, and something still runs on it"
-    assert stage.wanted == 1
+    assert stage.nodes_desired == 1
 
 
 @shows("SKY-78")

@@ -114,7 +114,7 @@ def test_the_mind_drains_no_more_than_a_budget_allows_and_empty_nodes_go_on() ->
     busy = {n: Work(gpu_seconds=9, pods=1) for n in (1, 2, 3, 4)}
     step = next_step(fleet, busy, Allowance({UNDERUTILISED: 1, EMPTY: 2}))
     assert step.commands == (Drain((7, 6)),)
-    assert step.held_back == (5, 4, 3, 2)
+    assert step.blocked == (5, 4, 3, 2)
     assert next_step(fleet, busy, Allowance({UNDERUTILISED: 0})).commands == (Drain((7, 6, 5)),)
     assert next_step(fleet, busy, Allowance({EMPTY: 0})).commands == (Drain((4, 3, 2)),)
     assert next_step(fleet, busy, Allowance({EMPTY: 0, UNDERUTILISED: 0})).commands == ()
@@ -125,9 +125,9 @@ UP_TO_40 = st.integers(0, 40)
 
 @given(st.integers(1, 40), UP_TO_40, st.integers(0, 100), st.sets(UP_TO_40), st.integers(0, 9))
 def test_never_more_nodes_are_out_of_use_than_the_budget_allows(
-    total: int, wanted: int, percent: int, busy: set[int], steps: int
+    total: int, desired: int, percent: int, busy: set[int], steps: int
 ) -> None:
-    fleet = Fleet(wanted, frozenset(range(total)))
+    fleet = Fleet(desired, frozenset(range(total)))
     work = {ordinal: Work(gpu_seconds=ordinal, pods=1) for ordinal in busy}
     for _ in range(steps + 1):
         there = len(fleet.current | fleet.draining)

@@ -138,7 +138,7 @@ def test_gpus_that_nvml_sees_are_taken_as_they_are(monkeypatch: pytest.MonkeyPat
 @pytest.mark.shows("SKY-30", "SKY-61")
 def test_a_pool_on_this_machine_grows_until_the_devices_are_used_up(tmp_path: Path) -> None:
     small = pool((0, 8))
-    services.set_wanted(acting=SYSTEM, pool=small, wanted=6)
+    services.set_nodes_desired(acting=SYSTEM, pool=small, nodes_desired=6)
     assert reconcile(small.pk, provider=provider(tmp_path), now=START)
     devices = [device for node in Node.objects.all() for device in node.devices]
     assert sorted(devices) == [f"GPU-{n}" for n in range(8)]

@@ -50,7 +50,7 @@ def test_each_notation_behaves_as_promised(
     notation: object, elastic: bool, first: int, threshold: int, ceiling: int
 ) -> None:
     spec = node_spec(notation)
-    assert (spec.elastic, spec.first_wanted, spec.ready_threshold, spec.ceiling) == (
+    assert (spec.elastic, spec.initial_nodes, spec.ready_threshold, spec.ceiling) == (
         elastic, first, threshold, ceiling,
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_each_notation_behaves_as_promised(
 def test_to_leave_desired_out_is_to_wait_for_the_minimum(given: dict[str, int]) -> None:
     spec, spelled_out = node_spec(given), node_spec({**given, "desired": 3})
     assert spec.ready_threshold == spelled_out.ready_threshold == 3
-    assert spec.first_wanted == spelled_out.first_wanted
+    assert spec.initial_nodes == spelled_out.initial_nodes
 
 
 @shows("SKY-11")
@@ -71,9 +71,9 @@ def test_a_pool_is_elastic_exactly_when_it_has_a_ceiling() -> None:
 
 @shows("SKY-12", "SKY-16")
 def test_an_elastic_pool_starts_with_its_minimum_or_what_it_needs_to_be_ready() -> None:
-    assert NodeSpec(2, max=16).first_wanted == 2
-    assert NodeSpec(2, max=16, desired=6).first_wanted == 6
-    assert NodeSpec(0, max=4, desired=2).first_wanted == 0, "nothing is wanted before there is work"
+    assert NodeSpec(2, max=16).initial_nodes == 2
+    assert NodeSpec(2, max=16, desired=6).initial_nodes == 6
+    assert NodeSpec(0, max=4, desired=2).initial_nodes == 0, "nothing is wanted before there is work"
 
 
 @shows("SKY-09", "SKY-16", "SKY-18")
@@ -126,5 +126,5 @@ def test_what_is_accepted_holds_together(floor: int, ceiling: int | None, desire
     assert 0 <= spec.min <= spec.ceiling
     assert spec.min >= 1 or spec.elastic
     assert 0 <= spec.ready_threshold <= spec.ceiling
-    assert spec.min <= spec.first_wanted <= spec.ceiling
+    assert spec.min <= spec.initial_nodes <= spec.ceiling
     assert all(spec.min <= spec.clamp(count) <= spec.ceiling for count in range(-3, 20))

@@ -31,13 +31,13 @@ def refused(**values: Any) -> list[str]:
 
 @shows("SKY-02", "SKY-12", "SKY-15", "SKY-17")
 @pytest.mark.parametrize(
-    ("nodes", "wanted"),
+    ("nodes", "nodes_desired"),
     [(4, 4), ({"min": 8, "desired": 4}, 8), ((2, 16), 2), ({"min": 4, "desired": 2, "max": 16}, 4),
      ({"min": 2, "desired": 6, "max": 16}, 6), ((0, 4), 0)],
 )  # fmt: skip
-def test_a_new_pool_sets_out_to_have_its_first_nodes(nodes: object, wanted: int) -> None:
+def test_a_new_pool_sets_out_to_have_its_first_nodes(nodes: object, nodes_desired: int) -> None:
     made = pool(nodes)
-    assert (made.wanted, made.version) == (wanted, 1)
+    assert (made.nodes_desired, made.version) == (nodes_desired, 1)
 
 
 @shows("SKY-09", "SKY-18")
@@ -48,7 +48,7 @@ def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
     assert refused(name="Not A Slug", nodes=1) == ["name"]
     for name in ("x" * 41, "with_line", "Large", "-a", ""):
         assert refused(name=name, nodes=1) == ["name"], "no workload's document could name it"
-    assert refused(nodes=1, wanted=3) == ["wanted"]
+    assert refused(nodes=1, nodes_desired=3) == ["nodes_desired"]
     assert refused(nodes=1, colour="red") == ["colour"]
     assert refused(nodes=1, provider="moon") == ["provider"]
     assert refused(nodes=1, cpu_milli=-1) == ["cpu_milli"]
@@ -61,7 +61,8 @@ def test_a_contradiction_names_its_field_and_stores_nothing() -> None:
 def test_the_database_refuses_what_code_would_let_through() -> None:
     made = pool((1, 4))
     for values in (
-        {"wanted": 5}, {"nodes_max": 0}, {"nodes_min": 5}, {"nodes_desired": 5}, {"nodes_desired": 0},
+        {"nodes_desired": 5}, {"nodes_max": 0}, {"nodes_min": 5}, {"ready_threshold": 5},
+        {"ready_threshold": 0},
         {"nodes_min": 0, "nodes_max": None}, {"node_placement": "heap"}, {"half_life": 0}, {"k": -1.0},
     ):  # fmt: skip
         with pytest.raises(IntegrityError), transaction.atomic():
@@ -84,24 +85,24 @@ def test_an_edit_counts_as_a_version_and_is_written_down(cast: Cast) -> None:
         acting=cast.alice, pool=cast.pool, changes={"nodes": (1, 3), "drain_timeout": 5}, version=1
     )
     assert (made.nodes_min, made.nodes_max, made.drain_timeout, made.version) == (1, 3, 5, 2)
-    assert made.wanted == 1, "within the new bounds"
+    assert made.nodes_desired == 1, "within the new bounds"
     row = Audit.objects.get(object_type="nodepool")
     assert (row.actor, row.action, row.object_name) == ("alice", "edit", "local")
-    assert row.after == {"nodes_min": 1, "nodes_max": 3, "drain_timeout": 5, "wanted": 1}
+    assert row.after == {"nodes_min": 1, "nodes_max": 3, "drain_timeout": 5, "nodes_desired": 1}
     with pytest.raises(PreconditionFailed):
         services.edit_pool(acting=cast.alice, pool=cast.pool, changes={"drain_timeout": 9}, version=1)
 
 
 def test_only_platform_admins_change_machines(cast: Cast) -> None:
     stage = Stage(cast.pool)
-    services.set_wanted(acting=SYSTEM, pool=cast.pool, wanted=1)
+    services.set_nodes_desired(acting=SYSTEM, pool=cast.pool, nodes_desired=1)
     stage.reconcile()
     node = stage.node(0)
     for person in (cast.bob, cast.carol, cast.dave, cast.erin, cast.frank):
         for attempt in (
             lambda person: services.create_pool(acting=person, name="mine", nodes=1),
             lambda person: services.edit_pool(acting=person, pool=cast.pool, changes={"drain_timeout": 1}),
-            lambda person: services.set_wanted(acting=person, pool=cast.pool, wanted=3),
+            lambda person: services.set_nodes_desired(acting=person, pool=cast.pool, nodes_desired=3),
             lambda person: services.pause_pool(acting=person, pool=cast.pool),
             lambda person: services.delete_pool(acting=person, pool=cast.pool),
             lambda person: services.terminate_node(acting=person, node=node),
@@ -111,7 +112,7 @@ def test_only_platform_admins_change_machines(cast: Cast) -> None:
             assert isinstance(error.value, Forbidden) or error.value.status in (403, 404)
     cast.pool.refresh_from_db()
     node.refresh_from_db()
-    assert (cast.pool.wanted, cast.pool.paused, node.state) == (1, False, "ready")
+    assert (cast.pool.nodes_desired, cast.pool.paused, node.state) == (1, False, "ready")
     assert not NodePool.objects.filter(name="mine").exists()
 
 
@@ -145,13 +146,13 @@ def test_a_pool_that_was_never_used_can_be_deleted_and_another_cannot() -> None:
 
 def test_the_number_of_nodes_is_set_within_the_bounds_only() -> None:
     elastic = pool((1, 4))
-    assert services.set_wanted(acting=SYSTEM, pool=elastic, wanted=3).wanted == 3
-    for wanted in (0, 5):
+    assert services.set_nodes_desired(acting=SYSTEM, pool=elastic, nodes_desired=3).nodes_desired == 3
+    for nodes_desired in (0, 5):
         with pytest.raises(Invalid):
-            services.set_wanted(acting=SYSTEM, pool=elastic, wanted=wanted)
+            services.set_nodes_desired(acting=SYSTEM, pool=elastic, nodes_desired=nodes_desired)
     fixed = services.create_pool(acting=SYSTEM, name="fixed", nodes=2)
     with pytest.raises(Invalid):
-        services.set_wanted(acting=SYSTEM, pool=fixed, wanted=1)
+        services.set_nodes_desired(acting=SYSTEM, pool=fixed, nodes_desired=1)
 
 
 def test_a_node_goes_out_of_use_and_comes_back() -> None:

@@ -47,8 +47,8 @@ class Here:
             reconcile(self.pool.pk, provider=self.provider, now=timezone.now())
             time.sleep(0.2)
 
-    def want(self, wanted: int) -> None:
-        services.set_wanted(acting=SYSTEM, pool=self.pool, wanted=wanted)
+    def want(self, nodes_desired: int) -> None:
+        services.set_nodes_desired(acting=SYSTEM, pool=self.pool, nodes_desired=nodes_desired)
 
     def states(self) -> list[str]:
         living = Node.objects.filter(pool=self.pool).exclude(state=NodeState.ENDED)
@@ -63,7 +63,7 @@ class Here:
         return int(record["pid"])
 
     def end(self) -> None:
-        NodePool.objects.filter(pk=self.pool.pk).update(wanted=0)
+        NodePool.objects.filter(pk=self.pool.pk).update(nodes_desired=0)
         there = [instance.instance_id for instance in self.provider.list_instances(self.pool.name)]
         self.provider.terminate(self.pool.name, there)
         deadline = time.monotonic() + PATIENCE

@@ -85,7 +85,7 @@ def test_static_node_that_runs_no_ray_is_never_ready_and_says_why(tmp_path: Path
     clock = FixedClock(START)
     runtime = RayRuntime(tmp_path, ray_nodes)
     wiring = Wiring(clock, {"static": lambda pool: StaticProvider(clock.now)}, {"ray": runtime})
-    NodePool.objects.update(wanted=1)
+    NodePool.objects.update(nodes_desired=1)
     for _ in range(4):
         reconcile(metal.pk, provider=wiring.provider_of(metal), now=clock.now())
         clock.advance(15)

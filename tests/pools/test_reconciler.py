@@ -37,7 +37,7 @@ def test_a_fixed_pool_replaces_what_it_lost_and_heeds_no_pressure() -> None:
     assert stage.reconcile()
     assert stage.states() == dict.fromkeys((0, 1, 3, 4), "ready")
     assert stage.history()[-4:] == ["lost", "terminate", "ready", "provision"]
-    assert stage.wanted == 4
+    assert stage.nodes_desired == 4
     stage.check()
 
 
@@ -61,7 +61,7 @@ def test_a_pool_takes_on_work_once_enough_nodes_are_ready(nodes: object, thresho
     stage = Stage(pool(nodes), FakeProvider(boots_at_once=False))
     stage.reconcile()
     ids = [instance.instance_id for instance in stage.provider.living()]
-    assert len(ids) == stage.wanted, "all are ordered from the start"
+    assert len(ids) == stage.nodes_desired, "all are ordered from the start"
     for count, instance_id in enumerate(ids, start=1):
         stage.provider.boot(instance_id)
         stage.pass_time(5)
@@ -109,7 +109,7 @@ def test_pressure_grows_an_elastic_pool() -> None:
     stage = Stage(pool((4, 6)))
     stage.reconcile()
     assert stage.report(queued=12, running=4, capacity=8)
-    assert stage.wanted == 6
+    assert stage.nodes_desired == 6
     stage.reconcile()
     assert stage.states() == dict.fromkeys(range(6), "ready")
     event = ScalingEvent.objects.get(kind="autoscale")
@@ -127,10 +127,10 @@ def test_an_idle_pool_shrinks_without_any_further_report() -> None:
     stage.report(capacity=12)
     stage.pass_time(60)
     stage.reconcile()
-    assert stage.wanted == 6
+    assert stage.nodes_desired == 6
     stage.pass_time(1)
     assert stage.reconcile()
-    assert stage.wanted == 2
+    assert stage.nodes_desired == 2
     assert stage.states() == {0: "ready", 1: "ready", **dict.fromkeys(range(2, 6), "draining")}
     drained = ScalingEvent.objects.filter(kind="drain").order_by("pk")
     assert [event.node.ordinal for event in drained if event.node] == [5, 4, 3, 2]
@@ -147,7 +147,7 @@ def test_without_any_report_nothing_is_replayed() -> None:
     stage.reconcile()
     stage.pass_time(3600)
     stage.reconcile()
-    assert stage.wanted == 2
+    assert stage.nodes_desired == 2
     assert "autoscale" not in stage.history()
 
 

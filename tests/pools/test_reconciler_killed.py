@@ -137,8 +137,8 @@ class BadWeeks(TestCase):
     def happen(self, stage: Stage, event: str, value: object) -> None:
         living = [instance.instance_id for instance in stage.provider.living()]
         match event, value:
-            case "want", int(wanted):
-                stage.want(wanted)
+            case "want", int(nodes_desired):
+                stage.want(nodes_desired)
             case "kill", int(n):
                 stage.kill = KillAt(n)
             case "trouble", (str(call), Answer() | Fail() as trouble):

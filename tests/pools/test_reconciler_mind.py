@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pools.engine.reconciler import Drain, Fleet, Order, Phase, TakeBack, next_step
+from pools.engine.reconciler import Drain, Fleet, Order, Phase, UndoDrain, next_step
 from pools.engine.victims import Work
 
 shows = pytest.mark.shows
@@ -17,19 +17,19 @@ ENGINE = Path(__file__).resolve().parents[2] / "pools" / "engine"
 
 
 def fleet(
-    wanted: int,
+    desired: int,
     current: Iterable[int] = (),
     pending: Iterable[int] = (),
     draining: Iterable[int] = (),
-    leaving: Iterable[int] = (),
+    retiring: Iterable[int] = (),
     in_flight: int = 0,
 ) -> Fleet:
     return Fleet(
-        wanted, frozenset(current), frozenset(pending), frozenset(draining), frozenset(leaving), in_flight
+        desired, frozenset(current), frozenset(pending), frozenset(draining), frozenset(retiring), in_flight
     )
 
 
-def commands(given: Fleet) -> tuple[Order | Drain | TakeBack, ...]:
+def commands(given: Fleet) -> tuple[Order | Drain | UndoDrain, ...]:
     return next_step(given).commands
 
 
@@ -51,8 +51,8 @@ def test_what_is_missing_is_ordered_in_one_call_for_the_next_ordinals() -> None:
 
 @shows("SKY-52")
 def test_between_current_and_effective_there_is_nothing_to_do() -> None:
-    for wanted in (2, 3, 4):
-        assert commands(fleet(wanted, [0, 1], [2, 3])) == ()
+    for desired in (2, 3, 4):
+        assert commands(fleet(desired, [0, 1], [2, 3])) == ()
 
 
 @shows("SKY-56", "SKY-57", "SKY-60", "SKY-77")
@@ -75,14 +75,14 @@ def test_a_node_that_joins_is_current() -> None:
 
 @shows("SKY-58")
 def test_wanting_more_during_a_call_orders_the_rest_afterwards() -> None:
-    in_flight = next_step(fleet(3, [0])).fleet.with_wanted(6)
+    in_flight = next_step(fleet(3, [0])).fleet.with_desired(6)
     assert commands(in_flight) == ()
     assert commands(in_flight.provisioned([1, 2])) == (Order(3, 3),)
 
 
 @shows("SKY-58")
 def test_wanting_less_during_a_call_loses_none_of_what_comes() -> None:
-    came = next_step(fleet(5, [0, 1])).fleet.with_wanted(2).provisioned([2, 3, 4])
+    came = next_step(fleet(5, [0, 1])).fleet.with_desired(2).provisioned([2, 3, 4])
     assert came.pending == {2, 3, 4}
     assert commands(came) == ()
     for ordinal in (2, 3, 4):
@@ -165,38 +165,38 @@ def test_when_all_are_drained_it_watches_again() -> None:
 @shows("SKY-71", "SKY-72", "SKY-73")
 def test_wanting_more_during_a_drain_takes_the_nodes_back() -> None:
     draining = next_step(fleet(2, range(6))).fleet
-    all_back = next_step(draining.with_wanted(6))
-    assert all_back.commands == (TakeBack((2, 3, 4, 5)),)
+    all_back = next_step(draining.with_desired(6))
+    assert all_back.commands == (UndoDrain((2, 3, 4, 5)),)
     assert all_back.fleet.phase == Phase.WATCHING
     assert all_back.fleet.current == set(range(6))
-    and_more = next_step(draining.with_wanted(8))
-    assert and_more.commands == (TakeBack((2, 3, 4, 5)), Order(2, 6))
+    and_more = next_step(draining.with_desired(8))
+    assert and_more.commands == (UndoDrain((2, 3, 4, 5)), Order(2, 6))
     assert and_more.fleet.phase == Phase.SCALING_UP
 
 
 def test_no_more_is_taken_back_than_is_wanted_again() -> None:
     draining = next_step(fleet(2, range(6))).fleet
-    step = next_step(draining.with_wanted(3))
-    assert step.commands == (TakeBack((2,)),)
+    step = next_step(draining.with_desired(3))
+    assert step.commands == (UndoDrain((2,)),)
     assert step.fleet.draining == {3, 4, 5}
 
 
 @shows("SKY-73")
 def test_a_late_drain_answer_does_not_remove_a_node_that_was_taken_back() -> None:
-    back = next_step(next_step(fleet(1, [0, 1])).fleet.with_wanted(2)).fleet
+    back = next_step(next_step(fleet(1, [0, 1])).fleet.with_desired(2)).fleet
     assert back.drained(1) == back
 
 
 @shows("SKY-78")
 @pytest.mark.parametrize("group", range(4))
 def test_a_lost_node_is_in_no_set_any_more(group: int) -> None:
-    current, pending, draining, leaving = ([7] if index == group else [] for index in range(4))
-    assert fleet(3, current, pending, draining, leaving).lost(7).taken == frozenset()
+    current, pending, draining, retiring = ([7] if index == group else [] for index in range(4))
+    assert fleet(3, current, pending, draining, retiring).lost(7).ordinals_in_use == frozenset()
 
 
 def test_a_node_that_leaves_on_somebodys_order_is_replaced_and_not_taken_back() -> None:
-    leaving = fleet(3, [0, 1], leaving=[2])
-    assert commands(leaving) == (Order(1, 3),)
+    retiring = fleet(3, [0, 1], retiring=[2])
+    assert commands(retiring) == (Order(1, 3),)
 
 
 @shows("SKY-79", "SKY-82", "SKY-83")
@@ -237,13 +237,13 @@ class World:
                     assert not before.in_flight, "two orders for one gap"
                     self.orders.append(command)
                     missing_head = command == Order(1, 0)  # is ordered though there are nodes enough
-                    assert missing_head or before.effective + command.count <= before.wanted
+                    assert missing_head or before.effective + command.count <= before.desired
                     wanted_ordinals = range(command.start_ordinal, command.start_ordinal + command.count)
-                    assert not before.taken & set(wanted_ordinals)
+                    assert not before.ordinals_in_use & set(wanted_ordinals)
                 case Drain(ordinals):
-                    assert 0 not in ordinals or before.wanted == 0
-                    assert len(before.current) - len(ordinals) >= before.wanted
-                case TakeBack(ordinals):
+                    assert 0 not in ordinals or before.desired == 0
+                    assert len(before.current) - len(ordinals) >= before.desired
+                case UndoDrain(ordinals):
                     assert set(ordinals) <= before.draining
         return bool(step.commands)
 
@@ -255,7 +255,7 @@ class World:
 
         match event:
             case "want":
-                self.fleet = fleet.with_wanted(n % 9)
+                self.fleet = fleet.with_desired(n % 9)
             case "answer" if fleet.in_flight:
                 order = self.orders[-1]
                 came = range(order.start_ordinal, order.start_ordinal + n % (order.count + 1))
@@ -266,7 +266,7 @@ class World:
                 self.fleet = fleet.ticked()
             case "join" if (ordinal := pick(fleet.pending)) is not None:
                 self.fleet = fleet.joined(ordinal)
-            case "lose" if (ordinal := pick(fleet.taken)) is not None:
+            case "lose" if (ordinal := pick(fleet.ordinals_in_use)) is not None:
                 self.fleet = fleet.lost(ordinal)
             case "drained" if (ordinal := pick(fleet.draining)) is not None:
                 self.fleet = fleet.drained(ordinal)
@@ -300,17 +300,17 @@ EVENTS = st.lists(
 @shows("SKY-13", "SKY-14", "SKY-64", "SKY-75", "SKY-76", "SKY-77")
 @given(events=EVENTS)
 def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple[str, int]]) -> None:
-    world = World(Fleet(wanted=3))
+    world = World(Fleet(desired=3))
     for event, n in events:
         world.happen(event, n)
         world.step()
         fleet = world.fleet
-        groups = [fleet.current, fleet.pending, fleet.draining, fleet.leaving]
-        assert sum(map(len, groups)) == len(fleet.taken), "a node counts once"
+        groups = [fleet.current, fleet.pending, fleet.draining, fleet.retiring]
+        assert sum(map(len, groups)) == len(fleet.ordinals_in_use), "a node counts once"
         assert not world.step(), "a second look changes nothing"
     world.settle()
-    assert len(world.fleet.current) == world.fleet.wanted
-    assert world.fleet.taken == world.fleet.current
+    assert len(world.fleet.current) == world.fleet.desired
+    assert world.fleet.ordinals_in_use == world.fleet.current
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple
         (fleet(2, [1, 2, 3]), (Order(1, 0),)),
         (fleet(3, [1, 2, 3]), (Order(1, 0),)),
         (fleet(3, [1, 2, 3], in_flight=1), ()),
-        (fleet(3, [1, 2, 3], leaving=[0]), ()),
+        (fleet(3, [1, 2, 3], retiring=[0]), ()),
         (fleet(3, [0, 1, 2, 3]), (Drain((3,)),)),
         (fleet(0, [1]), (Drain((1,)),)),
     ],
@@ -327,5 +327,5 @@ def test_whatever_happens_a_pool_comes_to_the_number_it_wants(events: list[tuple
 def test_a_missing_head_is_ordered_though_there_are_nodes_enough(
     given: Fleet, expected: tuple[object, ...]
 ) -> None:
-    """Not before the present call is over, nor while the old one still drains; nor where none is wanted."""
+    """Not before the present call is over, nor while the old one still drains; nor where none is desired."""
     assert commands(given) == expected

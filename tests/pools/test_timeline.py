@@ -69,7 +69,7 @@ def test_growing_and_shrinking_are_read_back_from_rows(stage: Stage) -> None:
     services.drain_node(acting=SYSTEM, node=stage.node(1))
     stage.pool.refresh_from_db()
     points = capacity_over_time(stage.pool, now=timezone.now(), span=timedelta(hours=2))
-    told = [(point.wanted, point.current, point.pending, point.draining) for point in points]
+    told = [(point.desired, point.current, point.pending, point.draining) for point in points]
     assert told[:3] == [(0, 0, 0, 0), (2, 0, 2, 0), (2, 2, 0, 0)]
     assert (2, 1, 0, 1) in told
 

@@ -24,7 +24,7 @@ class Surroundings:
     told: dict[str, str]
     address: str = ""
     joined: list[dict[str, Any]] = field(default_factory=list)
-    warned: list[dict[str, Any] | None] = field(default_factory=list)  # by call
+    interruption: list[dict[str, Any] | None] = field(default_factory=list)  # by call
     careless: list[str] = field(default_factory=list)  # what was asked for without a token
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, str]:
@@ -40,7 +40,7 @@ class Surroundings:
         if path.endswith("/join"):
             self.joined.append(json.loads(body))
             return 200, json.dumps({"secret": "s"})
-        self.warned.append(json.loads(body)["warned"])
+        self.interruption.append(json.loads(body)["interruption"])
         return 401, "{}"
 
 
@@ -90,7 +90,7 @@ def test_it_joins_as_the_instance_that_it_is(surroundings: Surroundings, tmp_pat
     run(surroundings, tmp_path)
     [body] = surroundings.joined
     assert (body["instance_id"], body["address"]) == ("i-0abc", "10.0.0.7")
-    assert surroundings.warned == [None]
+    assert surroundings.interruption == [None]
     assert surroundings.careless == []
 
 
@@ -98,7 +98,7 @@ def test_it_joins_as_the_instance_that_it_is(surroundings: Surroundings, tmp_pat
 def test_it_passes_on_that_it_is_taken_back_and_when(surroundings: Surroundings, tmp_path: Path) -> None:
     run(surroundings, tmp_path)
     reason = "EC2 takes this spot machine back"
-    assert surroundings.warned == [{"reason": reason, "leaves_at": GOES["time"]}]
+    assert surroundings.interruption == [{"reason": reason, "at": GOES["time"]}]
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_it_passes_on_that_it_may_be_taken_back_soon(surroundings: Surroundings,
     """A drain without a deadline."""
     run(surroundings, tmp_path)
     reason = "EC2 expects to take this spot machine back soon"
-    assert surroundings.warned == [{"reason": reason, "leaves_at": None}]
+    assert surroundings.interruption == [{"reason": reason, "at": None}]

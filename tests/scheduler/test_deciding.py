@@ -29,7 +29,7 @@ def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
         cpu_milli=8000,
         memory_mib=16384,
         operational_since=stage.clock.now(),
-        wanted=1,
+        nodes_desired=1,
         pressure={"queued": 2000, "running": 0, "capacity": 0, "nodes": 0, "gang_nodes": 1},
     )
     stage.node(0, pool=pool)

@@ -12,14 +12,14 @@ from tests.scheduler.stage import Stage
 def empty_pool(stage: Stage) -> NodePool:
     """Up to four nodes of 2 GPUs, 8 CPUs and 16 GiB; none of them exists."""
     Node.objects.all().delete()
-    NodePool.objects.update(operational_since=None, wanted=0)
+    NodePool.objects.update(operational_since=None, nodes_desired=0)
     stage.cast.pool.refresh_from_db()
     return stage.cast.pool
 
 
-def wanted(pool: NodePool) -> int:
+def nodes_desired(pool: NodePool) -> int:
     pool.refresh_from_db()
-    return pool.wanted
+    return pool.nodes_desired
 
 
 def explained(workload: Workload) -> Workload:
@@ -31,7 +31,7 @@ def explained(workload: Workload) -> Workload:
 def test_workload_without_gpus_makes_an_empty_pool_grow(stage: Stage, empty_pool: NodePool) -> None:
     workload = stage.submit(roles=[{"gpu": 0}])
     stage.tick(2)
-    assert wanted(empty_pool) == 1
+    assert nodes_desired(empty_pool) == 1
     blockers = [blocker["reason"] for blocker in explained(workload).explanation["blockers"]]
     assert "WaitingForScaleUp" in blockers
     stage.node(0)
@@ -54,16 +54,16 @@ def test_binding_resource_decides_the_number_of_nodes(
 ) -> None:
     stage.submit(roles=[role])
     stage.tick(2)
-    assert (wanted(empty_pool), empty_pool.pressure["binding"]) == (nodes, binding)
+    assert (nodes_desired(empty_pool), empty_pool.pressure["binding"]) == (nodes, binding)
 
 
 def test_node_that_runs_work_without_gpus_is_not_idle(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
-    NodePool.objects.update(wanted=1)
+    NodePool.objects.update(nodes_desired=1)
     workload = stage.submit(roles=[{"cpu": 1}])
     stage.tick(20, seconds=30)
     assert stage.phase(workload) == Phase.RUNNING
-    assert wanted(empty_pool) == 1
+    assert nodes_desired(empty_pool) == 1
     assert empty_pool.idle_since is None
 
 
@@ -71,29 +71,29 @@ def test_nodes_full_of_cpu_are_not_hardly_used(stage: Stage, empty_pool: NodePoo
     """One of eight GPUs is held, and the limits of all pods together fill every node's CPU."""
     for ordinal in range(4):
         stage.node(ordinal)
-    NodePool.objects.update(wanted=4)
+    NodePool.objects.update(nodes_desired=4)
     stage.submit(roles=[{"name": "a", "gpu": 1, "cpu": 1, "limit": {"cpu": 8}}])
     stage.submit("train-2", roles=[{"replicas": 3, "cpu": 1, "limit": {"cpu": 8}}])
     stage.tick(20, seconds=30)
-    assert wanted(empty_pool) == 4
+    assert nodes_desired(empty_pool) == 4
 
 
 def test_elastic_workload_grows_onto_nodes_that_the_pool_adds(stage: Stage, empty_pool: NodePool) -> None:
     stage.node(0)
-    NodePool.objects.update(wanted=1)
+    NodePool.objects.update(nodes_desired=1)
     workload = stage.submit(roles=[{"name": "trainer", "min": 2, "max": 6, "gpu": 1}])
     stage.tick(3)
     assert len(stage.pods(workload, "running")) == 2
-    assert wanted(empty_pool) == 3
+    assert nodes_desired(empty_pool) == 3
     stage.node(1)
     stage.tick(3)
     assert len(stage.pods(workload, "running")) == 4
-    assert wanted(empty_pool) == 3
+    assert nodes_desired(empty_pool) == 3
     stage.node(2)
     stage.tick(3)
     assert len(stage.pods(workload, "running")) == 6
     stage.tick(20, seconds=30)
-    assert (wanted(empty_pool), len(stage.pods(workload, "running"))) == (3, 6)
+    assert (nodes_desired(empty_pool), len(stage.pods(workload, "running"))) == (3, 6)
 
 
 def test_drained_pool_is_not_said_to_grow(stage: Stage, empty_pool: NodePool) -> None:
@@ -103,7 +103,7 @@ def test_drained_pool_is_not_said_to_grow(stage: Stage, empty_pool: NodePool) ->
     blockers = [blocker["reason"] for blocker in explained(workload).explanation["blockers"]]
     assert blockers[0] == "NodesUnavailable"
     assert "WaitingForScaleUp" not in blockers
-    assert wanted(empty_pool) == 0
+    assert nodes_desired(empty_pool) == 0
 
 
 def test_pool_that_stopped_ordering_leaves_work_schedulable(stage: Stage, empty_pool: NodePool) -> None:
@@ -115,7 +115,7 @@ def test_pool_that_stopped_ordering_leaves_work_schedulable(stage: Stage, empty_
     assert (workload.reason, explanation["queue_position"]) == ("NodesUnavailable", 1)
     services.retry_pool(acting=stage.cast.alice, pool=empty_pool)
     stage.tick(2)
-    assert wanted(empty_pool) == 1
+    assert nodes_desired(empty_pool) == 1
     assert "WaitingForScaleUp" in [
         blocker["reason"] for blocker in explained(workload).explanation["blockers"]
     ]

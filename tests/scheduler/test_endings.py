@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pools.models import Node
+from pools.providers.base import Interruption
 from pools.runtimes.base import PodCause, RuntimeFailure
 from pools.runtimes.ray.cluster import NodeAt
 from pools.runtimes.ray.runtime import RayRuntime
-from pools.services import drain_node, terminate_node, warn_node
+from pools.services import drain_node, interrupt_node, terminate_node
 from projects.models import Phase, Workload
 from projects.services.workloads import control
 from scheduler.models import DeviceClaim, Eviction
@@ -227,7 +228,7 @@ def test_nothing_stays_on_a_machine_that_is_taken_away(stage: Stage) -> None:
     workload = running(stage, roles=ONE, preemptible=False)
     node = stage.pods(workload)[0].node
     now = stage.clock.now()
-    warn_node(node, reason="EC2 takes it back", leaves_at=now + timedelta(seconds=120), at=now)
+    interrupt_node(node, Interruption("EC2 takes it back", now + timedelta(seconds=120)), at=now)
     stage.clock.advance(58)
     stage.tick(2)
     assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]

@@ -53,7 +53,7 @@ def stage(transactional_db: None) -> Floor:
     made.quota(made.cast.research, 6)
     made.quota(made.cast.vision, 6)
     made.pool(nodes=(1, 4), node_placement="spread", gpus_per_node=2, autoscale_idle_timeout=10**6)
-    NodePool.objects.filter(pk=made.cast.pool.pk).update(wanted=3)
+    NodePool.objects.filter(pk=made.cast.pool.pk).update(nodes_desired=3)
     for _ in range(2):
         made.loop.reconcile_pool(made.pool(), made.clock.now(), made.loop.context.held, {})
         made.clock.advance(20)
@@ -82,7 +82,7 @@ def test_a_node_whose_work_fits_elsewhere_is_emptied_and_given_back(stage: Floor
     a, b, c = spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
-    assert stage.pool().wanted == 2
+    assert stage.pool().nodes_desired == 2
     assert stage.nodes() == {0: "ready", 1: "ready"}
     assert sorted(ordinal for each in (a, b, c) for ordinal in stage.on(each)) in ([0, 0, 1], [0, 1, 1])
     assert [stage.phase(each) for each in (a, b, c)] == [Phase.RUNNING] * 3
@@ -119,11 +119,11 @@ def test_one_node_at_a_time_and_then_the_pool_s_patience(stage: Floor) -> None:
     stage.finish(c)
     stage.pool(node_consolidation="when_underutilised", node_consolidation_after=300)
     stage.tick(3, seconds=20)
-    assert stage.pool().wanted == 3  # something ended there of late
+    assert stage.pool().nodes_desired == 3  # something ended there of late
     stage.pass_time(301)
-    assert stage.pool().wanted == 2
+    assert stage.pool().nodes_desired == 2
     stage.tick(2, seconds=60)
-    assert stage.pool().wanted == 2
+    assert stage.pool().nodes_desired == 2
     stage.pass_time(301)
     assert stage.nodes() == {0: "ready"}
     assert stage.on(a) == [0]
@@ -133,7 +133,7 @@ def test_when_empty_moves_nobody(stage: Floor) -> None:
     _, b, _ = spread_out(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)
-    assert stage.pool().wanted == 3
+    assert stage.pool().nodes_desired == 3
     stage.finish(b)
     stage.tick(2)
     stage.pass_time(301)
@@ -157,7 +157,7 @@ def test_what_holds_it_back(stage: Floor) -> None:
         before = {name: getattr(stage.pool(), name) for name in changes if name != "nodes"}
         stage.pool(node_consolidation="when_underutilised", **changes)
         stage.pass_time(500)
-        assert stage.pool().wanted == 3, changes
+        assert stage.pool().nodes_desired == 3, changes
         stage.pool(node_consolidation="never", nodes=(1, 4), **before)
     assert not Eviction.objects.exists()
 
@@ -167,16 +167,16 @@ def test_after_the_budget_s_window_it_goes_on(stage: Floor) -> None:
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
     stage.pool(node_consolidation="when_underutilised", disruption_budgets=[window])
     stage.pass_time(600)
-    assert stage.pool().wanted == 3
+    assert stage.pool().nodes_desired == 3
     stage.pass_time(800)
-    assert stage.pool().wanted == 2
+    assert stage.pool().nodes_desired == 2
 
 
 def test_work_that_may_not_be_preempted_keeps_its_node(stage: Floor) -> None:
     spread_out(stage, preemptible=False)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(HOUR / 2)
-    assert stage.pool().wanted == 3
+    assert stage.pool().nodes_desired == 3
 
 
 def test_whoever_waits_for_room_keeps_all_nodes(stage: Floor) -> None:
@@ -184,7 +184,7 @@ def test_whoever_waits_for_room_keeps_all_nodes(stage: Floor) -> None:
     stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
     stage.submit("big", roles=[{"name": "worker", "replicas": 2, "gpu": 2}])
     stage.pass_time(400)
-    assert stage.pool().wanted == 3
+    assert stage.pool().nodes_desired == 3
 
 
 def _killed_at(name: str) -> Callable[[str], None]:
@@ -205,7 +205,7 @@ def test_a_crash_in_the_middle_leaves_nothing_half_done(stage: Floor) -> None:
                 stage.pass_time(400)
         finally:
             crash_points.listen(None)
-        assert stage.pool().wanted == 3
+        assert stage.pool().nodes_desired == 3
         assert stage.nodes() == dict.fromkeys(range(3), "ready")
         assert not Eviction.objects.exists()
     stage.pass_time(EVERY.total_seconds())
@@ -225,7 +225,7 @@ def test_somebody_who_was_faster_costs_nobody_anything(stage: Floor) -> None:
     crash_points.listen(cordon)
     stage.pass_time(400)
     crash_points.listen(None)
-    assert stage.pool().wanted == 3
+    assert stage.pool().nodes_desired == 3
     assert not Eviction.objects.exists()
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))
 
@@ -240,4 +240,4 @@ def test_work_that_comes_back_takes_the_drain_back(stage: Floor) -> None:
     stage.submit("more", roles=[{"name": "worker", "replicas": 1, "gpu": 2}])
     stage.tick(3, seconds=2)
     assert stage.nodes()[2] == "ready"
-    assert stage.pool().wanted >= 3
+    assert stage.pool().nodes_desired >= 3

@@ -19,11 +19,11 @@ WINDOW = 2560  # seconds: a point each ten
 Story = Sequence[tuple[int, float]]  # so many seconds at so much charged per second
 
 MODES: dict[str, dict[str, Any]] = {
-    "half-life": {"half_life": 900, "window": None, "tumbling": False},
-    "window": {"half_life": None, "window": WINDOW, "tumbling": False},
-    "window and half-life": {"half_life": 900, "window": WINDOW, "tumbling": False},
-    "calendar": {"half_life": None, "window": WINDOW, "tumbling": True},
-    "calendar and half-life": {"half_life": 900, "window": WINDOW, "tumbling": True},
+    "half-life": {"half_life": 900, "window": None, "tumbling_window": False},
+    "window": {"half_life": None, "window": WINDOW, "tumbling_window": False},
+    "window and half-life": {"half_life": 900, "window": WINDOW, "tumbling_window": False},
+    "calendar": {"half_life": None, "window": WINDOW, "tumbling_window": True},
+    "calendar and half-life": {"half_life": 900, "window": WINDOW, "tumbling_window": True},
 }
 
 
@@ -71,7 +71,7 @@ def played(stage: Stage, story: Story, mode: dict[str, Any], each: Any) -> None:
 def since(now: int, mode: dict[str, Any]) -> int:
     if mode["window"] is None:
         return 0
-    if mode["tumbling"]:
+    if mode["tumbling_window"]:
         begin = int(BEGIN.timestamp())
         return max(0, (begin + now) // WINDOW * WINDOW - begin)
     return max(0, now - WINDOW)
@@ -116,7 +116,7 @@ def test_points_that_nobody_needs_any_more_are_gone(stage: Stage) -> None:
 
 def test_a_pool_with_a_window_forgets_what_lies_before_it(stage: Stage) -> None:
     """The whole way: pods hold GPUs, the scheduler settles, the window passes."""
-    mode = {"half_life": None, "window": 3600, "tumbling": False}
+    mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])
     stage.tick(2)

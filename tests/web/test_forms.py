@@ -283,12 +283,14 @@ def test_a_pool_is_made_paused_scaled_and_its_faults_named(cast: Cast, alice: Cl
     assert bad.status_code == 422
     assert alice.post("/node-pools/new", {**values, "nodes_max": "3"}, **HTMX).status_code == 204
     assert alice.post("/node-pools/big/pause", **HTMX).status_code == 204
-    too_many = alice.post("/node-pools/big/scale", {"wanted": "9", "version": "2"}, **HTMX)
-    assert "0 to 3" in errors(too_many)["wanted"][0]
-    assert alice.post("/node-pools/big/scale", {"wanted": "2", "version": "2"}, **HTMX).status_code == 204
+    too_many = alice.post("/node-pools/big/scale", {"nodes_desired": "9", "version": "2"}, **HTMX)
+    assert "0 to 3" in errors(too_many)["nodes_desired"][0]
+    assert (
+        alice.post("/node-pools/big/scale", {"nodes_desired": "2", "version": "2"}, **HTMX).status_code == 204
+    )
     text = alice.get("/node-pools/big").content.decode()
     assert "Paused" in text
-    assert "2 wanted now" in text
+    assert "2 nodes_desired now" in text
 
 
 def test_what_a_pool_tells_its_provider_is_checked_beside_the_field(cast: Cast, alice: Client) -> None:

@@ -40,11 +40,11 @@ def joined(cast: Cast, metal: NodePool, name: str = "box-1") -> Machine:
 
 
 def test_a_token_is_shown_once_with_what_to_run(alice: Client, metal: NodePool) -> None:
-    answer = alice.post(f"{PAGE}/token", {"note": "rack 7", "lasts": "3600"})
+    answer = alice.post(f"{PAGE}/token", {"comment": "rack 7", "lasts": "3600"})
     found = re.search(r'<code id="secret">(join_\S+)</code>', answer.content.decode())
     assert found
     token = JoinToken.objects.get()
-    assert (token.digest, token.note) == (secrets.digest(found[1]), "rack 7")
+    assert (token.digest, token.comment) == (secrets.digest(found[1]), "rack 7")
     assert "BERTH_POOL=metal" in answer.content.decode()
     page = alice.get(PAGE).content.decode()
     assert found[1] not in page
@@ -59,7 +59,7 @@ def test_machines_are_seen_and_removed(alice: Client, cast: Cast, metal: NodePoo
     assert "Free" in page
     assert "Remove box-1?" in alice.get(f"{PAGE}/box-1/remove", **HTMX).content.decode()
     assert alice.post(f"{PAGE}/box-1/remove", {"reason": "sold"}, **HTMX).status_code == 204
-    assert Machine.objects.get().left_at is not None
+    assert Machine.objects.get().departed_at is not None
     assert alice.get(f"{PAGE}/box-1/remove").status_code == 404
 
 
@@ -80,7 +80,7 @@ def test_only_who_runs_the_platform_sees_them(sign_in, alice: Client, cast: Cast
         for name in ("bob", "dave"):
             assert sign_in(name).get(PAGE + path).status_code == 403
             assert sign_in(name).post(PAGE + path).status_code in (403, 405)
-    assert Machine.objects.get().leaving_at is None
+    assert Machine.objects.get().removed_at is None
     assert alice.get("/node-pools/local/machines").status_code == 404, "its nodes do not join"
     assert PAGE not in sign_in("dave").get("/node-pools/metal").content.decode()
     assert PAGE in alice.get("/node-pools/metal").content.decode()
@@ -101,7 +101,7 @@ def test_the_admin_site_lists_removes_and_revokes_but_shows_no_digest(
         assert alice.post(f"/admin/pools/{model}/", chosen).status_code == 302
     machine.refresh_from_db()
     token.refresh_from_db()
-    assert machine.left_at is not None
+    assert machine.departed_at is not None
     assert token.revoked_at is not None
     kept = {"action": "download", "_selected_action": [str(token.pk)]}
     told = alice.post("/admin/pools/jointoken/", kept)

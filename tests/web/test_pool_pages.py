@@ -26,7 +26,7 @@ def node(cast: Cast) -> Node:
 def test_the_page_draws_what_its_table_says(cast: Cast, alice: Client, node: Node) -> None:
     make.scaling(cast.pool, "autoscale", "2 queued", at=make.ago(minutes=5), before=1, after=3)
     text = alice.get("/node-pools/local?span=1h").content.decode()
-    assert "now 3 wanted, 1 current, 0 pending, 0 draining" in text
+    assert "now 3 nodes_desired, 1 current, 0 pending, 0 draining" in text
     assert '<path class="used" d="M' in text
     rows = re.findall(r'<td class="num">(\d+)</td><td class="num">(\d+)</td><td class="num">(\d+)</td>', text)
     assert ("3", "1", "0") in rows
@@ -91,9 +91,9 @@ def test_the_form_offers_fakes_only_where_they_are_turned_on(
     ("filled", "stored"),
     [
         ({"nodes_min": "4"}, (4, None, None)),
-        ({"nodes_min": "8", "nodes_desired": "4"}, (8, 4, None)),
+        ({"nodes_min": "8", "ready_threshold": "4"}, (8, 4, None)),
         ({"nodes_min": "2", "nodes_max": "16"}, (2, None, 16)),
-        ({"nodes_min": "4", "nodes_desired": "2", "nodes_max": "16"}, (4, 2, 16)),
+        ({"nodes_min": "4", "ready_threshold": "2", "nodes_max": "16"}, (4, 2, 16)),
     ],
 )
 def test_what_the_form_leaves_empty_is_left_out(
@@ -102,7 +102,7 @@ def test_what_the_form_leaves_empty_is_left_out(
     answer = alice.post("/node-pools/new", {**FORM, "name": "big", **filled}, **HTMX)
     assert answer.status_code == 204
     made = NodePool.objects.get(name="big")
-    assert (made.nodes_min, made.nodes_desired, made.nodes_max) == stored
+    assert (made.nodes_min, made.ready_threshold, made.nodes_max) == stored
 
 
 @pytest.mark.shows("SKY-09", "SKY-16", "SKY-18")
@@ -111,7 +111,7 @@ def test_what_the_form_leaves_empty_is_left_out(
     [
         ({"nodes_min": "0"}, "nodes_min"),
         ({"nodes_min": "4", "nodes_max": "3"}, "nodes_max"),
-        ({"nodes_min": "4", "nodes_desired": "5"}, "nodes_desired"),
+        ({"nodes_min": "4", "ready_threshold": "5"}, "ready_threshold"),
     ],
 )
 def test_a_contradiction_stands_beside_its_field(
@@ -123,17 +123,17 @@ def test_a_contradiction_stands_beside_its_field(
 
 
 def test_who_scales_down_is_told_which_nodes_go_and_asked(cast: Cast, alice: Client, node: Node) -> None:
-    NodePool.objects.update(wanted=2)
+    NodePool.objects.update(nodes_desired=2)
     second = make.node(cast.pool)
     make.place(make.workload(cast.vision, "train", phase="running"), second, [0])
-    said = {"wanted": "1", "version": "1"}
+    said = {"nodes_desired": "1", "version": "1"}
     asked = alice.post("/node-pools/local/scale", said, **HTMX)
     text = asked.content.decode()
-    assert (asked.status_code, NodePool.objects.get().wanted) == (200, 2)
+    assert (asked.status_code, NodePool.objects.get().nodes_desired) == (200, 2)
     assert "Scale local to 1 node?" in text
     assert f"{second.name}: vision/train (1 pod)" in text
     done = alice.post("/node-pools/local/scale", {**said, "confirmed": "1"}, **HTMX)
-    assert (done.status_code, NodePool.objects.get().wanted) == (204, 1)
+    assert (done.status_code, NodePool.objects.get().nodes_desired) == (204, 1)
 
 
 def test_a_budget_is_set_on_the_form_shown_on_the_page_and_its_faults_beside_the_field(
@@ -156,7 +156,7 @@ def test_a_budget_is_set_on_the_form_shown_on_the_page_and_its_faults_beside_the
 def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
     cast: Cast, alice: Client, node: Node
 ) -> None:
-    NodePool.objects.update(wanted=2)
+    NodePool.objects.update(nodes_desired=2)
     second = make.node(cast.pool)
     make.place(make.workload(cast.vision, "train", phase="running"), second, [0])
     form = alice.get("/node-pools/local/settings").context["form"]
@@ -172,4 +172,4 @@ def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
     assert (values["confirmed"], values["drain_timeout"]) == ("1", "77"), "what was typed is still there"
     assert alice.post("/node-pools/local/settings", values, **HTMX).status_code == 204
     stored = NodePool.objects.get()
-    assert (stored.nodes_max, stored.wanted, stored.drain_timeout) == (1, 1, 77)
+    assert (stored.nodes_max, stored.nodes_desired, stored.drain_timeout) == (1, 1, 77)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.tags import NODE, ORDER, ORDINAL, filters, tag_list, tag_map
-from pools.providers.base import UNNUMBERED, Instance, InstanceState, Notice, ProvisionOrder
+from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interruption, ProvisionOrder
 
 STATES = {
     "pending": InstanceState.BOOTING,
@@ -38,7 +38,9 @@ def _pages(clients: Clients, wanted: Sequence[Told]) -> Iterator[Told]:
             yield from reservation["Instances"]
 
 
-def instance(told: Told, gpus: int, *, ordinal: int | None = None, notice: Notice | None = None) -> Instance:
+def instance(
+    told: Told, gpus: int, *, ordinal: int | None = None, interruption: Interruption | None = None
+) -> Instance:
     tags = tag_map(told.get("Tags"))
     return Instance(
         instance_id=told["InstanceId"],
@@ -47,7 +49,7 @@ def instance(told: Told, gpus: int, *, ordinal: int | None = None, notice: Notic
         client_token=tags.get(ORDER, ""),
         address=told.get("PrivateIpAddress", ""),
         devices=tuple(str(index) for index in range(gpus)),
-        notice=notice,
+        interruption=interruption,
         prepared=False,
     )
 

@@ -10,24 +10,26 @@ from datetime import timedelta
 
 from pools.providers.aws.clients import Clients
 from pools.providers.aws.tags import filters
-from pools.providers.base import Notice
+from pools.providers.base import Interruption
 
 WARNING = timedelta(minutes=2)
 MARKED = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
 
 
-def notices(clients: Clients, tags: Mapping[str, str], spot_ids: Collection[str]) -> dict[str, Notice]:
+def interruptions(
+    clients: Clients, tags: Mapping[str, str], spot_ids: Collection[str]
+) -> dict[str, Interruption]:
     """By instance id."""
     if not spot_ids:
         return {}
     wanted = [*filters(tags), {"Name": "state", "Values": ["active"]}]
     pages = clients.ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=wanted)
-    found: dict[str, Notice] = {}
+    found: dict[str, Interruption] = {}
     for page in pages:
         for request in page["SpotInstanceRequests"]:
             status, instance_id = request.get("Status", {}), request.get("InstanceId")
             if instance_id in spot_ids and status.get("Code") in MARKED:
                 since = status.get("UpdateTime")
-                leaves_at = since + WARNING if since is not None else None
-                found[instance_id] = Notice("EC2 takes this spot machine back", leaves_at)
+                interruption_at = since + WARNING if since is not None else None
+                found[instance_id] = Interruption("EC2 takes this spot machine back", interruption_at)
     return found

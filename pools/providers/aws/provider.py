@@ -57,10 +57,10 @@ class AwsProvider:
             ours = tags.of_pool(self.installation, pool)
             found = self._described(ours).values()
             spot = {told["InstanceId"] for told in found if instances.is_spot(told)}
-            leaving = interruptions.notices(self.clients, ours, spot)
+            leaving = interruptions.interruptions(self.clients, ours, spot)
             gpus = self._gpus(found)
         listed = [
-            instances.instance(told, gpus[told["InstanceType"]], notice=leaving.get(told["InstanceId"]))
+            instances.instance(told, gpus[told["InstanceType"]], interruption=leaving.get(told["InstanceId"]))
             for told in found
         ]
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))

@@ -111,7 +111,7 @@ def tell_pools(now: datetime) -> int:
     failing = NodePool.objects.exclude(last_error="").order_by("name")
     for row in wanting("pool"):
         for pool in failing:
-            stopped = pool.ordering_stopped
+            stopped = pool.provisioning_stopped
             lately = Delivery.objects.filter(
                 kind="pool", to=row.to, content__pool=pool.name, content__stopped=stopped,
                 at__gt=now - POOL_AGAIN,

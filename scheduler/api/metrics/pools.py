@@ -39,7 +39,7 @@ def _nodes() -> Counted:
 
 def _of_nodes(pools: Iterable[NodePool], nodes: Counted) -> Iterable[Metric]:
     by_state = GaugeMetricFamily("berth_pool_nodes", "Nodes by pool and state.", labels=["pool", "state"])
-    wanted = GaugeMetricFamily("berth_pool_nodes_wanted", "Nodes that the pool is to have.", labels=["pool"])
+    wanted = GaugeMetricFamily("berth_pool_nodes_desired", "Nodes that the pool is to have.", labels=["pool"])
     current = GaugeMetricFamily("berth_pool_nodes_current", "Ready or cordoned nodes.", labels=["pool"])
     pending = GaugeMetricFamily("berth_pool_nodes_pending", "Ordered, not ready yet.", labels=["pool"])
     draining = GaugeMetricFamily("berth_pool_nodes_draining", "Being emptied.", labels=["pool"])
@@ -47,7 +47,7 @@ def _of_nodes(pools: Iterable[NodePool], nodes: Counted) -> Iterable[Metric]:
         for state in NodeState.values:
             if state != NodeState.ENDED:
                 by_state.add_metric([pool.name, state], nodes.get((pool.name, state), (0, 0))[0])
-        wanted.add_metric([pool.name], pool.wanted)
+        wanted.add_metric([pool.name], pool.nodes_desired)
         for gauge, states in ((current, USABLE), (pending, PENDING), (draining, (NodeState.DRAINING,))):
             gauge.add_metric([pool.name], sum(nodes.get((pool.name, s), (0, 0))[0] for s in states))
     yield from (by_state, wanted, current, pending, draining)

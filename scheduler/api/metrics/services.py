@@ -64,7 +64,9 @@ def _scaling() -> Iterable[Metric]:
     for project, service, direction, count in counted:
         under_way.add_metric([project, service, direction], count)
     blind = GaugeMetricFamily(
-        "berth_service_autoscaler_blind", "1: it is on and could not decide the last time.", labels=SERVICE
+        "berth_service_autoscaler_missing_metrics",
+        "1: it is on and could not decide the last time.",
+        labels=SERVICE,
     )
     minds = Autoscaler.objects.filter(Q(enabled=True), service__ended_at__isnull=True)
     for project, service, trouble in minds.values_list(*OF_SERVICE, "trouble"):

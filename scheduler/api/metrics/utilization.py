@@ -40,13 +40,17 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
     known = GaugeMetricFamily(
         "berth_pool_gpus_measured", "GPUs held of which it is known how busy they are.", labels=["pool"]
     )
-    busy = GaugeMetricFamily("berth_pool_gpus_busy", "Of these, by how much they are.", labels=["pool"])
+    busy = GaugeMetricFamily("berth_pool_gpus_used", "Of these, by how much they are.", labels=["pool"])
     cores = {
-        "held": GaugeMetricFamily("berth_pool_cores_held", "Cores that running pods hold.", labels=["pool"]),
+        "held": GaugeMetricFamily(
+            "berth_pool_cores_allocated", "Cores that running pods hold.", labels=["pool"]
+        ),
         "used": GaugeMetricFamily("berth_pool_cores_used", "Cores that they use.", labels=["pool"]),
     }
     memory = {
-        "held": GaugeMetricFamily("berth_pool_memory_held_bytes", "That running pods hold.", labels=["pool"]),
+        "held": GaugeMetricFamily(
+            "berth_pool_memory_allocated_bytes", "That running pods hold.", labels=["pool"]
+        ),
         "used": GaugeMetricFamily("berth_pool_memory_used_bytes", "That they use.", labels=["pool"]),
     }
     for name, use in by_pool.items():
@@ -65,7 +69,7 @@ def _of_pools(by_pool: dict[str, summary.Use]) -> Iterable[Metric]:
 def _of_devices() -> Iterable[Metric]:
     names = ["pool", "node", "device"]
     busy = GaugeMetricFamily(
-        "berth_gpu_busy_ratio", "How much of the time something ran on it.", labels=names
+        "berth_gpu_utilization_ratio", "How much of the time something ran on it.", labels=names
     )
     memory = GaugeMetricFamily("berth_gpu_memory_used_bytes", "Of a node's GPU.", labels=names)
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}

@@ -34,7 +34,9 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
             pods_of[pod.workload_id].append(pod)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         leaving = [
-            pk for pk, live_pods in pods_of.items() if any(overdue[p.node_id].leaves_at for p in live_pods)
+            pk
+            for pk, live_pods in pods_of.items()
+            if any(overdue[p.node_id].interruption_at for p in live_pods)
         ]
         protected = Q(preemptible=False) & ~Q(pk__in=leaving)  # a machine that disappears does not wait
         live = rows.filter(pk__in=pods_of, phase__in=(Phase.STARTING, Phase.RUNNING)).exclude(protected)

@@ -69,7 +69,7 @@ class NodeCache:
 
 def pool_of(row: NodePool, now: datetime) -> model.Pool:
     expired = row.expires_at is not None and row.expires_at <= now
-    cannot_grow = row.paused or row.ordering_stopped or expired
+    cannot_grow = row.paused or row.provisioning_stopped or expired
     return model.Pool(
         name=row.name,
         node_strategy=model.Strategy(row.node_placement),
@@ -85,7 +85,7 @@ def pool_of(row: NodePool, now: datetime) -> model.Pool:
             time_based=row.fairshare_mode == "time_based",
             half_life=row.half_life or (None if row.window else HALF_LIFE),  # as the ledger does
             window=row.window,
-            tumbling=row.tumbling,
+            tumbling=row.tumbling_window,
             k=row.k,
             count_all=row.count_all,
         ),

@@ -46,7 +46,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand]) -> int:
             queued=queued,
             running=in_slots(running, pool)[0],
             capacity=capacity.get(pool.pk, 0),
-            nodes_wanted=demand.nodes_wanted + len(coming.nodes),
+            gang_nodes=demand.nodes_wanted + len(coming.nodes),
             binding=binding,
             at=view.at,
         )

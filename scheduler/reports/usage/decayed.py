@@ -74,7 +74,7 @@ def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
     since, used, parent = row.settled_at, _triple(row.used), _triple(row.parent)
     now = max(now, since)
     half_life = _half_life(pool)
-    if pool.tumbling and pool.window and _window_start(now, pool.window) > since:
+    if pool.tumbling_window and pool.window and _window_start(now, pool.window) > since:
         since, used, parent = _window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
     seconds = (now - since).total_seconds()
     return (

@@ -51,7 +51,7 @@ def course_of(pool: NodePool, now: datetime, span: str) -> Course:
         rows=tuple(Moment(_moment(point), point) for point in reversed(points[-ROWS:])),
         more=max(0, len(points) - ROWS),
         label=(
-            f"Nodes over time; now {latest.wanted} wanted, {latest.current} current, "
+            f"Nodes over time; now {latest.desired} desired, {latest.current} current, "
             f"{latest.pending} pending, {latest.draining} draining"
         ),
     )
@@ -62,10 +62,10 @@ def _chart(points: Sequence[Point], now: datetime) -> StepChart:
         [point.at for point in points],
         [
             ("used", [point.current for point in points]),
-            ("wanted", [point.pending for point in points]),
+            ("nodes_desired", [point.pending for point in points]),
             ("over", [point.draining for point in points]),
         ],
-        [point.wanted for point in points],
+        [point.desired for point in points],
         begin=points[0].at,
         end=now.timestamp(),
     )

@@ -80,4 +80,4 @@ def _nodes(pool: NodePool) -> Iterator[list[Any]]:
 def _course(pool: NodePool, now: datetime, span: str) -> Iterator[list[Any]]:
     for point in capacity_over_time(pool, now=now, span=SPANS[span][1]):
         at = datetime.fromtimestamp(point.at, UTC)
-        yield [at, point.wanted, point.current, point.pending, point.draining]
+        yield [at, point.desired, point.current, point.pending, point.draining]

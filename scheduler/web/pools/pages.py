@@ -17,7 +17,7 @@ from pools import selectors
 from pools.costs import costs_of
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
-from pools.scale_down import held_back
+from pools.scale_down import blocked_reasons
 from projects.access import Action, may, visible_pools
 from scheduler.reports.fragmentation import Fragmentation, Level, fragmentation_of
 from scheduler.web.pools.capacity import Capacity, total_gpus
@@ -35,7 +35,7 @@ TONES = {
     ScalingKind.AUTOSCALE: "accent",
     ScalingKind.CORDON: "warn",
     ScalingKind.DRAIN: "warn",
-    ScalingKind.NOTICE: "warn",
+    ScalingKind.INTERRUPTION: "warn",
     ScalingKind.SURPLUS: "warn",
     ScalingKind.PAUSED: "warn",
     ScalingKind.LOST: "bad",
@@ -129,7 +129,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
-        "held_back": held_back(pool, now),
+        "blocked": blocked_reasons(pool, now),
         "legend": held_by(request.acting, pool),
         "may_change": may(request.acting, Action.EDIT, pool),
         "running_it": running_it,

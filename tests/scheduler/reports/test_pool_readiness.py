@@ -14,7 +14,7 @@ def opening(stage: Stage) -> NodePool:
     """Two of at most four nodes are needed to begin; of those two one is ready."""
     pool = stage.cast.pool
     Node.objects.filter(name="local-1").update(state="booting")
-    pool.nodes_min, pool.nodes_desired, pool.operational_since, pool.wanted = 1, 2, None, 2
+    pool.nodes_min, pool.ready_threshold, pool.operational_since, pool.nodes_desired = 1, 2, None, 2
     pool.save()
     return pool
 
@@ -42,7 +42,7 @@ def test_who_is_promised_a_place_there_presses_on_the_pool(stage: Stage, opening
     stage.tick(2)
     opening.refresh_from_db()
     assert opening.pressure["queued"] >= 1
-    assert opening.wanted == 2
+    assert opening.nodes_desired == 2
 
 
 def test_limits_are_told_as_ever(stage: Stage, opening: NodePool) -> None:
@@ -56,11 +56,11 @@ def test_limits_are_told_as_ever(stage: Stage, opening: NodePool) -> None:
 def test_a_promise_on_nodes_that_boot_keeps_the_pool_from_shrinking(stage: Stage) -> None:
     Node.objects.update(state="booting")
     pool = stage.cast.pool
-    pool.wanted = 2
+    pool.nodes_desired = 2
     pool.save()
     stage.submit(roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     stage.tick(3, seconds=60)
     pool.refresh_from_db()
     assert pool.pressure["queued"] == 4000
     assert pool.pressure["gang_nodes"] == 2
-    assert pool.wanted == 2
+    assert pool.nodes_desired == 2

@@ -28,7 +28,7 @@ def test_it_does_not_matter_how_often_use_is_settled() -> None:
 
 
 def test_a_tumbling_window_starts_anew() -> None:
-    pool = NodePool(half_life=None, window=3600, tumbling=True)
+    pool = NodePool(half_life=None, window=3600, tumbling_window=True)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     row = Usage(
         used=[50.0] * 3,

@@ -172,18 +172,18 @@ Pool = PoolArgument
 @machine_app.command("list")
 def list_machines(
     pool: Pool,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that left.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Machines of a pool: free, used, leaving, or silent.
+    """Machines of a pool: free, used, draining, or silent.
 
     \b
     berth machine list metal
     """
     with connected() as client:
         listing(
-            lambda: list(client.node_pools.machines(pool, left=every)),
+            lambda: list(client.node_pools.machines(pool, departed=every)),
             lambda: _machine_columns(every=every), output,
             "No machine has joined this pool.", watch=watch,
         )  # fmt: skip
@@ -198,10 +198,10 @@ def _machine_columns(*, every: bool) -> list[Column]:
         Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
         Column("CPUS", lambda m: number(m.cpu), right=True, spare=True),
         Column("MIB", lambda m: str(m.memory_mib), right=True, spare=True),
-        Column("CALLED", lambda m: age(m.seen_at, moment), right=True),
+        Column("CALLED", lambda m: age(m.last_seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
         Column("JOINED", lambda m: local(m.joined_at), wide=True),
-        Column("LEFT", lambda m: local(m.left_at) if m.left_at else "-", wide=not every),
+        Column("DEPARTED", lambda m: local(m.departed_at) if m.departed_at else "-", wide=not every),
     ]
 
 
@@ -226,17 +226,17 @@ def remove(
 def issue(
     pool: Pool,
     expires: Annotated[str, typer.Option(help="After so long, at most 7d.")] = "1h",
-    note: Annotated[str, typer.Option(help="What it is for, to recognise it by.")] = "",
+    comment: Annotated[str, typer.Option(help="Purpose of the token.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """A token that lets one machine join. It is printed this once, alone on stdout.
 
     \b
-    berth machine token issue metal --note "rack 7" --expires 2h
+    berth machine token issue metal --comment "rack 7" --expires 2h
     """
     lasts = seconds("--expires", expires)
     with connected() as client:
-        token = client.node_pools.issue_join_token(pool, seconds=lasts, note=note)
+        token = client.node_pools.issue_join_token(pool, seconds=lasts, comment=comment)
     if token.token is None:
         lost = f"berth: token {token.id} was issued, but it was lost with the connection: revoke it"
         print(lost, file=sys.stderr)
@@ -250,7 +250,7 @@ def list_tokens(
     every: Annotated[bool, typer.Option("--all", "-a", help="Also used, revoked and expired ones.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """By which a machine may still join; the join_token_app themselves are not kept anywhere.
+    """List join tokens that are still valid. The tokens themselves are not stored.
 
     \b
     berth machine token list metal
@@ -259,14 +259,14 @@ def list_tokens(
         Column("ID", lambda t: str(t.id), right=True),
         Column("BEGINS", lambda t: t.prefix),
         Column("STATE", lambda t: t.state),
-        Column("FOR", lambda t: t.note or "-", grows=True),
+        Column("COMMENT", lambda t: t.comment or "-", grows=True),
         Column("EXPIRES", lambda t: local(t.expires_at), brief=lambda t: short(t.expires_at)),
         Column("BY", lambda t: t.issued_by),
         Column("MACHINE", lambda t: t.used_by or "-", wide=not every),
     ]
     with connected() as client:
         found = [token for token in client.node_pools.join_tokens(pool) if every or token.state == "open"]
-    show_list(found, columns, output, "No join_token_app.")
+    show_list(found, columns, output, "No join tokens.")
 
 
 @join_token_app.command("revoke")
@@ -289,7 +289,7 @@ def revoke(
 
 
 def _say_how_it_goes(machine: Any) -> None:
-    if machine.state == "left":
+    if machine.state == "departed":
         print(f"{safe(machine.name)} has left")
     else:
         print(f"{safe(machine.name)} leaves once {safe(machine.node or 'its node')} is drained")

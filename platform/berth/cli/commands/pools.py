@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Node pools.")
 Name = PoolArgument
-BOUNDS = {"nodes", "nodes_min", "nodes_desired", "nodes_max", "expires_at"}  # may make nodes leave
+BOUNDS = {"nodes", "nodes_min", "ready_threshold", "nodes_max", "expires_at"}  # may make nodes leave
 
 
 @app.command("list")
@@ -51,7 +51,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
     with connected() as client:
         pool = client.node_pools.get(name)
         cost, pieces = client.node_pools.cost(name), client.node_pools.fragmentation(name)
-        held = client.node_pools.scaling(name).held_back if pool.disruption_budgets else []
+        held = client.node_pools.scaling(name).blocked if pool.disruption_budgets else []
     if output.is_data:
         show_data({**pool.plain(), "cost": cost.plain(), "fragmentation": pieces.plain()}, output)
         return
@@ -142,7 +142,7 @@ def plugins(output: OutputOption = Output.TABLE) -> None:
 @app.command("scale")
 def scale(
     name: Name,
-    nodes: Annotated[int, typer.Argument(help="So many nodes are wanted.")],
+    nodes: Annotated[int, typer.Argument(help="Desired number of nodes.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which nodes would go.")] = False,
     output: OutputOption = Output.TABLE,
@@ -165,7 +165,7 @@ def scale(
 
 
 def _ask(found: Any) -> None:
-    if found.leaving:
+    if found.draining:
         _would_go(found)
         typer.confirm("Go on?", abort=True, err=True)
 
@@ -180,12 +180,12 @@ def _scaled(pool: Any) -> None:
 
 def _named(found: Any) -> list[str]:
     lines = []
-    for each in found.leaving:
+    for each in found.draining:
         runs = "; ".join(each.work or ()) or (f"{each.pods} pods" if each.pods else "nothing runs on it")
         lines.append(f"  goes: {safe(each.node)}: {safe(runs)}")
-        if each.held_back:
-            lines[-1] += f" (for now held back: {safe(each.held_back)})"
-    more = found.leaving_count - len(found.leaving)
+        if each.blocked_by:
+            lines[-1] += f" (for now held back: {safe(each.blocked_by)})"
+    more = found.draining_count - len(found.draining)
     return [*lines, f"  goes: {more} more nodes"] if more > 0 else lines
 
 
@@ -261,7 +261,7 @@ def history(
         Column("WHEN", lambda e: local(e.at), brief=lambda e: short(e.at)),
         Column("WHAT", lambda e: e.kind),
         Column("NODE", lambda e: e.node or "-"),
-        Column("WANTED", _wanted, right=True),
+        Column("DESIRED", _wanted, right=True),
         Column("WHY", lambda e: e.reason, grows=True),
         Column("NUMBERS", lambda e: pairs(e.data), wide=True, grows=True),
     ]
@@ -298,11 +298,11 @@ def _index(told: Any) -> str:
 
 
 def _state(pool: Any) -> str:
-    return f"{pool.state}, {counted(pool.wanted, 'node')} wanted, {_bounds(pool)}"
+    return f"{pool.state}, {counted(pool.nodes_desired, 'node')} desired, {_bounds(pool)}"
 
 
 def _bounds(pool: Any) -> str:
-    ready = "" if pool.nodes_desired is None else f", takes work from {pool.nodes_desired} on"
+    ready = "" if pool.ready_threshold is None else f", ready threshold {pool.ready_threshold}"
     fixed = pool.nodes_max is None
     return (f"{pool.nodes_min}, fixed" if fixed else f"{pool.nodes_min} to {pool.nodes_max}") + ready
 
@@ -336,7 +336,7 @@ def _trouble(pool: Any) -> list[tuple[str, str]]:
     facts = [("Trouble", pool.last_error)] if pool.last_error else []
     if pool.boot_failures:
         limit = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
-        stopped = "; no more nodes are ordered" if pool.ordering_stopped else ""
+        stopped = "; no more nodes are ordered" if pool.provisioning_stopped else ""
         after = "" if pool.boot_retry_at is None else f"; next order at {local(pool.boot_retry_at)}"
         facts.append(("Boots", f"{pool.boot_failures}{limit} failed in a row{stopped}{after}"))
     return facts
@@ -354,7 +354,7 @@ def _columns() -> list[Column]:
         Column("NAME", lambda p: p.name),
         Column("PROVIDER", lambda p: p.provider, spare=True),
         Column("RUNTIME", lambda p: p.runtime, wide=True),
-        Column("WANTED", lambda p: str(p.wanted), right=True),
+        Column("DESIRED", lambda p: str(p.nodes_desired), right=True),
         Column("READY", lambda p: str(p.nodes_ready), right=True),
         Column("COMING", lambda p: str(p.nodes_pending), right=True),
         Column("GOING", lambda p: str(p.nodes_draining), right=True),
@@ -362,7 +362,7 @@ def _columns() -> list[Column]:
         Column("MAX", lambda p: "-" if p.nodes_max is None else str(p.nodes_max), right=True, spare=True),
         Column("FREE GPUS", free, right=True),
         Column("STATE", lambda p: p.state),
-        Column("PRICE", lambda p: number(p.price_now), right=True, wide=True),
+        Column("PRICE", lambda p: number(p.current_price), right=True, wide=True),
         Column("ENDS", lambda p: age(now(), p.expires_at) if p.expires_at else "-", right=True, wide=True),
         Column("TROUBLE", lambda p: p.last_error or "-", wide=True, grows=True),
     ]

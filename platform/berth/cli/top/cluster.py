@@ -121,7 +121,7 @@ def headline(sight: ClusterSight) -> str:
 def pool_columns() -> list[Column]:
     return [
         Column("POOL", lambda r: r.pool.name),
-        Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.wanted}", right=True),
+        Column("NODES", lambda r: f"{r.pool.nodes_ready}/{r.pool.nodes_desired}", right=True),
         Column("GPUS HELD", lambda r: _of(_held(r.pool), r.pool.capacity.gpu), right=True),
         *_use_columns(),
         Column("TROUBLE", lambda r: r.pool.last_error or "-", grows=True, spare=True),

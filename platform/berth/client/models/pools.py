@@ -12,9 +12,9 @@ class NodePool(Model):
     runtime: str = ""
     version: int = 0
     nodes_min: int = 0
-    nodes_desired: int | None = None
+    ready_threshold: int | None = None
     nodes_max: int | None = None
-    wanted: int = 0
+    nodes_desired: int = 0
     nodes_ready: int = 0
     nodes_pending: int = 0
     nodes_draining: int = 0
@@ -28,12 +28,12 @@ class NodePool(Model):
     boot_failures: int = 0
     boot_failure_limit: int = 0
     boot_retry_at: datetime | None = None
-    ordering_stopped: bool = False
+    provisioning_stopped: bool = False
     gpus_per_node: int = 0
     gpu_model: str = ""
     cpu: float = 0
     memory_mib: int = 0
-    price_now: float | None = None
+    current_price: float | None = None
     labels: dict[str, Any] = {}
     plugins: list[dict[str, Any]] = []
     environment: dict[str, Any] = {}
@@ -58,28 +58,28 @@ class KnownPlugin(Model):
     parameters: dict[str, Any] = {}
 
 
-class LeavingNode(Model):
-    """A node that goes when fewer are wanted; `held_back` names the budget that keeps it for now."""
+class DrainingNode(Model):
+    """A node that a smaller pool drains; `blocked_by` names the budget that keeps it for now."""
 
     node: str
     pods: int = 0
     not_preemptible: int = 0
     gpu_seconds_lost: int = 0
     work: list[str] | None = None
-    held_back: str = ""
+    blocked_by: str = ""
 
 
 class ScaledPool(NodePool):
-    leaving_count: int = 0
-    leaving: list[LeavingNode] = []
+    draining_count: int = 0
+    draining: list[DrainingNode] = []
 
 
 class Scaling(Model):
-    wanted: int = 0
+    nodes_desired: int = 0
     nodes: int = 0
-    leaving_count: int = 0
-    leaving: list[LeavingNode] = []
-    held_back: list[str] = []
+    draining_count: int = 0
+    draining: list[DrainingNode] = []
+    blocked: list[str] = []
 
 
 class ScalingEvent(Model):
@@ -95,7 +95,7 @@ class ScalingEvent(Model):
 
 class CapacityPoint(Model):
     at: datetime
-    wanted: int = 0
+    desired: int = 0
     current: int = 0
     pending: int = 0
     draining: int = 0
@@ -147,7 +147,7 @@ class Node(Model):
 class JoinToken(Model):
     id: int
     prefix: str = ""
-    note: str = ""
+    comment: str = ""
     state: str = ""
     issued_by: str = ""
     issued_at: datetime | None = None
@@ -168,5 +168,5 @@ class Machine(Model):
     gpus: int = 0
     gpu_model: str = ""
     joined_at: datetime | None = None
-    seen_at: datetime | None = None
-    left_at: datetime | None = None
+    last_seen_at: datetime | None = None
+    departed_at: datetime | None = None

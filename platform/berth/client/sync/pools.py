@@ -40,7 +40,7 @@ class NodePools:
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
         """Refused with Conflict if the pool changed since this call began, or since `version`.
 
-        `leaving` names the nodes that leave, for example because the maximum is lower.
+        `draining` names the nodes that drain, for example because the maximum is lower.
         """
         path = f"node-pools/{name}"
         found = self._transport.ask("GET", path)
@@ -59,12 +59,12 @@ class NodePools:
         self._transport.ask("DELETE", f"node-pools/{name}")
 
     def scale(self, name: str, nodes: int) -> ScaledPool:
-        """`leaving` names the nodes that go for it."""
+        """Set the desired number of nodes. `draining` names the nodes that drain."""
         path = f"node-pools/{name}/scale"
         return ScaledPool.model_validate(self._transport.post(path, {"nodes": nodes}))
 
     def scaling(self, name: str, nodes: int | None = None) -> Scaling:
-        """Which nodes would go if so many (None: as many as now) were wanted, and what budgets hold back."""
+        """Preview the nodes to drain at a desired number (None: the current one), and what budgets block."""
         return Scaling.model_validate(self._transport.get(f"node-pools/{name}/scale", {"nodes": nodes}))
 
     def pause(self, name: str) -> NodePool:
@@ -117,17 +117,17 @@ class NodePools:
         for item in self._transport.pages(f"node-pools/{name}/join-tokens"):
             yield JoinToken.model_validate(item)
 
-    def issue_join_token(self, name: str, *, seconds: int | None = None, note: str = "") -> JoinToken:
+    def issue_join_token(self, name: str, *, seconds: int | None = None, comment: str = "") -> JoinToken:
         """`token` of the answer lets one machine join; it is said this once."""
-        body = {"note": note} | ({} if seconds is None else {"lasts_seconds": seconds})
+        body = {"comment": comment} | ({} if seconds is None else {"lifetime_seconds": seconds})
         return JoinToken.model_validate(self._transport.post(f"node-pools/{name}/join-tokens", body))
 
     def revoke_join_token(self, name: str, token_id: int) -> None:
         self._transport.ask("DELETE", f"node-pools/{name}/join-tokens/{token_id}")
 
-    def machines(self, name: str, *, left: bool = False) -> Iterator[Machine]:
-        """That joined by a token; with `left` also those that went."""
-        for item in self._transport.pages(f"node-pools/{name}/machines", {"left": left or None}):
+    def machines(self, name: str, *, departed: bool = False) -> Iterator[Machine]:
+        """Iterate over joined machines; with `departed` also those that have left."""
+        for item in self._transport.pages(f"node-pools/{name}/machines", {"departed": departed or None}):
             yield Machine.model_validate(item)
 
     def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
