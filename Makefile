@@ -1,9 +1,9 @@
-# `make run` starts everything; `make test` checks everything. Both start from nothing.
+# `make run` starts Berth; `make test` runs every check. Both work in a fresh checkout.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-# Half a virtual environment is none: what it would install went into the machine's own Python.
+# Delete a half-made virtual environment: pip would otherwise install into the system's Python.
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -20,23 +20,27 @@ RUN_EXTRAS := server embedded top aws otel
 COMPILE := $(PY) -m uv pip compile --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	--no-emit-index-url --no-emit-find-links
 
-# A command is silent when it is content, and says everything when it is not.
-quiet = printf '  %-10s' '$(1)'; if told=$$($(2) 2>&1); then echo ok; else echo; echo "$$told"; exit 1; fi
+# Print "ok" if the command succeeds, its whole output if it fails.
+quiet = printf '  %-10s' '$(1)'; if output=$$($(2) 2>&1); then echo ok; else echo; echo "$$output"; exit 1; fi
 
-.PHONY: help run test test-heavy lint types check bench behaviours demo-reset lock chromium clean
+.PHONY: help run test test-heavy lint types check bench behaviours demo-reset docs screenshots lock chromium clean
 
 help:
-	@echo "make run         start Berth with a demo organisation; Ctrl-C ends it"
-	@echo "make test        lint, types, contracts, tests"
-	@echo "make test-heavy  the tests that take their time"
-	@echo "make lint        ruff and the import contracts"
-	@echo "make check       lint, types, Django's own checks"
-	@echo "make bench       the measured scenarios"
-	@echo "make behaviours  which promised behaviours the tests show"
-	@echo "make demo-reset  make the demo organisation anew"
-	@echo "make lock        pin the dependencies of pyproject.toml again"
+	@echo "make run          start Berth with a demo organisation; Ctrl-C stops it"
+	@echo "make test         lint, types, import contracts, tests"
+	@echo "make test-heavy   slow tests"
+	@echo "make lint         ruff, import contracts, prose"
+	@echo "make types        mypy"
+	@echo "make check        lint, types, Django system checks"
+	@echo "make bench        benchmarks"
+	@echo "make behaviours   which promised behaviours the tests show"
+	@echo "make demo-reset   recreate the demo organisation"
+	@echo "make docs         build the documentation site that Berth serves under /docs"
+	@echo "make screenshots  take the screenshots of the documentation again"
+	@echo "make lock         pin the dependencies of pyproject.toml again"
 
 run: $(BASE)
+	@if [ ! -e site/index.html ] && [ -x $(VENV)/bin/mkdocs ]; then $(VENV)/bin/mkdocs build --quiet || true; fi
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 test: $(DEV) chromium
@@ -50,9 +54,10 @@ lint: $(DEV)
 	@$(call quiet,ruff,$(PY) -m ruff check .)
 	@$(call quiet,format,$(PY) -m ruff format --check .)
 	@$(call quiet,imports,$(VENV)/bin/lint-imports --no-cache --no-logo)
+	@$(call quiet,prose,$(PY) -m tests.architecture.prose)
 
 types: $(DEV)
-	@$(call quiet,mypy,$(PY) -m mypy platform/berth scheduler pools projects)
+	@$(call quiet,mypy,$(PY) -m mypy platform/berth scheduler pools projects tests)
 
 check: lint types
 	@$(call quiet,django,$(PY) -m django check --fail-level WARNING)
@@ -66,6 +71,13 @@ behaviours: $(DEV)
 demo-reset: $(BASE)
 	@$(PY) manage.py demo_reset
 
+docs: $(DEV)
+	@$(PY) -m mkdocs build --quiet --strict
+	@echo "Built site/; Berth serves it under /docs"
+
+screenshots: $(DEV) chromium
+	@$(PY) -m tests.browser.screenshots $(ARGS)
+
 lock: | $(PY)
 	@$(PY) -c "import uv" 2>/dev/null || $(PIP) uv
 	@$(COMPILE) $(ARGS) pyproject.toml $(RUN_EXTRAS:%=--extra %) -o requirements/base.txt
@@ -76,22 +88,22 @@ $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Berth needs Python 3.11 or newer; PYTHON=/path/to/python3.11 make run"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
-		|| { echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
+		|| { echo "Could not create a virtual environment. On Debian: apt-get install python3-venv"; exit 1; }
 
 $(BASE): requirements/base.txt requirements/build.txt pyproject.toml | $(PY)
-	@echo "Installing what Berth needs into $(VENV) ..."
+	@echo "Installing dependencies into $(VENV) ..."
 	@$(call install,-r requirements/base.txt -r requirements/build.txt)
 	@$(PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(DEV): requirements/dev.txt $(BASE)
-	@echo "Installing what its tests need into $(VENV) ..."
+	@echo "Installing development dependencies into $(VENV) ..."
 	@$(call install,-r requirements/dev.txt)
 	@touch $@
 
 install = $(PIP) --require-hashes $(1) || { \
-	echo; echo "The packages could not be installed. Without a network, point pip at a mirror or a folder of"; \
-	echo "wheels (PIP_INDEX_URL, PIP_FIND_LINKS) and run this again; what was installed already is kept."; exit 1; }
+	echo; echo "Could not install the packages. Without a network, point pip at a mirror or a folder of wheels"; \
+	echo "(PIP_INDEX_URL, PIP_FIND_LINKS) and run the command again."; exit 1; }
 
 chromium:
 	@command -v chromium >/dev/null || { \
@@ -101,4 +113,4 @@ chromium:
 			>/dev/null || { echo "Chromium could not be installed: apt-get install chromium"; exit 1; }; }
 
 clean:
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

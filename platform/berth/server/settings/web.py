@@ -1,12 +1,13 @@
 """Middleware, templates, sessions, REST, and limits on requests and connections."""
 
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
 from berth.home import CHECKOUT, PACKAGE, in_checkout
-from berth.server.settings.base import DEBUG, env
+from berth.server.settings.base import BERTH_HOME, DEBUG, env
 
 ROOT_URLCONF = "berth.server.urls"
 ASGI_APPLICATION = "berth.server.asgi.application"
@@ -78,6 +79,11 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
 
 # Ports of interactive workloads have one host each: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
+
+# The built documentation site, served under /docs.
+BERTH_DOCS = Path(
+    env.str("BERTH_DOCS", default="") or (CHECKOUT / "site" if in_checkout() else BERTH_HOME / "docs")
+)
 
 # Connections
 

@@ -32,6 +32,13 @@ DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
+# The theme of the documentation site sets its base address and colours in inline scripts and styles. The
+# site consists of static files built from this repository.
+SITE_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
 API_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 DOCS = "/api/v1/docs"
 
@@ -71,6 +78,8 @@ def _policy(request: HttpRequest) -> str:
         return ADMIN_POLICY
     if path == DOCS or path.startswith(f"{DOCS}/"):
         return DOCS_POLICY
+    if path.startswith("/docs/"):
+        return SITE_POLICY
     if path.startswith("/api/"):
         return API_POLICY
     scheme = "wss" if request.is_secure() else "ws"

@@ -1,14 +1,16 @@
 """URL routes of the pages; each app adds its own."""
 
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from berth.server.web import login, overview, single_sign_on
+from berth.server.web.documentation import documentation
 
 urlpatterns = [
     path("", overview.index, name="overview"),
     path("login", login.SignIn.as_view(), name="login"),
     path("login/sso", single_sign_on.begin, name="sso"),
     path("login/sso/return", single_sign_on.end, name="sso-end"),
+    re_path(r"^docs(?:/(?P<path>.*))?$", documentation, name="documentation"),
     path("logout", login.SignOut.as_view(), name="logout"),
     path("", include("projects.web.urls")),
     path("", include("pools.web.urls")),

@@ -1,0 +1,211 @@
+"""Check names, docstrings, messages, templates, documents and commit subjects against the language rules.
+
+python -m tests.architecture.prose            compare with the baseline; exit 1 if a folder got worse
+python -m tests.architecture.prose --list     print every violation
+python -m tests.architecture.prose --count    print the baseline as it would be now
+"""
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Number of violations allowed per folder. A number may only go down; a folder that is not listed has none.
+BASELINE: dict[str, int] = {
+    ".github": 3,
+    "README.md": 1,
+    "SECURITY.md": 1,
+    "benchmarks": 37,
+    "docs": 151,
+    "examples": 1,
+    "platform/berth/cli": 204,
+    "platform/berth/client": 107,
+    "platform/berth/core": 38,
+    "platform/berth/db": 9,
+    "platform/berth/documents": 17,
+    "platform/berth/examples": 5,
+    "platform/berth/home.py": 1,
+    "platform/berth/server": 97,
+    "platform/berth/worker": 41,
+    "pools": 411,
+    "projects": 512,
+    "scheduler": 1010,
+    "templates": 25,
+    "tests": 1025,
+}
+SUBJECTS_SINCE = "07d90cc"
+SUBJECT_MAX = 72
+
+BANNED_NAMES = {"found", "told", "said", "asked", "kept", "known", "given", "taken", "lost", "gone"}
+BANNED_ENDINGS = ("_told", "_found", "_said", "_asked")
+BANNED_FUNCTIONS = {"_of", "_say", "_ask"}
+PHRASES = re.compile(
+    r"\b(thereby|of which|in name only|as it stands|at most so many|for ever|nobody|somebody|whoever)\b",
+    re.IGNORECASE,
+)
+SENTENCE = re.compile(r"(?:(?<=[.!:]\s)|(?<=^)|(?<=\n\n))\s*([A-Z][^.!?]*[.!?]?)")
+HEADLESS = re.compile(r"(?:Who|What|Whoever|Whose|Whatever)\b")
+HEADLESS_CONTEXT = re.compile(r"What if\b|Who am I\b|What's new\b")
+NOT_IMPERATIVE = re.compile(r"(?:\w+(?:ing|[^e]ed)|The|A|An|Who|What|Where|Whose|When|How|All|Every|It)\b")
+IMPERATIVES_LIKE_THESE = {"Bring", "Embed", "Feed", "Need", "Ping", "Seed", "Shed", "Speed", "String", "Wed"}
+# The Unix account; and identifiers of source documents.
+ALLOWED_TEXT = {"nobody"}
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    file: str
+    line: int
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}: {self.text}"
+
+
+def violations() -> list[Violation]:
+    """Return every violation in tracked files, in the order of files and lines."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    results: list[Violation] = []
+    for name in sorted(set(listed.stdout.split())):
+        file = ROOT / name
+        if not file.is_file() or "migrations" in file.parts or name == "tests/architecture/prose.py":
+            continue
+        if file.suffix == ".py":
+            results += in_python(name, file.read_text())
+        elif file.suffix == ".html":
+            results += in_template(name, file.read_text())
+        elif file.suffix == ".md" and name != "CHANGELOG.md":
+            results += in_document(name, file.read_text())
+    return sorted(results)
+
+
+def in_python(name: str, text: str) -> Iterator[Violation]:
+    tree = ast.parse(text)
+    docstrings = {id(node.body[0].value): node for node in _documented(tree)}
+    for node in ast.walk(tree):
+        for identifier, line in _bound_names(node):
+            if is_banned(identifier, function=isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+                yield Violation(name, line, "banned name", identifier)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in ALLOWED_TEXT:
+            is_docstring = id(node) in docstrings
+            if is_docstring and node.value.lstrip().startswith("Here"):
+                yield Violation(name, node.lineno, "docstring begins with Here", node.value.split("\n")[0])
+            if is_docstring or " " in node.value:
+                yield from in_text(name, node.lineno, node.value)
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r"\s*# (.*)", line):
+            yield from in_text(name, number, match[1])
+
+
+def in_template(name: str, text: str) -> Iterator[Violation]:
+    visible = re.sub(r"{#.*?#}|{%.*?%}|{{.*?}}|<[^>]*>", lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for number, line in enumerate(visible.splitlines(), 1):
+        yield from in_text(name, number, line.strip())
+
+
+def in_document(name: str, text: str) -> Iterator[Violation]:
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            is_code = not is_code
+        elif not is_code:
+            yield from in_text(name, number, line.strip("#*- "))
+
+
+def in_text(name: str, line: int, text: str) -> Iterator[Violation]:
+    for match in PHRASES.finditer(text):
+        yield Violation(name, line, "phrase", match[0])
+    for match in SENTENCE.finditer(text):
+        sentence = match[1]
+        if HEADLESS.match(sentence) and not sentence.endswith("?") and not HEADLESS_CONTEXT.match(sentence):
+            yield Violation(name, line, "headless sentence", sentence[:60].replace("\n", " "))
+
+
+def is_banned(identifier: str, *, function: bool) -> bool:
+    bare = identifier.strip("_")
+    return (
+        bare in BANNED_NAMES
+        or identifier.endswith(BANNED_ENDINGS)
+        or (function and identifier in BANNED_FUNCTIONS)
+    )
+
+
+def subjects() -> list[str]:
+    """Return the faults of commit subjects since SUBJECTS_SINCE; none outside a full checkout."""
+    log = subprocess.run(
+        ["git", "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    faults = []
+    for line in log.stdout.splitlines():
+        commit, _, subject = line.partition(" ")
+        first = subject.partition(" ")[0]
+        if len(subject) > SUBJECT_MAX:
+            faults.append(f"{commit}: subject of {len(subject)} characters: {subject}")
+        if not first[:1].isupper() or (NOT_IMPERATIVE.match(first) and first not in IMPERATIVES_LIKE_THESE):
+            faults.append(f"{commit}: subject is not imperative: {subject}")
+    return faults
+
+
+def folder_of(file: str) -> str:
+    parts = Path(file).parts
+    return "/".join(parts[:3]) if parts[0] == "platform" else parts[0]
+
+
+def _documented(
+    tree: ast.Module,
+) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            ast.get_docstring(node, clean=False) is not None
+        ):
+            yield node
+
+
+def _bound_names(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield names that the node binds: variables, arguments, functions and attributes."""
+    match node:
+        case ast.Name(id=identifier, ctx=ast.Store()):
+            yield identifier, node.lineno
+        case ast.Attribute(attr=identifier, ctx=ast.Store()):
+            yield identifier, node.lineno
+        case ast.arg(arg=identifier):
+            yield identifier, node.lineno
+        case ast.FunctionDef(name=identifier) | ast.AsyncFunctionDef(name=identifier):
+            yield identifier, node.lineno
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="print every violation")
+    parser.add_argument("--count", action="store_true", help="print the number of violations per folder")
+    options = parser.parse_args()
+    every = violations()
+    counts = Counter(folder_of(violation.file) for violation in every)
+    if options.count:
+        print("\n".join(f'    "{folder}": {count},' for folder, count in sorted(counts.items())))
+        return 0
+    worse = {folder for folder, count in counts.items() if count > BASELINE.get(folder, 0)}
+    for violation in every:
+        if options.list or folder_of(violation.file) in worse:
+            print(violation)
+    faults = subjects()
+    for folder in sorted(worse):
+        print(f"{folder}: {counts[folder]} violations, {BASELINE.get(folder, 0)} allowed")
+    print(*faults, sep="\n", end="\n" if faults else "")
+    return 1 if worse or faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
