@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils._os import safe_join
 from django.views.decorators.http import require_safe
@@ -11,7 +12,7 @@ from django.views.static import serve
 
 
 @require_safe
-def documentation(request: HttpRequest, path: str | None = None) -> HttpResponse:
+def documentation(request: HttpRequest, path: str | None = None) -> HttpResponseBase:
     """Return a file of the site, or a page that says how to build it.
 
     The site is public: it is the same for every installation and holds no data.

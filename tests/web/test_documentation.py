@@ -1,0 +1,45 @@
+"""The documentation site is served by Berth."""
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from pytest_django import SettingsWrapper
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def site(tmp_path: Path, settings: SettingsWrapper) -> Path:
+    settings.BERTH_DOCS = tmp_path / "site"
+    (tmp_path / "site" / "concepts").mkdir(parents=True)
+    (tmp_path / "site" / "index.html").write_text("<h1>Berth</h1>")
+    (tmp_path / "site" / "concepts" / "index.html").write_text("<h1>Concepts</h1>")
+    (tmp_path / "private.txt").write_text("secret")
+    return tmp_path / "site"
+
+
+@pytest.mark.usefixtures("site")
+def test_built_site_is_served_without_a_sign_in(client: Client) -> None:
+    assert client.get("/docs").headers["Location"] == "/docs/"
+    assert client.get("/docs/concepts").headers["Location"] == "/docs/concepts/"
+    response = client.get("/docs/concepts/")
+    assert b"".join(response) == b"<h1>Concepts</h1>"
+    assert "worker-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(
+    "path", ["/docs/../private.txt", "/docs/%2e%2e/private.txt", "/docs/missing", "/docs//etc/passwd"]
+)
+def test_files_outside_the_site_are_not_served(client: Client, path: str) -> None:
+    assert client.get(path).status_code in {400, 404}
+
+
+def test_missing_site_is_explained_with_the_command_that_builds_it(
+    client: Client, tmp_path: Path, settings: SettingsWrapper
+) -> None:
+    settings.BERTH_DOCS = tmp_path
+    response = client.get("/docs/")
+    assert response.status_code == 404
+    assert "make docs" in response.content.decode()
