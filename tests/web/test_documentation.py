@@ -1,16 +1,16 @@
 """The documentation site is served by Berth."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
-from pytest_django import SettingsWrapper
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def site(tmp_path: Path, settings: SettingsWrapper) -> Path:
+def site(tmp_path: Path, settings: Any) -> Path:
     settings.BERTH_DOCS = tmp_path / "site"
     (tmp_path / "site" / "concepts").mkdir(parents=True)
     (tmp_path / "site" / "index.html").write_text("<h1>Berth</h1>")
@@ -37,7 +37,7 @@ def test_files_outside_the_site_are_not_served(client: Client, path: str) -> Non
 
 
 def test_missing_site_is_explained_with_the_command_that_builds_it(
-    client: Client, tmp_path: Path, settings: SettingsWrapper
+    client: Client, tmp_path: Path, settings: Any
 ) -> None:
     settings.BERTH_DOCS = tmp_path
     response = client.get("/docs/")
