@@ -33,12 +33,12 @@ def decide_again(
         refreshed = {
             board.pool.name for board in boards if layout.most_choices > 1 and refresh_other_pools(board)
         }
-        stirred = [board for board in boards if board.evicting_trials or board.pool.name in refreshed]
-        before = [board.accepted_trials for board in stirred]
+        stirred = [board for board in boards if board.cycle.evicting_trials or board.pool.name in refreshed]
+        before = [board.cycle.accepted_trials for board in stirred]
         for board in stirred:
-            board.scaled_down.clear()  # a scaled-down gang may use what the preemptor left
+            board.cycle.scaled_down.clear()  # a scaled-down gang may use what the preemptor left
         _act(stirred, chosen, choices)
-        if before == [board.accepted_trials for board in stirred]:
+        if before == [board.cycle.accepted_trials for board in stirred]:
             break
     return report(boards, layout.notes), layout
 

@@ -26,7 +26,7 @@ def start(board: Board, choice: int) -> None:
 
 def _start_pending(board: Board, choice: int) -> None:
     if not choice:  # what is kept stays kept while others come to their second pool
-        board.backfill_hold = None
+        board.cycle.backfill_hold = None
     waiting, refused = pending(board, choice), Refused()
     if board.pool.reservation_after is None and _all_refused(board, waiting):
         return
@@ -55,10 +55,8 @@ def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
         if refusal is None or len(refused) > MOST_KINDS:
             board.rewind(start)
             return False
-        refusals.append((gang, refusal))
-    for gang, refusal in refusals:
-        board.trials += 1
-        board.refuse(gang, *refusal)
+        refusals.append((gang, *refusal))
+    board.refuse_all(refusals)
     return True
 
 
@@ -86,13 +84,13 @@ def _alike(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
 
 
 def _why(board: Board, gang: Gang) -> Refusal:
-    hold = board.backfill_hold
+    hold = board.cycle.backfill_hold
     if hold is not None and not may_use_held_nodes(board, gang):
-        board.backfill_hold = None
+        board.cycle.backfill_hold = None
         start = board.mark()
         fits = _start(board, gang)
         board.rewind(start)
-        board.backfill_hold = hold
+        board.cycle.backfill_hold = hold
         if fits:
             return Reason.BEHIND_RESERVATION, {"behind": hold.name, "until": hold.until}
     return why_no_room(board, gang)

@@ -13,9 +13,9 @@ MAX_END_TIMES = 64  # ends of running work that are looked at
 def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
     """For the first blocked workload that is within its share and has waited long enough."""
     after = board.pool.reservation_after
-    if after is None or board.backfill_hold is not None or board.now - gang.workload.submitted < after:
+    if after is None or board.cycle.backfill_hold is not None or board.now - gang.workload.submitted < after:
         return
-    board.backfill_hold = _earliest(board, gang, requested)
+    board.cycle.backfill_hold = _earliest(board, gang, requested)
 
 
 def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> NodeHold | None:

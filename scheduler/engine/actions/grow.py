@@ -22,7 +22,7 @@ from scheduler.engine.board.gang import (
 from scheduler.engine.board.ledger import within
 from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.spots import Horizon
-from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.plan import Kind
 
 MOST_GROWN = 500  # steps of one workload in a turn; the next cycle goes on
 
@@ -93,9 +93,9 @@ def elastic(board: Board, choice: int) -> list[Gang]:
         if gang.choice == choice
         and gang.stands
         and gang.is_whole
-        and gang.name not in board.reserved_only
-        and gang.name not in board.evicted
-        and gang.name not in board.scaled_down
+        and gang.name not in board.cycle.reserved_only
+        and gang.name not in board.cycle.evicted
+        and gang.name not in board.cycle.scaled_down
     ]
 
 
@@ -109,15 +109,13 @@ def may_grow(step: Step, deserved_only: bool) -> bool:
 
 
 def _grown(board: Board, step: Step) -> bool:
-    with board.trial(step.gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
+    with board.trial(step.gang, otherwise=None) as trial:
         for horizon in (Horizon.NOW, Horizon.LEAVING):
             if horizon is Horizon.LEAVING and not board.nodes.leaving:
                 continue
             if find_room(board, step.gang, step.arrangement, horizon):
                 trial.accept(Kind.GROW)
                 break
-        else:
-            trial.discard()
     return trial.kind is not None
 
 

@@ -9,7 +9,7 @@ from scheduler.engine.board.gang import Gang, arrangements
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.spots import Horizon
-from scheduler.engine.plan import Kind, Reason
+from scheduler.engine.plan import Kind
 
 MESSAGE = "overcommitted: its requests fit, its limits do not"
 
@@ -19,11 +19,9 @@ def overcommit(board: Board, choice: int) -> None:
         board, [group for group in pending(board, choice) if may_overcommit(group.gangs[group.at])]
     )
     for group, gang in order:
-        with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
-            trial.discard()
+        with board.trial(gang, otherwise=None) as trial:
             if over_bounds(gang, gang.requested) is None and _start(board, gang):
-                trial.accept(Kind.START, MESSAGE)
-                board.evicting_trials += 1  # nodes may have been kept for it, and it may grow: all look again
+                trial.accept(Kind.START, MESSAGE, retry=True)  # it may free held nodes, and may grow
             else:
                 order.leave(group)
 

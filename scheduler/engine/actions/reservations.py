@@ -1,39 +1,44 @@
 """Keep reservations of earlier cycles: places that wait for a victim to stop or a node to boot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.model import Pod, PodState
-from scheduler.engine.plan import Reason
+from scheduler.engine.plan import Numbers, Reason
+
+Held = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
-    """Start who waited for its place, once all of it is free; say what the others wait for."""
+    """Start gangs whose reserved capacity is free now, and refuse the others."""
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue
-        reserved = list(_promised(board, gang))
+        reserved = list(_reserved_pods(board, gang))
         if not reserved:
             continue
         # A replica that moves has to stop where it was before it starts where it will be.
         late = [(part, pod) for part, pod in reserved if pod.index in part.used or not _is_free(board, pod)]
-        if not late and _within_caps(gang):
+        if not late and _within_limits(gang):
             board.start_reserved(gang)
-            board.excluded.add(gang.name)
+            board.cycle.excluded.add(gang.name)
             continue
-        nodes = {board.nodes.index[pod.node] for _, pod in late}
-        booting = sum(board.nodes.booting[i] for i in nodes)
-        if booting:
-            numbers = {"pods": len(late), "nodes": booting, "booting": booting}
-            board.refuse(gang, Reason.WAITING_FOR_SCALE_UP, numbers)
-            continue
-        late = late or reserved  # a limit leaves no room until the others have stopped
-        board.refuse(gang, Reason.WAITING_FOR_VICTIMS, {"pods": len(late), "nodes": len(nodes)})
+        with board.trial(gang, otherwise=None) as trial:
+            trial.refuse(*_waiting_for(board, reserved, late))
 
 
-def _within_caps(gang: Gang) -> bool:
+def _waiting_for(board: Board, reserved: Sequence[Held], late: Sequence[Held]) -> tuple[Reason, Numbers]:
+    """Return what the late pods wait for; without any, a limit leaves no room until victims have stopped."""
+    nodes = {board.nodes.index[pod.node] for _, pod in late}
+    booting = sum(board.nodes.booting[i] for i in nodes)
+    if booting:
+        return Reason.WAITING_FOR_SCALE_UP, {"pods": len(late), "nodes": booting, "booting": booting}
+    return Reason.WAITING_FOR_VICTIMS, {"pods": len(late or reserved), "nodes": len(nodes)}
+
+
+def _within_limits(gang: Gang) -> bool:
     """Limits hold while those who gave way have not stopped yet, too."""
     requested = [any(part.amounts[kind] for part in gang.parts) for kind in KINDS]
     return all(
@@ -44,7 +49,7 @@ def _within_caps(gang: Gang) -> bool:
     )  # fmt: skip
 
 
-def _promised(board: Board, gang: Gang) -> Iterator[tuple[BoardRole, Pod]]:
+def _reserved_pods(board: Board, gang: Gang) -> Iterator[Held]:
     for part in gang.parts:
         for pod in part.live.values():
             if pod.state is PodState.RESERVED and not board.is_fresh(pod):

@@ -11,7 +11,7 @@ from scheduler.engine.plan import Eviction, Kind, Reason, Standing
 
 def stale_gangs(board: Board, choice: int) -> None:
     for gang in board.incomplete:
-        if gang.choice != choice or gang.name in board.evicted or not gang.stands:
+        if gang.choice != choice or gang.name in board.cycle.evicted or not gang.stands:
             continue
         broken = list(_broken(board, gang.root)) if gang.runs else []  # a promise cannot go stale
         if broken and _overdue(board, gang):

@@ -7,11 +7,11 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from scheduler.engine.board.effort import Efforts
+from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import ALIVE, BoardRole, Gang, PendingGroup, gpus_of, roles_of
 from scheduler.engine.board.ledger import Ledger, QueueAccount
 from scheduler.engine.board.matching import Matcher
-from scheduler.engine.board.nodes import NodeHold, Nodes, Spot
+from scheduler.engine.board.nodes import Nodes, Spot
 from scheduler.engine.board.request_mix import Mix
 from scheduler.engine.board.steps import Move, key_of, rewritten, step_of
 from scheduler.engine.board.topology import Topology
@@ -24,44 +24,56 @@ if TYPE_CHECKING:
 
 
 class Trial:
-    """Moves tried for one workload. Unless kept, they leave only a reason behind."""
+    """Moves tried for one gang: undone when the block ends, unless accepted.
+
+    A trial that is not accepted leaves a reason behind: that of `refuse`, or else `otherwise`.
+    An optional trial has no `otherwise`: the gang does not wait for what is tried.
+    """
 
     __slots__ = (
-        "board", "evictions", "gang", "kind", "message", "numbers", "otherwise", "silent", "start", "waits",
-    )  # fmt: skip
+        "board",
+        "evictions",
+        "gang",
+        "kind",
+        "message",
+        "numbers",
+        "reason",
+        "retry",
+        "start",
+        "waits",
+    )
 
-    def __init__(self, board: "Board", gang: Gang, otherwise: Reason) -> None:
-        self.board, self.gang, self.otherwise = board, gang, otherwise
+    def __init__(self, board: "Board", gang: Gang, otherwise: Reason | None) -> None:
+        self.board, self.gang, self.reason = board, gang, otherwise
         self.kind: Kind | None = None
         self.message = ""
         self.evictions: tuple[Eviction, ...] = ()
         self.numbers: Numbers = {}
-        self.silent = False
-        self.waits = False  # for somebody to stop, even where its places are free
+        self.waits = False  # start only after the victims have stopped, even on free nodes
+        self.retry = False
 
-    def accept(self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = ()) -> None:
-        self.kind, self.message, self.evictions = kind, message, evictions
+    def accept(
+        self, kind: Kind, message: str = "", evictions: tuple[Eviction, ...] = (), retry: bool = False
+    ) -> None:
+        """Turn the moves into a bundle; `retry`: other pending gangs may fit now and are tried again."""
+        self.kind, self.message, self.evictions, self.retry = kind, message, evictions, retry
 
     def refuse(self, reason: Reason, numbers: Numbers) -> None:
-        """Say better than `otherwise` why nothing came of it."""
-        self.otherwise, self.numbers = reason, numbers
-
-    def discard(self) -> None:
-        """Nothing came of it, and nobody waits for it."""
-        self.silent = True
+        """Set the reason that is recorded for the gang and its group."""
+        self.reason, self.numbers = reason, numbers
 
     def __enter__(self) -> Self:
-        self.start = self.board.mark()
+        self.start = len(self.board._log)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         board = self.board
-        if self.kind is None or kind is not None:
-            board.rewind(self.start)
-            if not self.silent:
-                board.refuse(self.gang, self.otherwise, self.numbers)
-        else:
+        if self.kind is not None and kind is None:
             board.accept(self)
+            return
+        board.rewind(self.start)
+        if self.reason is not None:
+            board.add_reason(self.gang, self.reason, self.numbers)
 
 
 class Board:
@@ -70,50 +82,32 @@ class Board:
     def __init__(
         self, pool: Pool, now: int, nodes: Sequence[Node], queues: Sequence[Queue], served: set[str]
     ) -> None:
+        """`served` is shared by the boards of all pools: workloads that this cycle placed or scaled."""
         self.pool = self.pool_as_given = pool
         self.now = now
         self.nodes, self.queues = Nodes(nodes, pool.cpu_load_limit), queues
         self.ledger = Ledger(pool, queues)
-        self.gangs: dict[str, Gang] = {}
-        self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # of those gangs something stands
-        self.waiting: dict[
-            Hashable, PendingGroup
-        ] = {}  # below their minimum when laid out, and free to start
-        self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}  # the same, project by project
-        self.elastic: list[Gang] = []  # those that may ever grow
-        self.reserved: list[Gang] = []  # those with a place from an earlier cycle
-        self.incomplete: list[Gang] = []  # those of which something stands, but not as it should
-        self.backfill_hold: NodeHold | None = None
-        self.served = served  # workloads given something in this cycle, in any pool
-        self.placed_in_other_pool: set[str] = (
-            set()
-        )  # of those that waited here, who was placed in another pool
-        self.evicted: set[str] = set()  # gangs stopped in this cycle
-        self.scaled_down: set[str] = set()  # gangs that lost growth in this cycle
-        self.reserved_only: set[str] = set()  # gangs that have promises and nothing else
-        self.excluded: set[str] = set()  # gangs that others give way to, and those on the move
-        self.bundles: list[Bundle] = []
-        self.refusals: dict[str, dict[Reason, Numbers]] = {}  # what is not said of all their peers
-        # By kind of gang: what it asks for, and why the pool can never hold it, if so.
-        self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
-        self.not_eligible: dict[str, tuple[Reason, Numbers]] = {}  # who may not even stand in line
-        self.trials = 0
-        self.efforts = Efforts()
-        self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
-        self.accepted_trials = 0  # kept trials of this cycle
-        self.evicting_trials = (
-            0  # kept trials after which all are looked at again: somebody was taken off, say
-        )
-        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # what stands where, by the pod's identity
-        self.mix = Mix(self.gangs)
-        self.reclaimable_cache: dict[
-            QueueAccount, dict[Hashable, object]
-        ] = {}  # what bounds remember, until somebody comes
-        self._log: list[Move] = []
-        self.topology = Topology(pool.topology, self.nodes)
-        self._emptied: list[tuple[BoardRole, int]] = []  # asked to go in this cycle: nobody has their index
-        self._fresh: dict[int, Move] = {}  # kept placements of this cycle, by the pod's identity
         self.matcher = Matcher(self.nodes.nodes)
+        self.topology = Topology(pool.topology, self.nodes)
+        self.can_grow = pool.nodes_max is not None and len(nodes) < pool.nodes_max
+        self.gangs: dict[str, Gang] = {}
+        self.mix = Mix(self.gangs)
+        self.by_project: dict[QueueAccount, dict[str, Gang]] = {}  # gangs that have pods
+        self.on_node: list[dict[int, Move]] = [{} for _ in nodes]  # pods by identity
+        # Gangs that may start: below their minimum when the board was laid out.
+        self.waiting: dict[Hashable, PendingGroup] = {}
+        self.groups_by_project: dict[QueueAccount, list[PendingGroup]] = {}
+        self.elastic: list[Gang] = []
+        self.reserved: list[Gang] = []  # have reservations of an earlier cycle
+        self.incomplete: list[Gang] = []  # have pods, but not in a steady state
+        # The request key of a kind of gang, and why the pool can never hold it, if so.
+        self.unschedulable: dict[Hashable, tuple[Hashable, tuple[Reason, Numbers] | None]] = {}
+        self.not_eligible: dict[str, tuple[Reason, Numbers]] = {}  # suspended, in backoff and the like
+        self.served = served
+        self.cycle = CycleState()
+        self._log: list[Move] = []
+        self._emptied: list[tuple[BoardRole, int]] = []  # indices blocked because their pod has to stop
+        self._fresh: dict[int, Move] = {}  # accepted placements of this cycle, by the pod's identity
 
     # -- laying out
 
@@ -195,12 +189,24 @@ class Board:
         self.__dict__.pop("fragmentation", None)
         self.nodes.touched = None
 
-    def trial(self, gang: Gang, otherwise: Reason) -> Trial:
-        self.trials += 1
+    def trial(self, gang: Gang, otherwise: Reason | None) -> Trial:
+        """Open a trial: the only way for an action to place, evict or refuse."""
+        self.cycle.trials += 1
         return Trial(self, gang, otherwise)
 
+    def attempt(self) -> int:
+        """Count one more attempt inside a trial; return the mark to rewind to."""
+        self.cycle.trials += 1
+        return len(self._log)
+
+    def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
+        """Open and refuse a trial for each gang. The board has to be the same for all of them."""
+        for gang, reason, numbers in refusals:
+            with self.trial(gang, reason) as trial:
+                trial.numbers = numbers
+
     def put(self, gang: Gang, part: BoardRole, index: int, spot: Spot) -> None:
-        self.reclaimable_cache.pop(gang.account, None)
+        self.cycle.reclaimable_cache.pop(gang.account, None)
         i, devices, milli = spot
         pod = Pod(
             part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
@@ -282,8 +288,8 @@ class Board:
         """Write the kept moves down as a bundle. A gang starts when all of it can."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
-        self.accepted_trials += 1
-        self.evicting_trials += any(not move.placed for move in moves)
+        self.cycle.accepted_trials += 1
+        self.cycle.evicting_trials += trial.retry or any(not move.placed for move in moves)
         taken_back = {id(move.pod) for move in moves if not move.placed} & self._fresh.keys()
         moves = self._start_otherwise(taken_back, moves) if taken_back else moves
         waits = {move.gang.name for move in moves if not move.starts_now}
@@ -294,20 +300,20 @@ class Board:
         bundle = Bundle(kind, gang.name, self.pool.name, steps, trial.evictions, trial.message)
         self._write_down(bundle)
         if gang.name in waits and gang.standing == sum(move.placed and move.gang is gang for move in moves):
-            self.reserved_only.add(gang.name)
+            self.cycle.reserved_only.add(gang.name)
         self._fresh.update((id(move.pod), move) for move in moves if move.placed)
-        self.refusals.pop(gang.name, None)
+        self.cycle.refusals.pop(gang.name, None)
         self.served.add(gang.name)
         self._empty(moves)
         if any(not move.placed for move in moves):
             if any(move.gang is not gang for move in moves):
-                self.excluded.add(gang.name)
-            self.excluded.update(move.gang.name for move in moves if move.placed)
+                self.cycle.excluded.add(gang.name)
+            self.cycle.excluded.update(move.gang.name for move in moves if move.placed)
         for eviction in trial.evictions:
             if eviction.whole:
-                self.evicted.add(eviction.workload)
+                self.cycle.evicted.add(eviction.workload)
             elif eviction.kind is Kind.SHRINK:
-                self.scaled_down.add(eviction.workload)
+                self.cycle.scaled_down.add(eviction.workload)
 
     def _empty(self, moves: Sequence[Move]) -> None:
         for _, part, pod, _, placed, _ in moves:
@@ -319,14 +325,14 @@ class Board:
     def _write_down(self, bundle: Bundle) -> None:
         """Replicas that one gang grows by go into one bundle."""
         if bundle.kind is Kind.GROW:
-            for at, earlier in enumerate(self.bundles):
+            for at, earlier in enumerate(self.cycle.bundles):
                 if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
                     evictions = earlier.evictions + bundle.evictions
-                    self.bundles[at] = replace(
+                    self.cycle.bundles[at] = replace(
                         earlier, steps=earlier.steps + bundle.steps, evictions=evictions
                     )
                     return
-        self.bundles.append(bundle)
+        self.cycle.bundles.append(bundle)
 
     def start_reserved(self, gang: Gang) -> None:
         """What stood in the way of its reserved pods is gone."""
@@ -336,8 +342,8 @@ class Board:
             for pod in part.live.values()
             if pod.state is PodState.RESERVED
         )
-        self.refusals.pop(gang.name, None)
-        self.reserved_only.discard(gang.name)
+        self.cycle.refusals.pop(gang.name, None)
+        self.cycle.reserved_only.discard(gang.name)
         self._write_down(
             Bundle(Kind.START, gang.name, self.pool.name, places, message="its place is free now")
         )
@@ -357,13 +363,13 @@ class Board:
                 move.gang.group.at = 0
         self._fresh.update((id(move.pod), move) for move in instead.values())
         waits = self._wait_now(instead.values())
-        self.bundles = rewritten(self.bundles, keys, instead, waits)
+        self.cycle.bundles = rewritten(self.cycle.bundles, keys, instead, waits)
         return [move for move in moves if id(move.pod) not in taken_back and key_of(move) not in instead]
 
     def _wait_now(self, moves: Iterable[Move]) -> set[str]:
         """Gangs that were to start whole in this cycle, and now have to wait for a place of theirs."""
         waits = {move.gang.name for move in moves if not move.starts_now and self.starts(move.gang)}
-        self.reserved_only |= waits
+        self.cycle.reserved_only |= waits
         return waits
 
     def fresh_gangs(self) -> Iterable[Gang]:
@@ -372,24 +378,24 @@ class Board:
 
     def starts(self, gang: Gang) -> bool:
         """Whether it runs from this cycle on: nothing of it stood before, and it waits for nobody."""
-        return gang.name not in self.reserved_only and all(
+        return gang.name not in self.cycle.reserved_only and all(
             self.is_fresh(pod) for part in gang.parts for pod in part.live.values()
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
         """Why it waits."""
-        own = self.refusals.get(gang.name, {})
+        own = self.cycle.refusals.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 
-    def refuse(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
+    def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         """It speaks for all of its peers."""
         if gang.group is None:
-            self.refuse_alone(gang, reason, numbers)
+            self.add_own_reason(gang, reason, numbers)
             return
         result = gang.group.reasons
         if reason is Reason.NO_RECLAIMABLE_RESOURCES and reason in result:
             numbers = max(result[reason], numbers, key=nearest)
         result[reason] = numbers
 
-    def refuse_alone(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        self.refusals.setdefault(gang.name, {})[reason] = numbers
+    def add_own_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
+        self.cycle.refusals.setdefault(gang.name, {})[reason] = numbers

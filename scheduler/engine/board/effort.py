@@ -44,6 +44,3 @@ class Efforts:
         """The number of attempts after which the gang was given up, or 0."""
         own = self._spent.get(gang.name)
         return own.trials if own is not None and own.exhausted else 0
-
-    def clear(self) -> None:
-        self._spent.clear()

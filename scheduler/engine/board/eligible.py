@@ -42,7 +42,7 @@ def delay_left(board: Board, workload: Workload) -> int:
 
 
 def still_pending(board: Board, gang: Gang) -> bool:
-    if gang.name in board.served or gang.name in board.evicted:
+    if gang.name in board.served or gang.name in board.cycle.evicted:
         return False
     return not (gang.standing and gang.is_whole)
 

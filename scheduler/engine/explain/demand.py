@@ -99,7 +99,7 @@ def allowed(board: Board, passed_on: Collection[str]) -> list[GroupDemand]:
     held: Sums = {}
     non_preemptible: Sums = {}
     counts: list[GroupDemand] = []
-    excluded = board.served | board.evicted | set(passed_on)
+    excluded = board.served | board.cycle.evicted | set(passed_on)
     order = PendingOrder(board, [group for group in pending(board) if ABOUT_CAPACITY & group.reasons.keys()])
     fewer = _fewer(board, excluded)
     for group, first in order:

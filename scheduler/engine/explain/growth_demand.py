@@ -36,8 +36,8 @@ def could_grow(board: Board) -> list[Gang]:
         and gang.runs
         and gang.simple
         and gang.is_whole
-        and gang.name not in board.reserved_only
-        and gang.name not in board.evicted
+        and gang.name not in board.cycle.reserved_only
+        and gang.name not in board.cycle.evicted
         and not any(part.done for part in gang.parts)
     ]
 

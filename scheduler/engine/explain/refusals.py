@@ -97,16 +97,18 @@ def collect_refusals(board: Board) -> PoolRefusals:
     for group in pending(board):
         if not group.reasons:
             gang = _head(board, group)
-            board.refuse(gang, *why_no_room(board, gang))
+            board.add_reason(gang, *why_no_room(board, gang))
     lined = [group_ for group in board.waiting.values() if (group_ := _told(board, group)) is not None]
-    apart = [board.gangs[name] for name in sorted(board.refusals) if board.gangs[name].group is None]
+    apart = [board.gangs[name] for name in sorted(board.cycle.refusals) if board.gangs[name].group is None]
     return PoolRefusals(
         board.pool.name,
         lined,
-        dict(board.refusals),
+        dict(board.cycle.refusals),
         [gang for gang in apart if gang.name not in board.served],
         frozenset(board.served),
-        None if board.backfill_hold is None else (board.backfill_hold.name, board.backfill_hold.until),
+        None
+        if board.cycle.backfill_hold is None
+        else (board.cycle.backfill_hold.name, board.cycle.backfill_hold.until),
     )
 
 

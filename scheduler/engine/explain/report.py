@@ -13,13 +13,13 @@ from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
 def report(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     demand = _demand(boards)
     return Plan(
-        bundles=tuple(bundle for board in boards for bundle in board.bundles),
+        bundles=tuple(bundle for board in boards for bundle in board.cycle.bundles),
         refusals=Refusals([collect_refusals(board) for board in boards]),
         queues=tuple(
             _queue(board, account) for board in boards for account in board.ledger.accounts.values()
         ),
         demand=demand,
-        trials=sum(board.trials for board in boards),
+        trials=sum(board.cycle.trials for board in boards),
         notes=tuple(sorted(notes)),
     )
 
@@ -32,7 +32,7 @@ def _demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
         passed_on = {name for name, home in homes.items() if home is not board}
         demand, served = unmet(board, allowed(board, passed_on))
         for gang in served:
-            board.refuse_alone(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
+            board.add_own_reason(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
         demands.append(demand)
     return tuple(demands)
 

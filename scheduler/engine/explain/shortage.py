@@ -36,7 +36,7 @@ def why_no_room(board: Board, gang: Gang) -> Obstacle:
         return Reason.WAITING_FOR_CAPACITY, _capacity(board, usable, arrangement, short)
     if any(need.scopes for need in arrangement) and _fits_anywhere(board, gang, arrangement):
         return Reason.TOPOLOGY, _in_one_domain(board, usable, arrangement)
-    if trials := board.efforts.exhausted(gang):
+    if trials := board.cycle.efforts.exhausted(gang):
         return Reason.PLACEMENT_ATTEMPTS_EXHAUSTED, {
             "attempts": trials,
             **_fragmented(board, usable, arrangement),

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from operator import attrgetter
 
 from scheduler.engine.board.board import Board
+from scheduler.engine.board.cycle_state import CycleState
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.order import in_project
@@ -71,16 +72,13 @@ def _own_list(group: PendingGroup) -> list[Gang]:
 
 
 def start_cycle(board: Board, now: int) -> None:
-    """Nothing has been decided yet."""
-    board.now, board.backfill_hold = now, None
-    board.evicted, board.scaled_down, board.placed_in_other_pool, board.bundles = set(), set(), set(), []
-    # Others made way for who has a promise, or it makes way for others.
-    board.excluded = {gang.name for gang in board.reserved}
-    board.reserved_only = {gang.name for gang in board.reserved if not gang.runs}
-    board.refusals = {name: {reason: numbers} for name, (reason, numbers) in board.not_eligible.items()}
-    board.trials = board.accepted_trials = board.evicting_trials = 0
-    board.reclaimable_cache.clear()
-    board.efforts.clear()
+    """Reset what the previous cycle decided, and divide the shares anew."""
+    board.now = now
+    board.cycle = CycleState(
+        refusals={name: {reason: numbers} for name, (reason, numbers) in board.not_eligible.items()},
+        reserved_only={gang.name for gang in board.reserved if not gang.runs},
+        excluded={gang.name for gang in board.reserved},  # others were evicted for them, or they move
+    )
     for group in board.waiting.values():
         group.at, group.reasons = 0, {}
     board.forget_fragmentation()

@@ -12,13 +12,15 @@ def refresh_other_pools(board: Board) -> bool:
 
     The next cycle would find it so. Whose start was taken out of the plan again asks once more.
     """
-    placed_in_other_pool = {name for name in board.served - board.evicted if _has_left(board.gangs.get(name))}
-    if placed_in_other_pool == board.placed_in_other_pool:
+    placed_in_other_pool = {
+        name for name in board.served - board.cycle.evicted if _has_left(board.gangs.get(name))
+    }
+    if placed_in_other_pool == board.cycle.placed_in_other_pool:
         return False
-    for name in sorted(placed_in_other_pool ^ board.placed_in_other_pool):
+    for name in sorted(placed_in_other_pool ^ board.cycle.placed_in_other_pool):
         _count(board, name, -1 if name in placed_in_other_pool else 1)
-    board.placed_in_other_pool = placed_in_other_pool
-    board.reclaimable_cache.clear()
+    board.cycle.placed_in_other_pool = placed_in_other_pool
+    board.cycle.reclaimable_cache.clear()
     for group in board.waiting.values():
         group.reasons = {}  # it is said anew why they wait
     divide_shares(board.pool, board.ledger, board.nodes.capacity())

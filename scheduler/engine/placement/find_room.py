@@ -20,7 +20,9 @@ def find_room(
     within: AbstractSet[int] | None = None,
 ) -> bool:
     """Put everything the way asks for on the board, or leave the board as it was."""
-    if gang.group is not None and not board.efforts.may_try(gang, sum(need.count for need in arrangement)):
+    if gang.group is not None and not board.cycle.efforts.may_try(
+        gang, sum(need.count for need in arrangement)
+    ):
         return False
     within = open_to(board, gang, within)
     if any(need.scopes for need in arrangement):
@@ -32,14 +34,14 @@ def find_room(
 
 def open_to(board: Board, gang: Gang, within: AbstractSet[int] | None = None) -> AbstractSet[int] | None:
     """Of these nodes (None: of all) those that are not kept for somebody else."""
-    if board.backfill_hold is None or may_use_held_nodes(board, gang):
+    if board.cycle.backfill_hold is None or may_use_held_nodes(board, gang):
         return within
-    return (board.topology.everywhere if within is None else within) - board.backfill_hold.nodes
+    return (board.topology.everywhere if within is None else within) - board.cycle.backfill_hold.nodes
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
     """Whether it is the one that nodes are kept for, or will have ended before that one can start."""
-    hold, longest = board.backfill_hold, gang.workload.max_runtime
+    hold, longest = board.cycle.backfill_hold, gang.workload.max_runtime
     if hold is None or hold.name == gang.name:
         return True
     started = gang.workload.started if gang.stands else None

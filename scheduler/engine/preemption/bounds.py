@@ -106,7 +106,7 @@ def _sides(selection: VictimSelection) -> dict[QueueAccount, _Sum]:
 
 def _of_project(selection: VictimSelection, account: QueueAccount) -> _Sum:
     """Counted once: as long as nobody comes, all that is left may still go where all could."""
-    policy, cache = selection.policy, selection.board.reclaimable_cache.setdefault(account, {})
+    policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.spares_fresh
     result = cache.get(kind)
     if not isinstance(result, _Sum) or policy.gang.account is account:

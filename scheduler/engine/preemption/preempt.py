@@ -13,7 +13,7 @@ from scheduler.engine.placement.spots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 from scheduler.engine.preemption.audit import evictions
 from scheduler.engine.preemption.bounds import shortfall, totals
-from scheduler.engine.preemption.obstacles import hopeless, obstacle
+from scheduler.engine.preemption.obstacles import Obstacle, hopeless, obstacle
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
 from scheduler.engine.preemption.policy import PreemptionPolicy
 from scheduler.engine.preemption.proposals import (
@@ -50,13 +50,10 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
                 hopeful.remove(group)
                 continue
             done.add(gang.name)
-            refused = _attempt(board, gang, policy_type)
-            if refused is not None and refused[1]:
-                board.refuse(gang, *refused)
-            if refused is not None or first_pending(board, group) is gang:
+            served = _attempt(board, gang, policy_type)
+            if not served or first_pending(board, group) is gang:
                 hopeful.remove(group)
-            if refused is None:
-                served = True
+            if served:
                 break
 
 
@@ -65,31 +62,33 @@ def _all_refused(board: Board, hopeful: Iterable[PendingGroup], policy_type: typ
 
     As long as nobody is served the board is the same for all, and their order does not matter.
     """
-    obstacles = []
+    refusals = []
     for group in hopeful:
         gang = group.gangs[group.at]  # nothing has happened since they were found pending
         obstacle = hopeless(board, gang, policy_type)
         if obstacle is None:
             return False
-        obstacles.append((gang, obstacle))
-    for gang, (reason, numbers) in obstacles:
-        board.trials += 1
-        if policy_type.silent and reason is Reason.NO_RECLAIMABLE_RESOURCES:
-            continue
-        if numbers:
-            board.refuse(gang, reason, numbers)
+        refusals.append((gang, *_reported(obstacle, policy_type)))
+    board.refuse_all(refusals)
     return True
 
 
-def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> tuple[Reason, Numbers] | None:
-    """None: it was served, or nobody has to make room for it."""
-    with board.trial(gang, otherwise=Reason.NO_RECLAIMABLE_RESOURCES) as trial:
+def _reported(refusal: Obstacle, policy_type: type[PreemptionPolicy]) -> tuple[Reason | None, Numbers]:
+    """Return what to record of a refusal: nothing where another policy has the better numbers."""
+    reason, numbers = refusal
+    if not numbers or (policy_type.silent and reason is Reason.NO_RECLAIMABLE_RESOURCES):
+        return None, {}
+    return reason, numbers
+
+
+def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
+    """Return whether the gang was placed, or fits without an eviction."""
+    with board.trial(gang, otherwise=None) as trial:
         policy = policy_type(board, gang, gang.requested)
-        result = _try_ways(trial, policy, policy_type, arrangements(gang))
-        trial.discard()  # the refusal is written down for all who are alike
-    if result is not None and policy.silent and result[0] is Reason.NO_RECLAIMABLE_RESOURCES:
-        return result[0], {}
-    return result
+        refusal = _try_arrangements(trial, policy, arrangements(gang))
+        if refusal is not None:
+            trial.reason, trial.numbers = _reported(refusal, policy_type)
+    return refusal is None
 
 
 def preempt_for_growth(
@@ -97,23 +96,20 @@ def preempt_for_growth(
 ) -> bool:
     """Try the law for one step of growth. Nobody waits for growth, so nothing is refused."""
     policy = policy_type(board, gang, amounts_of(arrangement))
-    with board.trial(gang, otherwise=Reason.NO_RECLAIMABLE_RESOURCES) as trial:
-        if _try_ways(trial, policy, policy_type, (arrangement,)) is not None:
-            trial.discard()
+    with board.trial(gang, otherwise=None) as trial:
+        _try_arrangements(trial, policy, (arrangement,))
     return trial.kind is not None
 
 
-def _try_ways(
-    trial: Trial,
-    policy: PreemptionPolicy,
-    policy_type: type[PreemptionPolicy],
-    choices: Iterable[Arrangement],
-) -> tuple[Reason, Numbers] | None:
+def _try_arrangements(
+    trial: Trial, policy: PreemptionPolicy, choices: Iterable[Arrangement]
+) -> Obstacle | None:
+    """Accept the first arrangement that can be placed; return None then, or if it fits without evictions."""
     board, gang = trial.board, trial.gang
-    result: tuple[Reason, Numbers] | None = None
+    result: Obstacle | None = None
     for arrangement in choices:
         requested = amounts_of(arrangement)
-        policy = policy if requested == policy.requested else policy_type(board, gang, requested)
+        policy = policy if requested == policy.requested else type(policy)(board, gang, requested)
         short = obstacle(board, policy) or shortfall(VictimSelection(board, policy))
         if short is not None:
             result = result or short
@@ -123,9 +119,8 @@ def _try_ways(
         for selection in _all_proposals(board, policy, arrangement, budget):
             outcome = resolve_outcome(selection, trial.start, arrangement, policy.most_moves)
             if outcome is not None and not outcome.evicted and not outcome.moved:
-                trial.discard()  # it fits as it is: for allocate to do
                 board.rewind(trial.start)
-                return None
+                return None  # it fits without evictions: left to `allocate`
             if outcome is not None:
                 trial.waits = over_bounds_before and outcome.stops_somebody(board)
                 written = evictions(selection, outcome, before)
@@ -183,8 +178,8 @@ def _proposals(
     if not any(need.scopes for need in arrangement):
         one_may = single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)
         replicas = sum(need.count for need in arrangement)
-        while budget.spend() and board.efforts.may_try(policy.gang, replicas):
-            board.trials += 1
+        while budget.spend() and board.cycle.efforts.may_try(policy.gang, replicas):
+            board.attempt()
             selection = VictimSelection(board, policy)
             if not propose_by_node(selection, arrangement, banned, offer_cache):
                 board.rewind(start)
@@ -210,7 +205,7 @@ def _proposals(
         for domain, victims in propose_by_domain(board, policy, arrangement):
             if not budget.spend():
                 break
-            board.trials += 1
+            board.attempt()
             selection = VictimSelection(board, policy)
             taken = all(selection.take(victim) for victim in victims)
             if taken and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
@@ -220,7 +215,7 @@ def _proposals(
     for _ in propose_by_prefix(selection, arrangement):
         if not budget.spend():
             break
-        board.trials += 1
+        board.attempt()
         yield selection
     board.rewind(start)
 
@@ -230,7 +225,7 @@ def _alone(
 ) -> Iterator[VictimSelection]:
     start = board.mark()
     for victim in victims:
-        board.trials += 1
+        board.attempt()
         selection = VictimSelection(board, policy)
         if (
             selection.take(victim)

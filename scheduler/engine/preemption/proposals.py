@@ -37,7 +37,9 @@ def propose_by_node(
         return False
     within = open_to(board, gang, inside)
     closed = (
-        banned if within is None or board.backfill_hold is None else board.backfill_hold.nodes.union(banned)
+        banned
+        if within is None or board.cycle.backfill_hold is None
+        else board.cycle.backfill_hold.nodes.union(banned)
     )
     untouched = True
     for need in sorted(arrangement, key=hardest_first):

@@ -129,7 +129,7 @@ class VictimSelection:
 
     def _at_hand(self, gang: Gang) -> bool:
         """Who was served by moving others in this cycle, or was moved, is left alone until the next."""
-        return gang is not self.policy.gang and gang.name not in self.board.excluded
+        return gang is not self.policy.gang and gang.name not in self.board.cycle.excluded
 
     def _may_look_at(self, account: QueueAccount) -> bool:
         result = self._looked.get(account.name)
