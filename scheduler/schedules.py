@@ -6,30 +6,30 @@ from django_q.models import Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Regular:
+class RegularTask:
     name: str
     func: str
     minutes: int
 
 
 REGULAR = (
-    Regular("berth: keep house", "scheduler.tasks.keep_house", 10),
-    Regular("berth: deliver what is due", "projects.tasks.hand_out_due", 1),
-    Regular("berth: tell who waits", "projects.tasks.tell", 1),
-    Regular("berth: end what was for a while", "projects.tasks.lapse", 1),
-    Regular("berth: watch budgets", "scheduler.tasks.watch", 5),
+    RegularTask("berth: delete expired data", "scheduler.tasks.delete_expired", 10),
+    RegularTask("berth: deliver what is due", "projects.tasks.hand_out_due", 1),
+    RegularTask("berth: tell who waits", "projects.tasks.tell", 1),
+    RegularTask("berth: end what was for a while", "projects.tasks.lapse", 1),
+    RegularTask("berth: check budgets", "scheduler.tasks.check_budgets", 5),
 )
 
 
 def keep_schedules() -> int:
-    """Returns how many rows had to be put right. One caller at a time: whoever leads."""
+    """Create, correct and remove schedules; return how many were corrected. Only the leader calls this."""
     rows: dict[str, list[Schedule]] = {}
     for row in Schedule.objects.filter(name__startswith="berth: ").order_by("pk"):
         rows.setdefault(row.name, []).append(row)
     changed = 0
-    for wanted in REGULAR:
-        first, *doubles = rows.pop(wanted.name, []) or [None]
-        changed += _put_right(wanted, first)
+    for task in REGULAR:
+        first, *doubles = rows.pop(task.name, []) or [None]
+        changed += _correct(task, first)
         for double in doubles:
             double.delete()
     for former in rows.values():
@@ -38,13 +38,13 @@ def keep_schedules() -> int:
     return changed
 
 
-def _put_right(wanted: Regular, row: Schedule | None) -> bool:
-    every = {"schedule_type": Schedule.MINUTES, "minutes": wanted.minutes, "repeats": -1}
-    values = {"func": wanted.func, **every}
+def _correct(task: RegularTask, row: Schedule | None) -> bool:
+    every = {"schedule_type": Schedule.MINUTES, "minutes": task.minutes, "repeats": -1}
+    values = {"func": task.func, **every}
     if row is not None and all(getattr(row, name) == value for name, value in values.items()):
         return False
     if row is None:
-        Schedule.objects.create(name=wanted.name, **values)
+        Schedule.objects.create(name=task.name, **values)
     else:
         Schedule.objects.filter(pk=row.pk).update(**values)
     return True

@@ -1,6 +1,4 @@
-"""Task queue jobs of the scheduler; each may run twice or be interrupted.
-
-Each task may run twice, or be killed half way."""
+"""Task queue jobs of the scheduler; each may run twice or be interrupted."""
 
 from datetime import timedelta
 
@@ -17,52 +15,53 @@ from projects.services.notifications import deliveries
 from projects.services.people import tokens
 from projects.services.sessions import calls
 from projects.services.workloads import ports
+from scheduler.loop.snapshots import drop_old
 from scheduler.reports.usage.budgets import watch_budgets
 from scheduler.reports.utilization.storage import forget_old
-from scheduler.snapshots import drop_old
 
 AN_HOUR = timedelta(hours=1)
 A_DAY = timedelta(days=1)
 
 
 def clear_workspace(leftover: int) -> bool:
-    """True when it was still to be done. The row goes last: until then somebody comes again."""
-    left = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
-    if left is None:
+    """Delete a workspace; return False if it is gone. The row goes last, so that a retry is possible."""
+    row = Leftover.objects.select_related("pool").filter(pk=leftover, kind=Leftover.Kind.WORKSPACE).first()
+    if row is None:
         return False
-    wired().runtime_of(left.pool).drop_workspace(left.name)
-    Leftover.objects.filter(pk=left.pk).delete()
+    wired().runtime_of(row.pool).drop_workspace(row.name)
+    Leftover.objects.filter(pk=row.pk).delete()
     return True
 
 
-def keep_house() -> dict[str, int]:
-    """What is of no use any more goes; how long things are kept is in docs/operations.md."""
+def delete_expired() -> dict[str, int]:
+    """Delete expired rows and files; return how many of each (retention: docs/operations.md)."""
     now = timezone.now()
-    kept = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
+    retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}
     call_command("clearsessions")
     return {
-        "tokens": tokens.forget_ended(before=now - kept["tokens"]),
-        "join tokens": machines.forget_tokens(before=now - kept["tokens"]),
-        "deliveries": deliveries.forget_old(before=now - kept["deliveries"]),
+        "tokens": tokens.forget_ended(before=now - retention["tokens"]),
+        "join tokens": machines.forget_tokens(before=now - retention["tokens"]),
+        "deliveries": deliveries.forget_old(before=now - retention["deliveries"]),
         "environments": len(environments_here().clear(digests_in_use())),
         "environments known": environments.forget_unused(before=now - A_DAY),
-        "answers": _old_answers(),
+        "answers": _expired_responses(),
         "links to ports": ports.forget_links(before=now),
         "calls": calls.forget_ended(before=now - AN_HOUR),
         "use": forget_old(
-            minutes_before=now - kept["utilization by minute"], hours_before=now - kept["utilization by hour"]
+            minutes_before=now - retention["utilization by minute"],
+            hours_before=now - retention["utilization by hour"],
         ),
-        "snapshots": drop_old(now, snapshots_kept=kept["snapshots"], cycles_kept=kept["cycles"]),
+        "snapshots": drop_old(now, snapshots_kept=retention["snapshots"], cycles_kept=retention["cycles"]),
     }
 
 
-def watch() -> int:
-    """Whoever set a budget is told when much of it is used; returns how many warnings were new."""
+def check_budgets() -> int:
+    """Warn about budgets that are nearly used up; return the number of new warnings."""
     return watch_budgets(timezone.now())
 
 
-def _old_answers() -> int:
-    gone = 0
+def _expired_responses() -> int:
+    count = 0
     while more := delete_expired_responses():
-        gone += more
-    return gone
+        count += more
+    return count

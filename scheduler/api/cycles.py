@@ -17,10 +17,10 @@ from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects.acting import Acting
+from scheduler.loop.snapshots import scenario_of
 from scheduler.models import Cycle
 from scheduler.reports import selectors
 from scheduler.reports.replay import replay
-from scheduler.snapshots import scenario_of
 
 
 class CyclesQuery(ListQuery):

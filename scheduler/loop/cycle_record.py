@@ -17,12 +17,12 @@ from scheduler.loop.commit import Outcome
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.observe.view import ClusterView
+from scheduler.loop.snapshot_codec import Texts
+from scheduler.loop.snapshots import pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import told
 from scheduler.reports.explanations.writer import Explanations
 from scheduler.reports.queues.queue_standings import keep_standings, settle_use
-from scheduler.snapshot_codec import Texts
-from scheduler.snapshots import packed
 
 RECORD_EVERY = timedelta(seconds=60)  # for cycles in which nothing happened
 
@@ -154,7 +154,7 @@ def finish(run: CycleRun, notes: Sequence[str]) -> None:
 
 def _store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
     """Packed outside the transaction. A crash before costs the replay of this cycle, no more."""
-    snapshot = packed(run.view.snapshot, run.plan, memory.texts)
+    snapshot = pack(run.view.snapshot, run.plan, memory.texts)
     if snapshot is not None:
         with fenced(context.held):
             Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)

@@ -21,7 +21,6 @@ from berth.server.tracing.spans import span
 from pools.engine.victims import Work
 from pools.lost_work import work_to_lose
 from pools.models import NodePool
-from scheduler.checkpoints import EVERY, note_checkpoints
 from scheduler.engine.plan import Plan
 from scheduler.loop import log_context
 from scheduler.loop.commit import commit
@@ -30,6 +29,7 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.cycle_record import CycleMemory, CycleRun, CycleTimer, record_cycle, record_failure
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
+from scheduler.loop.dispatch.checkpoints import EVERY, note_checkpoints
 from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
 from scheduler.loop.dispatch.limits import IdleTracker, end_overdue

@@ -8,9 +8,9 @@ from berth.core.errors import Conflict
 from berth.core.words import counted
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.engine_version import engine_version
+from scheduler.loop.snapshot_codec import Unreadable
+from scheduler.loop.snapshots import load_snapshot, plan_document
 from scheduler.models import Cycle
-from scheduler.snapshot_codec import Unreadable
-from scheduler.snapshots import decided, kept
 
 MOST_DIFFERENCES = 200
 NOT_KEPT = "What this cycle saw is not kept (any more): see how long snapshots are kept."
@@ -43,12 +43,12 @@ class Replayed:
 def replay(cycle: Cycle) -> Replayed:
     """Raises Conflict where there is nothing to decide upon any more."""
     try:
-        found = kept(cycle)
+        found = load_snapshot(cycle)
     except Unreadable as error:
         raise Conflict(f"This engine does not read what that cycle saw: {error}") from None
     if found is None:
         raise Conflict(NOT_KEPT)
-    again = decided(decide_pools(found.snapshot))
+    again = plan_document(decide_pools(found.snapshot))
     differences = list(_differences(found.decided, again))
     return Replayed(
         cycle=cycle.pk,

@@ -21,7 +21,7 @@ from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
 from pools.providers.base import ProviderError, ProvisionOrder, Shape
 from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
-from scheduler.tasks import keep_house
+from scheduler.tasks import delete_expired
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
@@ -164,7 +164,7 @@ def test_tokens_that_ran_out_are_forgotten(alice: Caller, cast: Cast, metal: Nod
     for days in (40, 1):
         at = timezone.now() - timedelta(days=days, hours=2)
         services.issue_join_token(acting=cast.alice, pool=metal, lasts=timedelta(hours=1), at=at)
-    assert keep_house()["join tokens"] == 1
+    assert delete_expired()["join tokens"] == 1
     assert JoinToken.objects.count() == 1
 
 

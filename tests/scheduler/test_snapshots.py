@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from scheduler.loop.snapshots import CYCLES_KEPT, SNAPSHOTS_KEPT, drop_old
 from scheduler.models import Cycle
-from scheduler.snapshots import CYCLES_KEPT, SNAPSHOTS_KEPT, drop_old
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

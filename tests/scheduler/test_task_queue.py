@@ -141,8 +141,8 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
             due_at=now,
             ended_at=None if state == "waiting" else now,
         )
-    tasks.keep_house()
-    tasks.keep_house()
+    tasks.delete_expired()
+    tasks.delete_expired()
     assert set(ApiToken.objects.values_list("name", flat=True)) == {"just over", "lives"}
     assert Cycle.objects.count() == 2
     assert list(StoredResponse.objects.values_list("key", flat=True)) == ["1"]
@@ -186,6 +186,6 @@ def test_what_waits_in_the_queue_is_rolled_back_with_what_asked_for_it(cast: Cas
     from django_q.tasks import async_task
 
     with pytest.raises(ZeroDivisionError), transaction.atomic():
-        async_task("scheduler.tasks.keep_house")
+        async_task("scheduler.tasks.delete_expired")
         raise ZeroDivisionError
     assert not OrmQ.objects.exists()

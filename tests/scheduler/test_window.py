@@ -11,7 +11,7 @@ import pytest
 from pools.models import NodePool
 from scheduler.models import Usage, UsagePoint
 from scheduler.reports.usage.decayed import Rates, decayed, settle
-from scheduler.window import STEPS, keep_points, points
+from scheduler.reports.usage.window import STEPS, points, store_points
 from tests.scheduler.stage import Stage
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ def played(stage: Stage, story: Story, mode: dict[str, Any], each: Any) -> None:
         rates = Rates((0, 0, 0), (rate, 0.0, 0.0), (4000.0, 0.0, 0.0))
         settle(row, pool, BEGIN + timedelta(seconds=now), rates)
         row.save()
-        keep_points([row], {pool.pk: pool})
+        store_points([row], {pool.pk: pool})
         for later in (seconds // 3, seconds):
             at = BEGIN + timedelta(seconds=now + later)
             fresh = Usage.objects.get()

@@ -17,9 +17,9 @@ from pools.models import NodePool
 from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
 from scheduler.engine.decide import decide
 from scheduler.loop.engine_version import engine_version
+from scheduler.loop.snapshots import pack
 from scheduler.models import Eviction
 from scheduler.simulator import load
-from scheduler.snapshots import packed
 from tests import factories as make
 from tests.cast import Cast
 
@@ -217,8 +217,8 @@ def test_a_cycle_is_decided_again_and_the_outcome_told(desk: Client) -> None:
         }
     ).snapshot
     plan = decide(snapshot)
-    same = make.cycle(snapshot=packed(snapshot, plan), engine=engine_version())
-    other = make.cycle(snapshot=packed(snapshot, replace(plan, bundles=())), engine="0.1 abc")
+    same = make.cycle(snapshot=pack(snapshot, plan), engine=engine_version())
+    other = make.cycle(snapshot=pack(snapshot, replace(plan, bundles=())), engine="0.1 abc")
     gone = make.cycle()
     told = {same: "is decided the same again", other: "now only: start for train", gone: "is not kept"}
     for cycle, words in told.items():

@@ -16,7 +16,7 @@ from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.model import Usage as Decayed
 from scheduler.models import Usage
 from scheduler.reports.usage.decayed import decayed
-from scheduler.window import points
+from scheduler.reports.usage.window import points
 
 DEPARTMENT_SUFFIX = " (department)"
 

@@ -11,7 +11,7 @@ from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import QueueStanding, Usage
 from scheduler.reports.usage.decayed import KINDS, Rates, is_due, settle
-from scheduler.window import keep_points
+from scheduler.reports.usage.window import store_points
 
 Owner = tuple[int | None, int | None]  # department or project, the other None
 Key = tuple[int, Owner]  # pool and owner
@@ -73,7 +73,7 @@ def settle_use(now: datetime) -> int:
             changed.append(row)
     Usage.objects.bulk_create(new)
     Usage.objects.bulk_update(changed, ["used", "parent", "held", "rate", "parent_rate", "settled_at"])
-    keep_points([*new, *changed], pools)
+    store_points([*new, *changed], pools)
     return len(new) + len(changed)
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pools.models import NodePool
 from scheduler.engine.model import Usage as Decayed
 from scheduler.models import Usage, UsagePoint
-from scheduler.window import Then, begins, slides
+from scheduler.reports.usage.window import WindowStart, is_sliding, window_start
 
 HALF_LIFE = 7 * 86_400
 KINDS = range(3)
@@ -40,13 +40,13 @@ def integral(value: float, rate: float, seconds: float, half_life: float | None)
     return value * left + rate * (1.0 - left) * half_life / math.log(2)
 
 
-def decayed(row: Usage, pool: NodePool, now: datetime, then: Then | None = None) -> Decayed:
+def decayed(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
     """The ledger of one queue as it stands at `now`, whenever it was last settled."""
     used, parent = _advanced(row, pool, now)
-    if slides(pool):
-        begin = begins(pool, now)
+    if is_sliding(pool):
+        begin = window_start(pool, now)
         faded = integral(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
-        gone = _stood(row, pool, begin, then or Then())
+        gone = _stood(row, pool, begin, then or WindowStart())
         used, parent = (_less(value, left, faded) for value, left in zip((used, parent), gone, strict=True))
     return Decayed(used, parent)
 
@@ -83,7 +83,7 @@ def _advanced(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple
     )
 
 
-def _stood(row: Usage, pool: NodePool, at: datetime, then: Then) -> tuple[Triple, Triple]:
+def _stood(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
     """The ledger as it was at a time in the past."""
     if at >= row.settled_at:
         return _advanced(row, pool, at)

@@ -17,12 +17,12 @@ from projects.models import Pod, Project, Workload
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.loop.engine_version import engine_version
+from scheduler.loop.snapshot_codec import Texts, Unreadable, decoded
+from scheduler.loop.snapshots import load_snapshot, pack
 from scheduler.models import Cycle
 from scheduler.reports import replay as replaying
 from scheduler.reports.replay import replay
 from scheduler.simulator import load
-from scheduler.snapshot_codec import Texts, Unreadable, decoded
-from scheduler.snapshots import kept, packed
 from tests.engine.reference.clusters import clusters
 from tests.scheduler.stage import Stage
 
@@ -32,7 +32,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 def stored(snapshot: Snapshot) -> Cycle:
     """As write_down would keep it; a row of no database."""
     cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
-    cycle.snapshot = packed(snapshot, decide(snapshot))
+    cycle.snapshot = pack(snapshot, decide(snapshot))
     return cycle
 
 
@@ -102,7 +102,7 @@ def test_what_is_written_on_from_the_cycle_before_is_what_would_be_written_anew(
     snapshot, texts = load(document).snapshot, Texts()
     for turn in range(4):
         plan = decide(snapshot)
-        assert packed(snapshot, plan, texts) == packed(snapshot, plan)
+        assert pack(snapshot, plan, texts) == pack(snapshot, plan)
         stay = [workload for workload in snapshot.workloads if chance.random() < 0.8]
         workloads = [replace(w, priority=turn) if chance.random() < 0.3 else w for w in stay]
         nodes = [replace(n, cpu=n.cpu + 1) if chance.random() < 0.3 else n for n in snapshot.nodes]
@@ -162,12 +162,12 @@ def test_a_snapshot_is_stored_outside_the_transaction_that_others_wait_for(
 
     def watched(*arguments: Any) -> bytes | None:
         inside.append(connection.in_atomic_block)
-        return packed(*arguments)
+        return pack(*arguments)
 
-    monkeypatch.setattr(cycle_record, "packed", watched)
+    monkeypatch.setattr(cycle_record, "pack", watched)
     stage.submit()
     stage.tick()
     assert inside == [False]
-    found = kept(Cycle.objects.order_by("-pk")[0])
+    found = load_snapshot(Cycle.objects.order_by("-pk")[0])
     assert found is not None
     assert [workload.name for workload in found.snapshot.workloads] == ["vision/train-1"]

@@ -1,7 +1,7 @@
 """Encode snapshots as JSON and decode them without loss.
 
-Scenario files are for people and refuse what people should not write; what rows can be, a cycle can have
-seen. Fields that have their default are left out.
+Scenario files refuse values that nobody should write by hand; a snapshot must carry every value that rows can
+have. Fields with their default value are left out.
 """
 
 import json
@@ -15,42 +15,42 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from scheduler.engine.model import Node, Snapshot, Workload
 
 Decoder = Callable[[Any], Any]
-Written = dict[str, tuple[object, str]]  # by name: what was written, and as what
-LONG = ("nodes", "workloads")  # of a snapshot: most of it, and most of that is what it was
+Encoded = dict[str, tuple[object, str]]  # by name: the value and its JSON
+LONG = ("nodes", "workloads")  # the long fields of a snapshot, mostly unchanged between cycles
 
 
 class Unreadable(ValueError):
-    """It was written by an engine whose snapshots have other fields."""
+    """The snapshot was stored by an engine version with other fields."""
 
 
 class Texts:
-    """Snapshots as JSON, and what of them need not be written once more: workloads and nodes that stayed."""
+    """Encode snapshots as JSON, reusing the text of workloads and nodes that did not change."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Written] = {}
+        self._encoded: dict[str, Encoded] = {}
 
     def of(self, snapshot: Snapshot) -> str:
-        found = []
+        parts = []
         for name, default in _fields(Snapshot):
-            held = getattr(snapshot, name)
-            if name in LONG and held:
-                text = f"[{','.join(self._each(name, held))}]"
-            elif held == default:
+            value = getattr(snapshot, name)
+            if name in LONG and value:
+                text = f"[{','.join(self._each(name, value))}]"
+            elif value == default:
                 continue
             else:
-                text = written(_plain(held))
-            found.append(f'"{name}":{text}')
-        return f"{{{','.join(found)}}}"
+                text = written(_plain(value))
+            parts.append(f'"{name}":{text}')
+        return f"{{{','.join(parts)}}}"
 
-    def _each(self, kind: str, held: Sequence[Workload | Node]) -> Iterator[str]:
-        before = self._known.get(kind, {})
-        now = self._known[kind] = {}
-        for each in held:
-            known = before.get(each.name)
-            if known is None or known[0] is not each:
-                known = each, written(_plain(each))
-            now[each.name] = known
-            yield known[1]
+    def _each(self, kind: str, values: Sequence[Workload | Node]) -> Iterator[str]:
+        before = self._encoded.get(kind, {})
+        now = self._encoded[kind] = {}
+        for each in values:
+            cached = before.get(each.name)
+            if cached is None or cached[0] is not each:
+                cached = each, written(_plain(each))
+            now[each.name] = cached
+            yield cached[1]
 
 
 def written(document: Any) -> str:
@@ -58,12 +58,12 @@ def written(document: Any) -> str:
 
 
 def decoded(document: Any) -> Snapshot:
-    """Raises Unreadable."""
+    """Return the snapshot. Raises Unreadable."""
     try:
-        found: Snapshot = _decoder(Snapshot)(document)
+        snapshot: Snapshot = _decoder(Snapshot)(document)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from None
-    return found
+    return snapshot
 
 
 def _plain(value: Any) -> Any:
@@ -71,12 +71,12 @@ def _plain(value: Any) -> Any:
     if kind in (str, int, float, bool, NoneType):
         return value
     if kind in _PLAIN_FIELDS or is_dataclass(value):
-        found = {}
+        document = {}
         for name, default in _fields(kind):
-            held = getattr(value, name)
-            if held is not default and held != default:
-                found[name] = _plain(held)
-        return found
+            part = getattr(value, name)
+            if part is not default and part != default:
+                document[name] = _plain(part)
+        return document
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -88,7 +88,7 @@ _PLAIN_FIELDS: dict[type, list[tuple[str, Any]]] = {}
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    """Names with their defaults; MISSING equals nothing."""
+    """Return field names with their defaults; MISSING equals no value."""
     if kind not in _PLAIN_FIELDS:
         _PLAIN_FIELDS[kind] = [
             (each.name, each.default_factory() if each.default_factory is not MISSING else each.default)
@@ -99,7 +99,7 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
 
 @cache
 def _decoder(hint: Any) -> Decoder:
-    """How to read a value of this type back."""
+    """Return the function that decodes a value of this type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _one_of(inner)
@@ -128,7 +128,7 @@ def _tuple(inner: tuple[Any, ...]) -> Decoder:
 
 
 def _one_of(inner: tuple[Any, ...]) -> Decoder:
-    """None, or one of several dataclasses, told apart by the fields that must be there."""
+    """Decode None or one of several dataclasses, distinguished by their required fields."""
     kinds = [kind for kind in inner if kind is not NoneType]
     if len(kinds) == 1:
         only = _decoder(kinds[0])

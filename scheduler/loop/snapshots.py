@@ -11,13 +11,13 @@ from django.db import connection
 
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan, Step
+from scheduler.loop.snapshot_codec import Texts, Unreadable, decoded, written
 from scheduler.models import Cycle
 from scheduler.simulator.scenario.export import snapshot_to_scenario
-from scheduler.snapshot_codec import Texts, Unreadable, decoded, written
 
 SNAPSHOTS_KEPT = timedelta(days=2)
 CYCLES_KEPT = timedelta(days=30)
-MOST_WORKLOADS = 20_000  # a larger cluster's snapshot is not kept with every cycle
+MOST_WORKLOADS = 20_000  # snapshots of larger clusters are not stored
 Document = dict[str, Any]
 
 DROP_SURPLUS = """
@@ -30,24 +30,25 @@ DROP_SURPLUS = """
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCycle:
     snapshot: Snapshot
     decided: Document
 
 
-def packed(snapshot: Snapshot, plan: Plan, texts: Texts | None = None) -> bytes | None:
-    """The same with `texts`, which one cycle leaves to the next, and without; but for the effort.
+def pack(snapshot: Snapshot, plan: Plan, texts: Texts | None = None) -> bytes | None:
+    """Return the compressed snapshot and plan; None if the cluster is too large.
 
-    The first time it costs more than a decision: not for a transaction that others wait for.
+    `texts` caches encoded parts from one cycle to the next. Without it this costs more than a decision, so do
+    not call it inside a transaction.
     """
     if len(snapshot.workloads) > MOST_WORKLOADS:
         return None
-    text = f'{{"snapshot":{(texts or Texts()).of(snapshot)},"decided":{written(decided(plan))}}}'
+    text = f'{{"snapshot":{(texts or Texts()).of(snapshot)},"decided":{written(plan_document(plan))}}}'
     return zlib.compress(text.encode(), 1)
 
 
-def decided(plan: Plan) -> Document:
-    """The plan as far as two of them are the same: what is done, who waits for what, and all shares."""
+def plan_document(plan: Plan) -> Document:
+    """Return the parts of a plan that a replay compares: steps, pending reasons and shares."""
     return {
         "bundles": [
             {
@@ -56,34 +57,35 @@ def decided(plan: Plan) -> Document:
                 "pool": bundle.pool,
                 "steps": [_step(step) for step in bundle.steps],
                 "evictions": [
-                    [str(gone.kind), gone.workload, gone.preemptor, gone.rule] for gone in bundle.evictions
+                    [str(eviction.kind), eviction.workload, eviction.preemptor, eviction.rule]
+                    for eviction in bundle.evictions
                 ],
             }
             for bundle in plan.bundles
         ],
         "waits": {
-            refusal.workload: [refusal.position, *(str(found.reason) for found in refusal.blockers)]
+            refusal.workload: [refusal.position, *(str(blocker.reason) for blocker in refusal.blockers)]
             for refusal in plan.refusals
         },
         "shares": {f"{report.queue} on {report.pool}": list(report.share) for report in plan.queues},
     }
 
 
-def kept(cycle: Cycle) -> Kept | None:
-    """None when it was not kept, or not for so long. Raises Unreadable."""
+def load_snapshot(cycle: Cycle) -> StoredCycle | None:
+    """Return the stored snapshot and plan, or None if it was not stored or has expired. Raises Unreadable."""
     if cycle.snapshot is None:
         return None
     document: Document = json.loads(zlib.decompress(bytes(cycle.snapshot)))
-    return Kept(decoded(document.get("snapshot")), document.get("decided") or {})
+    return StoredCycle(decoded(document.get("snapshot")), document.get("decided") or {})
 
 
 def scenario_of(cycle: Cycle) -> Document | None:
-    """What the cycle saw, as a scenario file; None when that is not kept or cannot be read any more."""
+    """Return the cycle's snapshot as a scenario file; None if it is not stored or no longer readable."""
     try:
-        found = kept(cycle)
+        stored = load_snapshot(cycle)
     except Unreadable:
         return None
-    return None if found is None else snapshot_to_scenario(found.snapshot)
+    return None if stored is None else snapshot_to_scenario(stored.snapshot)
 
 
 def drop_old(
@@ -93,7 +95,7 @@ def drop_old(
     snapshots_kept: timedelta = SNAPSHOTS_KEPT,
     cycles_kept: timedelta = CYCLES_KEPT,
 ) -> int:
-    """Returns how many snapshots went: those of former days, and the older ones where they are too much."""
+    """Drop expired snapshots, and the oldest beyond the size limit; return how many."""
     most = settings.BERTH_SNAPSHOT_MIB * 1024 * 1024 if most_bytes is None else most_bytes
     dropped = Cycle.objects.filter(at__lt=now - snapshots_kept, snapshot__isnull=False).update(snapshot=None)
     with connection.cursor() as cursor:

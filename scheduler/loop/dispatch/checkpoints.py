@@ -1,4 +1,4 @@
-"""Record when running work was last saved, to know what an eviction would lose.
+"""Record when a running workload last saved its work, to know what an eviction would lose.
 
 The convention is a file: a pod that has saved its work touches `.berth-checkpoint` in its workspace.
 """
@@ -20,7 +20,7 @@ EVERY = timedelta(seconds=5)
 
 
 def note_checkpoints(context: SchedulerContext) -> int:
-    """Returns how many workloads have saved their work since the last look."""
+    """Record new checkpoints of running workloads; return how many there are."""
     outside_transactions()
     pools = {pool.pk: pool for pool in NodePool.objects.order_by("pk")}
     running = Workload.objects.filter(phase__in=(Phase.RUNNING, Phase.STOPPING), pool_id__in=pools)
@@ -40,5 +40,5 @@ def _saved_at(workload: uuid.UUID, pool: NodePool, context: SchedulerContext) ->
     try:
         return context.runtimes(pool).checkpointed_at(str(workload))
     except (RuntimeFailure, LookupError, OSError) as error:
-        log.warning("the checkpoints of %s cannot be seen: %s", workload, error)
+        log.warning("the checkpoints of %s cannot be read: %s", workload, error)
         return None

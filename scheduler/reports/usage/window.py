@@ -1,0 +1,76 @@
+"""The usage ledger at the start of a sliding window, which the window subtracts.
+
+Usage inside the window is the present ledger minus the ledger at the window's start, decayed by the time
+since. Nothing is sampled: the ledger is stored whenever it changes, and between two such points it follows in
+closed form. At most `STEPS` points are stored per window; changes between them count as even, which is off by
+less than one step of the parent's share.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection
+
+from pools.models import NodePool
+from scheduler.models import Usage, UsagePoint
+
+STEPS = 256  # maximum number of points per window
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStart:
+    """The stored points just before and just after the window's start, if any."""
+
+    before: UsagePoint | None = None
+    after: UsagePoint | None = None
+
+
+def is_sliding(pool: NodePool) -> bool:
+    return bool(pool.window) and not pool.tumbling_window
+
+
+def window_start(pool: NodePool, now: datetime) -> datetime:
+    return now - timedelta(seconds=pool.window or 0)
+
+
+def points(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
+    """Return the points around each window's start, by ledger id, for pools with a sliding window."""
+    starts: dict[int, WindowStart] = {}
+    for pool in pools:
+        if is_sliding(pool):
+            rows, at = UsagePoint.objects.filter(usage__pool=pool), window_start(pool, now)
+            before = rows.filter(at__lte=at).order_by("usage_id", "-at").distinct("usage_id")
+            after = rows.filter(at__gt=at).order_by("usage_id", "at").distinct("usage_id")
+            earlier = {row.usage_id: row for row in before}
+            later = {row.usage_id: row for row in after}
+            for key in earlier.keys() | later.keys():
+                starts[key] = WindowStart(earlier.get(key), later.get(key))
+    return starts
+
+
+def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
+    """Store points of ledgers just settled, in the caller's transaction: the first, and one per step."""
+    sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
+    if not sliding:
+        return
+    newest = UsagePoint.objects.filter(usage__in=sliding).order_by("usage_id", "-at").distinct("usage_id")
+    last = dict(newest.values_list("usage_id", "at"))
+    points = []
+    for row in sliding:
+        step = timedelta(seconds=(pools[row.pool_id].window or 0) / STEPS)
+        if row.pk not in last or row.settled_at - last[row.pk] >= step:
+            points.append(UsagePoint(usage=row, at=row.settled_at, used=row.used, parent=row.parent))
+    UsagePoint.objects.bulk_create(points, ignore_conflicts=True)
+    _forget(sliding, pools)
+
+
+def _forget(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
+    """Delete points before the one that the window's start still needs."""
+    table = UsagePoint._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            f"""DELETE FROM {table} WHERE usage_id = %s AND at < (
+                    SELECT max(at) FROM {table} WHERE usage_id = %s AND at <= %s)""",  # noqa: S608
+            [(row.pk, row.pk, window_start(pools[row.pool_id], row.settled_at)) for row in rows],
+        )
