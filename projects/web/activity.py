@@ -17,12 +17,12 @@ def in_words(row: Audit) -> str:
 
 
 COLUMNS: tuple[Column[Audit], ...] = (
-    Column("at", "When", lambda row: row.at, order="pk"),
-    Column("actor", "Who", lambda row: row.actor, order="actor"),
-    Column("action", "Change", lambda row: row.action, order="action"),
-    Column("what", "What", lambda row: row.object_name, order="object_name"),
-    Column("kind", "Of the kind", lambda row: row.object_type, in_file=True),
-    Column("change", "Before and after", in_words),
+    Column("at", "Time", lambda row: row.at, order="pk"),
+    Column("actor", "User", lambda row: row.actor, order="actor"),
+    Column("action", "Action", lambda row: row.action, order="action"),
+    Column("what", "Object", lambda row: row.object_name, order="object_name"),
+    Column("kind", "Object type", lambda row: row.object_type, in_file=True),
+    Column("change", "Changes", in_words),
 )
 
 

@@ -65,18 +65,18 @@ SUBSCRIPTIONS: tuple[Column[Shown], ...] = (
         "long", "Long wait", lambda row: row[0].waiting_minutes, "minutes", "waiting_minutes", in_file=True
     ),
     Column("to", "To", lambda row: row[1], order="channel"),
-    Column("channel", "By", lambda row: row[0].channel, in_file=True),
+    Column("channel", "Channel", lambda row: row[0].channel, in_file=True),
     Column("made", "Since", lambda row: row[0].made_at, order="pk"),
-    Column("made-by", "Made by", lambda row: row[0].made_by, in_file=True),
+    Column("created-by", "Created by", lambda row: row[0].made_by, in_file=True),
 )
 DELIVERIES: tuple[Column[Told], ...] = (
-    Column("at", "When", lambda row: row[0].at, order="pk"),
-    Column("news", "News", lambda row: row[2], order="kind"),
+    Column("at", "Time", lambda row: row[0].at, order="pk"),
+    Column("event", "Event", lambda row: row[2], order="kind"),
     Column("of", "Scope", lambda row: _subject(row[0]), in_file=True),
     Column("to", "To", lambda row: row[1]),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("error", "Last error", lambda row: row[0].last_error, in_file=True),
-    Column("tries", "Tries", lambda row: row[0].tries, order="tries", number=True),
+    Column("attempts", "Attempts", lambda row: row[0].tries, order="tries", number=True),
 )
 
 
@@ -139,12 +139,12 @@ def add(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"News of {made.place} go there.", to=reverse("notifications"))
+            return done(request, f"Subscription to {made.place} created.", to=reverse("notifications"))
     context = {
         "form": form,
         "title": "New subscription",
         "text": "Failed deliveries are retried for several hours.",
-        "label": "Save",
+        "label": "Create subscription",
         "post_to": request.path,
         "back": reverse("notifications"),
     }
@@ -160,11 +160,11 @@ def remove(request: Request, subscription_id: int) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         service.unsubscribe(acting=request.acting, subscription=row)
-        return done(request, "Nothing goes there any more.", to=reverse("notifications"))
+        return done(request, "Subscription deleted.", to=reverse("notifications"))
     context = {
-        "title": f"Stop telling {service.shown_address(row.to)}?",
-        "warning": f"It was told of {row.place}. What is on its way already still arrives.",
-        "label": "Stop",
+        "title": f"Delete the subscription of {service.shown_address(row.to)}?",
+        "warning": f"It receives events of {row.place}. Deliveries in progress still arrive.",
+        "label": "Delete subscription",
         "post_to": request.path,
         "back": reverse("notifications"),
         "danger": True,
@@ -173,7 +173,7 @@ def remove(request: Request, subscription_id: int) -> HttpResponse:
 
 
 def _places(acting: Acting) -> list[tuple[str, str]]:
-    found = [(MINE, "My own work")]
+    found = [(MINE, "My workloads")]
     found += [
         (f"projects/{each.name}", f"Project {each.name}")
         for each in projects(acting).filter(pk__in=administered_projects(acting))

@@ -102,5 +102,5 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
 
 def sides(each: Told) -> list[tuple[str, list[dict[str, Any]]]]:
     """The queues of who gave way and of whom it was for, as far as the reader may see them."""
-    parties = (("Who gave way", each.victim), ("For whom", each.preemptor))
+    parties = (("Queues of the evicted workload", each.victim), ("Queues of the preemptor", each.preemptor))
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

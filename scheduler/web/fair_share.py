@@ -28,11 +28,11 @@ COLUMNS: tuple[Column[Placed], ...] = (
     Column("weight", "Weight", lambda row: row[1].weight if row[1].known else None, number=True),
     Column("quota", "Quota", lambda row: _gpus(row[1].quota) if row[1].known else None, "GPUs", number=True),
     Column("share", "Fair share", lambda row: _told(row[1], row[1].share), "GPUs", number=True),
-    Column("held", "Held", lambda row: _told(row[1], row[1].allocated), "GPUs", number=True),
+    Column("allocated", "Allocated", lambda row: _told(row[1], row[1].allocated), "GPUs", number=True),
     Column("borrowed", "Borrowed", lambda row: _told(row[1], row[1].beyond), "GPUs", number=True),
-    Column("asked", "Asked for", lambda row: _told(row[1], row[1].requested), "GPUs", number=True),
-    Column("used", "Used lately", lambda row: row[1].used if row[1].known else None, number=True),
-    Column("lacks", "Lacking", lambda row: _told(row[1], row[1].lacking), "GPUs"),
+    Column("requested", "Requested", lambda row: _told(row[1], row[1].requested), "GPUs", number=True),
+    Column("used", "Decayed usage", lambda row: row[1].used if row[1].known else None, number=True),
+    Column("lacks", "Allocation", lambda row: _told(row[1], row[1].lacking), "GPUs"),
 )
 
 
@@ -75,7 +75,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _drawn(each: Standing, scale: int) -> tuple[Standing, Bar]:
-    said = f"{each.name}: {thousandths(each.allocated)} GPUs held, fair share {thousandths(each.share)}"
+    said = f"{each.name}: {thousandths(each.allocated)} GPUs allocated, fair share {thousandths(each.share)}"
     return each, quota_bar(
         allocated=each.allocated,
         quota=each.quota,

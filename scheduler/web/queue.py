@@ -17,21 +17,21 @@ from scheduler.reports.queues.queue_list import NOT_LOOKED_AT, length_of, line_o
 Waits = tuple[Any, datetime | None, bool]  # when it is expected to start; whether a cycle has looked at it
 COLUMNS: tuple[Column[Waits], ...] = (
     Column(
-        "number",
-        "No.",
+        "position",
+        "Queue position",
         lambda row: row[0].queue_position if row[2] else None,
         order="queue_position",
         number=True,
     ),
     Column("name", "Workload", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name", in_file=True),
-    Column("gpus", "Gang", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True),
     Column(
-        "key", "Its key, first to last", lambda row: "; ".join((row[0].explanation or {}).get("ordering", ()))
+        "gpus", "Requested", lambda row: row[0].gpu_milli_min / MILLI, "GPUs", "gpu_milli_min", number=True
     ),
-    Column("reason", "Why it waits", lambda row: row[0].reason, order="reason"),
-    Column("message", "In words", lambda row: row[0].message, in_file=True),
-    Column("expected", "Expected", lambda row: row[1]),
+    Column("ordering", "Ordering", lambda row: "; ".join((row[0].explanation or {}).get("ordering", ()))),
+    Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
+    Column("message", "Message", lambda row: row[0].message, in_file=True),
+    Column("expected", "Expected start", lambda row: row[1]),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, order="submitted_at"),
 )
 
@@ -48,7 +48,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
             rows = rows.filter(
                 Q(name__icontains=word) | Q(project__name__icontains=word) | Q(message__icontains=word)
             )
-        found = list_query(request, COLUMNS, rows, _told, file_name=f"queue-{pool.name}", default="number")
+        found = list_query(request, COLUMNS, rows, _told, file_name=f"queue-{pool.name}", default="position")
         if file := exported(request, found):
             return file
     context = {

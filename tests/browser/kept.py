@@ -13,7 +13,7 @@ env:
   EPOCHS: "3"
 roles:
   - name: worker
-    min: 4             # starts with so many
+    min: 4             # starts with this many replicas
     max: 8
     gpu: 1
     cpu: 4

@@ -142,7 +142,7 @@ def _grid_of_quotas(page: object) -> None:
 
 
 def _why_this_share(page: object) -> None:
-    page.get_by_role("link", name="how the fair share of vision comes about").click()
+    page.get_by_role("link", name="explain the fair share of vision").click()
     page.wait_for_selector("dialog .steps")
 
 
@@ -154,13 +154,13 @@ def _scale_in(page: object) -> None:
 
 
 def _find_in_log(page: object) -> None:
-    page.get_by_label("Find in the log").fill("checkpoint")
+    page.get_by_label("Search the log").fill("checkpoint")
     page.keyboard.press("Enter")
     page.wait_for_selector(".log-hits")
 
 
 def _take_back(page: object) -> None:
-    page.get_by_role("link", name="Take back change").first.click()
+    page.get_by_role("link", name="Revert change").first.click()
     page.wait_for_selector("dialog form")
 
 
@@ -193,7 +193,7 @@ def _faulty_document(page: object) -> None:
     page.locator("#document").fill(
         "name: My Run\nproject: vision\ncommand: ''\nroles:\n  - {min: 4, max: 2, gpu: 1.5}\n"
     )
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit workload", exact=True).click()
     page.wait_for_selector(".problems")
 
 

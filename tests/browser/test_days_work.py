@@ -46,15 +46,15 @@ def test_a_document_with_faults_is_mended_and_submitted(opened: Open, scene: Sce
     with opened("dave") as (page, _):
         page.goto("/submit")
         page.locator("#document").fill(DOCUMENT.replace("gpu: 1", "gpu: 1.5"))
-        page.get_by_role("button", name="Submit", exact=True).click()
-        expect(page.get_by_role("heading", name="1 thing to mend")).to_be_visible()
+        page.get_by_role("button", name="Submit workload", exact=True).click()
+        expect(page.get_by_role("heading", name="1 error")).to_be_visible()
         expect(page.get_by_text("roles[0].gpu")).to_be_visible()
         expect(page.locator("#document")).to_have_value(re.compile("1.5"))
         page.locator("#document").fill(DOCUMENT)
-        expect(page.get_by_role("heading", name="It would start, and others would give way")).to_be_visible()
+        expect(page.get_by_role("heading", name="It would start and evict other workloads")).to_be_visible()
         expect(page.locator("#answer")).to_contain_text("vision/segment-eval")
         assert not Workload.objects.filter(name="from-here").exists()
-        page.get_by_role("button", name="Submit", exact=True).click()
+        page.get_by_role("button", name="Submit workload", exact=True).click()
         expect(page.get_by_role("heading", name="from-here")).to_be_visible()
         assert Workload.objects.get(name="from-here").submitted_by == scene.people["dave"]
 
@@ -150,8 +150,8 @@ def test_who_was_evicted_finds_out_why_and_for_whom(opened: Open, scene: Scene) 
     with opened("dave") as (page, faults):
         page.goto("/")
         page.get_by_role("link", name="detr-long").first.click()
-        expect(page.get_by_role("region", name="Why it waits")).to_contain_text("No. 4 in line")
-        gave_way = page.get_by_role("region", name="Gave way")
+        expect(page.get_by_role("region", name="Pending reason")).to_contain_text("Queue position 4")
+        gave_way = page.get_by_role("region", name="Evictions")
         expect(gave_way).to_contain_text("a workload of project ads")
         expect(gave_way).not_to_contain_text("ctr-nightly")
         gave_way.locator("tbody a").first.click()
@@ -179,7 +179,7 @@ def test_cancelling_asks_first_and_escape_keeps_it(opened: Open, scene: Scene) -
         waiting.refresh_from_db()
         assert waiting.phase == "pending"
         page.get_by_role("link", name="Cancel").click()
-        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel workload").click()
         expect(page.get_by_text("ablation-7 is being cancelled.")).to_be_visible()
         expect(page.locator("h1")).to_contain_text("Cancelled")
         assert faults == []
@@ -197,7 +197,7 @@ def test_a_quota_is_edited_in_its_row_by_keyboard(opened: Open, scene: Scene) ->
         expect(page.locator("#quota_gpu")).to_be_focused()
         page.locator("#quota_gpu").fill("9")
         page.keyboard.press("Enter")
-        expect(page.get_by_text("The quota of speech on train is set.")).to_be_visible()
+        expect(page.get_by_text("Quota of speech on train saved.")).to_be_visible()
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="speech"))
         expect(row.get_by_role("cell").nth(0)).to_have_text("9")
         assert Quota.objects.get(project=scene.projects["speech"]).gpu_milli == 9000
@@ -211,12 +211,12 @@ def test_two_admins_edit_one_quota_and_neither_change_is_lost(opened: Open, scen
         page.locator("#quota_gpu").fill("7")
         quotas.set_quota(acting=acting(scene, "ada"), owner=vision, pool=train, values={"weight": 5})
         page.get_by_role("button", name="Save").click()
-        expect(page.get_by_text("Somebody was faster.")).to_be_visible()
-        expect(page.get_by_role("alert")).to_contain_text("ada changed this")
+        expect(page.get_by_text("Someone else changed this quota")).to_be_visible()
+        expect(page.get_by_role("alert")).to_contain_text("ada changed it")
         expect(page.locator("#quota_weight")).to_have_value("5")
         expect(page.locator("#quota_gpu")).to_have_value("7.0")
-        page.get_by_role("button", name="Save mine").click()
-        expect(page.get_by_text("The quota of vision on train is set.")).to_be_visible()
+        page.get_by_role("button", name="Overwrite quota").click()
+        expect(page.get_by_text("Quota of vision on train saved.")).to_be_visible()
     quota = Quota.objects.get(project=vision, pool=train)
     assert (quota.gpu_milli, quota.weight_gpu) == (7000, 5.0)
 
@@ -237,12 +237,12 @@ def test_markup_in_messages_stays_text_in_the_browser(opened: Open, scene: Scene
 def test_a_tokens_secret_is_shown_and_then_gone(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/access")
-        page.get_by_role("link", name="Issue a token").click()
+        page.get_by_role("link", name="Create token").click()
         page.get_by_label("Name").fill("laptop")
-        page.get_by_role("button", name="Issue").click()
+        page.get_by_role("button", name="Create token").click()
         secret = page.locator("#secret").inner_text()
         assert secret.startswith("berth_")
-        page.get_by_role("link", name="I have kept it").click()
+        page.get_by_role("link", name="Done").click()
         expect(page.get_by_role("cell", name=re.compile("^berth_"))).to_be_visible()
         assert secret not in page.content()
         assert faults == []

@@ -14,7 +14,7 @@ from tests.journeys.installation import until
 
 KEPT = "sessionStorage.getItem('berth-draft')"
 ROLE = re.compile(r"name: role-2\n    replicas: 3\n    gpu: 0\.5")
-BACK = "What you had typed is here again."
+BACK = "Your input was restored."
 
 
 def end_session() -> None:
@@ -31,7 +31,7 @@ def sign_in(page: Page, name: str) -> None:
 def test_a_submission_is_finished_after_signing_in_again(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, _):
         page.goto("/submit")
-        page.get_by_role("button", name="Add a role").click()
+        page.get_by_role("button", name="Add role").click()
         expect(page.get_by_role("heading", name="Role role-2")).to_be_visible()
         page.get_by_label("Project", exact=True).select_option("vision")
         page.locator("#f-roles-1-gpu").fill("0.5")
@@ -39,14 +39,14 @@ def test_a_submission_is_finished_after_signing_in_again(opened: Open, scene: Sc
         expect(page.locator("#document")).to_have_value(re.compile("name: survives"))
         end_session()
         page.locator("#f-roles-1-at_least").fill("3")
-        page.get_by_role("button", name="Submit", exact=True).click()
+        page.get_by_role("button", name="Submit workload", exact=True).click()
         sign_in(page, "dave")
         page.wait_for_url("**/submit")
         expect(page.get_by_text(BACK)).to_be_visible()
         expect(page.get_by_label("Name", exact=True)).to_have_value("survives")
         expect(page.locator("#f-roles-1-at_least")).to_have_value("3")
         expect(page.locator("#document")).to_have_value(ROLE)
-        page.get_by_role("button", name="Submit", exact=True).click()
+        page.get_by_role("button", name="Submit workload", exact=True).click()
         expect(page.get_by_role("heading", name="survives")).to_be_visible()
         assert Workload.objects.get(name="survives").submitted_by == scene.people["dave"]
         page.goto("/submit")
@@ -59,7 +59,7 @@ def test_whoever_is_typing_is_told_and_decides_when_to_go(opened: Open) -> None:
         page.goto("/submit")
         end_session()
         page.get_by_label("Name", exact=True).fill("half-typed")
-        expect(page.get_by_text("Your session has ended. What you typed is kept.")).to_be_visible()
+        expect(page.get_by_text("Your session has ended. Your input is saved.")).to_be_visible()
         assert page.url.endswith("/submit"), "nobody is thrown out in the middle of a word"
         page.get_by_label("Command", exact=True).fill("python half.py")
         page.get_by_role("button", name="Sign in again").click()
@@ -71,11 +71,11 @@ def test_whoever_is_typing_is_told_and_decides_when_to_go(opened: Open) -> None:
 def test_who_signs_in_before_that_page_is_ready_loses_nothing(opened: Open) -> None:
     with opened("dave") as (page, _):
         page.goto("/access")
-        page.get_by_role("link", name="Issue a token").click()
+        page.get_by_role("link", name="Create token").click()
         page.get_by_role("dialog").get_by_label("Name").fill("nightly-runs")
         end_session()
         page.route("**/drafts*.js", lambda route: route.abort())
-        page.get_by_role("dialog").get_by_role("button", name="Issue").click()
+        page.get_by_role("dialog").get_by_role("button", name="Create token").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         page.unroute("**/drafts*.js")
         sign_in(page, "dave")
@@ -125,15 +125,15 @@ def test_a_draft_in_rows_that_come_later_is_put_back_and_what_others_set_is_seen
 def test_a_form_that_opened_in_a_dialog_comes_back_as_a_page(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/access")
-        page.get_by_role("link", name="Issue a token").click()
+        page.get_by_role("link", name="Create token").click()
         page.get_by_role("dialog").get_by_label("Name").fill("nightly-runs")
-        page.get_by_role("dialog").get_by_label("Ends after").select_option("30")
+        page.get_by_role("dialog").get_by_label("Expires after").select_option("30")
         end_session()
-        page.get_by_role("dialog").get_by_role("button", name="Issue").click()
+        page.get_by_role("dialog").get_by_role("button", name="Create token").click()
         sign_in(page, "bert")
         page.wait_for_url("**/access/tokens/new")
         expect(page.get_by_label("Name")).to_have_value("nightly-runs")
-        expect(page.get_by_label("Ends after")).to_have_value("30")
+        expect(page.get_by_label("Expires after")).to_have_value("30")
 
 
 def test_nobody_else_is_given_it_and_secrets_are_never_kept(opened: Open, scene: Scene) -> None:
@@ -162,6 +162,6 @@ def test_who_signed_in_again_in_another_tab_goes_on(opened: Open, scene: Scene) 
         other.goto("/quotas")
         sign_in(other, "bert")
         expect(other.get_by_role("heading", name="Quotas", level=1)).to_be_visible()
-        page.get_by_role("button", name="Issue").click()
+        page.get_by_role("button", name="Create token").click()
         expect(page.get_by_text("berth_").first).to_be_visible()
         assert ApiToken.objects.get().name == "nightly-runs"

@@ -77,7 +77,7 @@ def test_lines_are_found_in_all_of_it_and_shown_where_they_stand(
         page.get_by_label("Pod and run").select_option(label="worker-1")
         expect(page.locator("#log pre")).to_contain_text("line 39999")
         assert "line 20001" not in shown(page), "the end first"
-        page.get_by_label("Find in the log").fill("loss is")
+        page.get_by_label("Search the log").fill("loss is")
         page.keyboard.press("Enter")
         expect(page.locator("#log-count")).to_contain_text("2 lines of worker-1, run 1, contain loss is")
         hits = page.locator(".log-hits li")

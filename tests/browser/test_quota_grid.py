@@ -68,7 +68,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
         expect(page.get_by_role("region", name="On train")).to_contain_text("vision")
         page.evaluate("window.stillTheSame = true")
         page.get_by_role("button", name="Apply").click()
-        expect(page.get_by_text("1 quota is set.")).to_be_visible()
+        expect(page.get_by_text("1 quota saved.")).to_be_visible()
         expect(vision).to_have_text("12")
         expect(page.locator("#quota-changes-form")).to_be_hidden()
         assert page.evaluate("window.stillTheSame")
@@ -93,13 +93,13 @@ def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, 
         expect(limit).to_have_text("16")
         page.keyboard.type("-")
         page.keyboard.press("Enter")
-        expect(page.locator("#cell-error")).to_contain_text("no quota at all")
+        expect(page.locator("#cell-error")).to_contain_text("means no quota")
         page.keyboard.press("Escape")
         vision.focus()
         page.keyboard.press("Delete")
         for field in ("gpu", "limit_gpu", "weight", "rank"):
             expect(cell(page, "vision", field=field).locator("ins")).to_have_text(NO_QUOTA)
-        expect(page.locator("[data-summary]")).to_have_text("1 quota removed")
+        expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
         expect(page.locator("#grid-said")).to_have_text("vision would have no quota on train.")
         assert float(sums.inner_text().split()[1]) == float(before.split()[1]) - 8
         limit.focus()
@@ -110,9 +110,9 @@ def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, 
         page.keyboard.press("Control+z")
         expect(vision.locator("ins")).to_have_text(NO_QUOTA)
         page.get_by_role("button", name="Preview impact").click()
-        expect(page.get_by_role("region", name="On train")).to_contain_text("Removed: the quota of vision")
+        expect(page.get_by_role("region", name="On train")).to_contain_text("Deleted: the quota of vision")
         page.get_by_role("button", name="Apply").click()
-        expect(page.get_by_text("1 quota is removed.")).to_be_visible()
+        expect(page.get_by_text("1 quota deleted.")).to_be_visible()
         expect(vision).to_have_text(NO_QUOTA)
         expect(vision).to_have_attribute("title", "No quota")
         assert not Quota.objects.filter(**where).exists()
@@ -123,9 +123,9 @@ def test_a_quota_is_removed_in_the_draft_applied_and_brought_back(opened: Open, 
         page.keyboard.press("Control+z")
         expect(limit).to_have_text(NO_QUOTA)
         page.goto("/quotas/changes")
-        page.get_by_role("link", name="Take back").first.click()
-        page.get_by_role("button", name="Take it back").click()
-        expect(page.get_by_text("is taken back.")).to_be_visible()
+        page.get_by_role("link", name="Revert").first.click()
+        page.get_by_role("button", name="Revert change").click()
+        expect(page.get_by_text("reverted.")).to_be_visible()
         assert faults == []
     assert Quota.objects.get(**where).limit_gpu_milli == 16_000
 
@@ -141,10 +141,10 @@ def test_who_removes_a_quota_that_another_changes_decides(opened: Open, scene: S
         ada.keyboard.type("4")
         ada.keyboard.press("Enter")
         ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota is set.")).to_be_visible()
+        expect(ada.get_by_text("1 quota saved.")).to_be_visible()
         alert = bert.get_by_role("alert")
-        expect(alert).to_contain_text("ada changed the quota, you remove it")
-        bert.get_by_role("button", name="Take theirs").click()
+        expect(alert).to_contain_text("ada changed the quota, you deleted it")
+        bert.get_by_role("button", name="Use theirs").click()
         expect(cell(bert, "vision")).to_have_text("8")
         expect(cell(bert, "vision", field="rank")).to_have_text("4")
 
@@ -154,12 +154,12 @@ def test_who_removes_a_quota_that_another_changes_decides(opened: Open, scene: S
         cell(ada, "vision").focus()
         ada.keyboard.press("Delete")
         ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota is removed.")).to_be_visible()
-        expect(alert).to_contain_text("ada removed the quota, yours is 5")
+        expect(ada.get_by_text("1 quota deleted.")).to_be_visible()
+        expect(alert).to_contain_text("ada deleted the quota, yours is 5")
         expect(cell(bert, "vision")).to_have_text("0")  # what it would have, set anew
         bert.get_by_role("button", name="Keep mine").click()
         bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+        expect(bert.get_by_text("1 quota saved.")).to_be_visible()
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
     assert (quota.gpu_milli, quota.weight_gpu, quota.rank) == (0, 5.0, None)
@@ -174,12 +174,12 @@ def test_a_department_that_promises_too_much_is_told_while_one_types(opened: Ope
         page.keyboard.type("40")
         page.keyboard.press("Enter")
         expect(sums).to_have_class("sub warn")
-        expect(page.locator("#grid-said")).to_contain_text("research is oversold on train")
+        expect(page.locator("#grid-said")).to_contain_text("research is oversubscribed on train")
         page.keyboard.press("Control+z")
         expect(sums).to_have_class("sub")
         cell(page, "research").focus()
         page.keyboard.type("5")
-        expect(page.locator("#grid-said")).to_contain_text("not yours to set")
+        expect(page.locator("#grid-said")).to_contain_text("You cannot edit")
         assert typed(page) == {}
         assert faults == []
 
@@ -193,7 +193,7 @@ def test_a_block_is_pasted_from_a_spreadsheet_and_copied_back(opened: Open, scen
         page.evaluate("navigator.clipboard.writeText('6\\t1,500\\t3\\n\\t30\\tfoo\\n')")
         cell(page, first).focus()
         page.keyboard.press("Control+v")
-        expect(page.locator("#grid-said")).to_contain_text("4 pasted, 1 left as they were")
+        expect(page.locator("#grid-said")).to_contain_text("4 pasted, 1 skipped")
         keys = {name: f"project-{scene.projects[name].pk}" for name in (first, second)}
         assert typed(page) == {
             (keys[first], "gpu"): "6", (keys[first], "limit_gpu"): "1500", (keys[first], "weight"): "3",
@@ -224,7 +224,7 @@ def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, sc
             ada.keyboard.type(text)
             ada.keyboard.press("Enter")
         ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota is set.")).to_be_visible()
+        expect(ada.get_by_text("1 quota saved.")).to_be_visible()
 
         alert = bert.get_by_role("alert")
         expect(alert).to_contain_text("Quota, GPUs of vision on train: ada set 6, yours is 7")
@@ -232,11 +232,11 @@ def test_two_admins_edit_the_same_quota_and_decide_cell_by_cell(opened: Open, sc
         expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
         expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
         bert.get_by_role("button", name="Keep mine: Quota, GPUs of vision on train").click()
-        bert.get_by_role("button", name="Take theirs: Limit, GPUs of vision on train").click()
+        bert.get_by_role("button", name="Use theirs: Limit, GPUs of vision on train").click()
         expect(alert).to_have_count(0)
         expect(bert.locator("[data-summary]")).to_have_text("2 cells of 1 quota changed")
         bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+        expect(bert.get_by_text("1 quota saved.")).to_be_visible()
         expect(cell(ada, "vision", field="gpu")).to_have_text("7")  # and the first sees the second's, live
         assert faults == []
     quota = Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"])
@@ -252,7 +252,7 @@ def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Sce
             page.keyboard.type(text)
             page.keyboard.press("Enter")
         ada.get_by_role("button", name="Apply").click()
-        expect(ada.get_by_text("1 quota is set.")).to_be_visible()
+        expect(ada.get_by_text("1 quota saved.")).to_be_visible()
         bert.get_by_role("button", name="Apply").click()
         expect(bert.get_by_role("alert")).to_contain_text("ada set 6, yours is 7")
         assert (
@@ -260,7 +260,7 @@ def test_without_news_the_server_stops_who_comes_second(opened: Open, scene: Sce
         )
         bert.get_by_role("button", name="Keep mine").click()
         bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_text("1 quota is set.")).to_be_visible()
+        expect(bert.get_by_text("1 quota saved.")).to_be_visible()
 
 
 def test_rows_that_come_late_do_not_take_a_person_away_from_what_is_being_typed(

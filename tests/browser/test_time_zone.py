@@ -22,7 +22,7 @@ def tomorrow_at_nine() -> datetime:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("/usage?span=24h", "in Europe/Berlin time"),
+        ("/usage?span=24h", "Europe/Berlin time"),
         ("/", "Europe/Berlin time"),
         ("/admin/scheduler/eviction/", "Times in Europe/Berlin"),
     ],
@@ -36,7 +36,7 @@ def test_page_names_the_browsers_time_zone(path: str, text: str, opened: Open) -
 
 def test_page_without_a_known_zone_names_utc(opened: Open) -> None:
     with opened("ada", java_script_enabled=False) as (page, _):
-        for path, text in (("/usage?span=24h", "in UTC time"), ("/", "UTC time")):
+        for path, text in (("/usage?span=24h", "UTC time"), ("/", "UTC time")):
             page.goto(path)
             expect(page.locator("body")).to_contain_text(text)
 
@@ -48,11 +48,11 @@ def test_expiry_typed_into_the_quota_grid_is_in_the_browsers_time_zone(opened: O
         cell(page, "vision").focus()
         page.keyboard.type("9")
         page.keyboard.press("Enter")
-        field = page.get_by_label("Only until")
+        field = page.get_by_label("Expires")
         expect(page.locator("label[for=draft-until]")).to_contain_text("Europe/Berlin")
         field.fill(due.strftime(TYPED))
         page.get_by_role("button", name="Apply").click()
-        expect(page.get_by_text("1 quota is set.")).to_be_visible()
+        expect(page.get_by_text("1 quota saved.")).to_be_visible()
         assert faults == []
     assert Lapse.objects.get().due_at == due
 

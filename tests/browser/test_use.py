@@ -29,8 +29,8 @@ def test_use_comes_anew_and_keeps_what_was_opened_and_how_far_back(opened: Open,
 def test_a_nodes_page_fetches_what_is_used_there(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
-        expect(page.get_by_role("heading", name="Resource use")).to_be_visible()
-        expect(page.locator("#use")).to_contain_text("GPU 7: 59 % busy")
+        expect(page.get_by_role("heading", name="Utilization")).to_be_visible()
+        expect(page.locator("#use")).to_contain_text("GPU 7: 59 % used")
         assert faults == []
 
 
@@ -40,4 +40,4 @@ def test_gpus_that_idle_are_marked_where_work_is_listed(opened: Open, scene: Sce
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name="embedding-refresh"))
         expect(row).to_contain_text("GPUs idle")
         page.get_by_role("link", name="embedding-refresh").click()
-        expect(page.get_by_text("Its GPUs have been idle")).to_be_visible()
+        expect(page.get_by_text("GPUs idle since")).to_be_visible()

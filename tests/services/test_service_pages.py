@@ -36,7 +36,7 @@ def test_the_list_and_the_page_say_what_serves_and_what_is_under_way(
     assert "Scale-out under way" in shown
     assert "Why it waits" in shown
     assert 'aria-current="step"' in shown
-    assert "Token cache is full" in shown
+    assert "Token usage high" in shown
     assert "above 5 s" in shown and "above 0.85<" in shown, "every number has its unit"
     assert '<path class="used" d="M' in shown, "what was measured is drawn"
 

@@ -96,7 +96,7 @@ def test_every_list_stands_at_the_side(desk: Client) -> None:
 
 def test_the_first_page_says_what_wants_looking_at(desk: Client, busy: Workload) -> None:
     text = desk.get("/admin/").content.decode()
-    assert "nobody schedules" in text and text.count("Wants looking at") == 1
+    assert "nobody schedules" in text and text.count("Needs attention") == 1
     assert "vision/train" in text and "ads/rank" in text
     row = Eviction.objects.get()
     assert reverse("admin:scheduler_eviction_change", args=[row.pk]) in text
@@ -111,7 +111,7 @@ def test_the_first_page_tells_others_nothing(cast: Cast, busy: Workload) -> None
     client = Client()
     client.force_login(user)
     text = client.get("/admin/").content.decode()
-    assert "vision/train" not in text and "for people who run the platform" in text
+    assert "vision/train" not in text and "Only platform admins" in text
 
 
 def test_fakes_are_offered_only_where_they_are_turned_on_and_to_pools_that_have_them(

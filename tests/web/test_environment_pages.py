@@ -131,7 +131,7 @@ def test_a_nodes_page_shows_how_far_it_is(cast: Cast, alice: Client, sign_in, bo
 
 def test_a_node_without_an_environment_says_so(cast: Cast, alice: Client) -> None:
     node = make.node(cast.pool)
-    assert "The pool declares none" in alice.get(f"/nodes/{node.name}").content.decode()
+    assert "The pool declares no environment" in alice.get(f"/nodes/{node.name}").content.decode()
 
 
 def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
@@ -143,7 +143,7 @@ def test_node_page_shows_exit_code_and_last_output_of_the_start_script(
     page = alice.get(f"/nodes/{node.name}").content.decode()
     assert "<dt>Exit code</dt><dd>7</dd>" in page
     assert "pip: &lt;no&gt; space" in page
-    assert "The pool declares none" in page, "the start script is no phase of an environment"
+    assert "The pool declares no environment" in page, "the start script is no phase of an environment"
     theirs = sign_in("dave").get(f"/nodes/{node.name}").content.decode()
     assert "<dt>Exit code</dt><dd>7</dd>" in theirs
     assert "space" not in theirs, "output of machines is for platform admins"

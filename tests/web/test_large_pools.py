@@ -25,8 +25,8 @@ def shown(text: str) -> list[str]:
 def test_all_nodes_are_one_picture_and_some_are_shown_in_full(cast: Cast, alice: Client) -> None:
     a_fleet(cast.vision, 200)
     text = alice.get("/node-pools/fleet").content.decode()
-    label = "200 nodes: 117 full, 15 more than half full, 19 up to half full, 43 empty, 2 cordoned"
-    assert f'aria-label="{label}, 2 draining, 2 coming"' in text
+    label = "200 nodes: 117 full, 15 more than half allocated, 19 up to half allocated, 43 free"
+    assert f'aria-label="{label}, 2 cordoned, 2 draining, 2 pending"' in text
     assert shown(text) == [f"fleet-{n}" for n in range(AT_ONCE)]
     second = alice.get(next_page(text)).content.decode()
     assert shown(second) == [f"fleet-{n}" for n in range(AT_ONCE, 2 * AT_ONCE)]
@@ -44,7 +44,7 @@ def test_a_node_is_found_by_its_name_and_its_state(cast: Cast, alice: Client) ->
     assert shown(by_name) == ["fleet-11", *(f"fleet-{n}" for n in range(110, 120))]
     draining = alice.get("/node-pools/fleet?state=draining").content.decode()
     assert shown(draining) == ["fleet-7", "fleet-107"]
-    assert "No such node" in alice.get("/node-pools/fleet?find=nobody").content.decode()
+    assert "No nodes match" in alice.get("/node-pools/fleet?find=nobody").content.decode()
     for odd in ("?state=odd", "?nodes=odd", "?find=%00"):
         assert alice.get(f"/node-pools/fleet{odd}").status_code == 200
 

@@ -38,20 +38,20 @@ class ListPage:
 LISTS = (
     ListPage("/workloads?state=all", "trainer", "trainer", sorts="name priority gpus submitted state"),
     ListPage("/services", "chat", "chat", theirs="recommend", sorts="name state engines model created"),
-    ListPage("/queue?pool=local", "trainer", "trainer", sorts="number name gpus submitted"),
-    ListPage("/quotas?pool=local", "vision", "vision", theirs="ads", sorts="name quota held share"),
+    ListPage("/queue?pool=local", "trainer", "trainer", sorts="position name gpus submitted"),
+    ListPage("/quotas?pool=local", "vision", "vision", theirs="ads", sorts="name quota allocated share"),
     ListPage("/quotas", "vision", "vision", theirs="ads", sorts="name gpu.local limit_gpu.local"),
-    ListPage("/fair-share?pool=local", "vision", "vision", theirs="ads", sorts="name quota share held"),
-    ListPage("/quotas/changes", "vision", "vision", theirs="ads", sorts="at actor note"),
-    ListPage("/node-pools", "local", "local", theirs="", sorts="name nodes allocated use most"),
+    ListPage("/fair-share?pool=local", "vision", "vision", theirs="ads", sorts="name quota share allocated"),
+    ListPage("/quotas/changes", "vision", "vision", theirs="ads", sorts="at actor comment"),
+    ListPage("/node-pools", "local", "local", theirs="", sorts="name nodes allocated allocation maximum"),
     ListPage("/node-pools/local", "autoscale", "autoscale", theirs="", name="history", sorts="at kind"),
     ListPage("/evictions", "trainer", "", sorts="at kind gpus lost"),
     ListPage("/activity", "vision", "vision", theirs="ads", sorts="at actor action what", reader="carol"),
-    ListPage("/access", "dave", "dave", theirs="grace", name="people", sorts="person role where since"),
-    ListPage("/access", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix ends"),
+    ListPage("/access", "dave", "dave", theirs="grace", name="people", sorts="user role scope since"),
+    ListPage("/access", "laptop", "laptop", theirs="robot", name="tokens", sorts="name prefix expires"),
     ListPage("/templates", "begin", "begin", theirs="secret-start", sorts="name project changed"),
     ListPage("/notifications", "work of dave", "dave", theirs="grace", sorts="to made"),
-    ListPage("/notifications", "vision/trainer", "trainer", name="log", sorts="at news state tries"),
+    ListPage("/notifications", "vision/trainer", "trainer", name="log", sorts="at event state attempts"),
 )  # fmt: skip
 names = [f"{page.path} {page.name}".strip() for page in LISTS]
 every_list = pytest.mark.parametrize("page", LISTS, ids=names)
@@ -150,11 +150,11 @@ def test_it_leads_to_its_file_with_what_the_address_says(told: Cast, sign_in: An
 def test_numbers_have_their_units_in_the_heads(told: Cast, sign_in: Any) -> None:
     client = sign_in("alice")
     heads = {
-        "/workloads": ("Held, GPUs", "Gang, GPUs"),
+        "/workloads": ("Allocated, GPUs", "Requested, GPUs"),
         "/services": ("Serving, engines",),
-        "/queue?pool=local": ("Gang, GPUs",),
-        "/quotas?pool=local": ("Quota, GPUs", "Fair share, GPUs", "Held, GPUs"),
-        "/node-pools": ("Allocated, GPUs", "Use, %", "One node, cores", "One node, MiB"),
+        "/queue?pool=local": ("Requested, GPUs",),
+        "/quotas?pool=local": ("Quota, GPUs", "Fair share, GPUs", "Allocated, GPUs"),
+        "/node-pools": ("Allocated, GPUs", "Allocation, %", "Per node, cores", "Per node, MiB"),
     }
     for path, wanted in heads.items():
         rows = file_of(client, f"{path}{'&' if '?' in path else '?'}format=csv")
@@ -165,7 +165,7 @@ def test_numbers_have_their_units_in_the_heads(told: Cast, sign_in: Any) -> None
 def test_no_cell_of_a_file_begins_a_formula(told: Cast, sign_in: Any, begin: str) -> None:
     Workload.objects.update(message=f"{begin}HYPERLINK(1)")
     for row in file_of(sign_in("alice"), "/workloads?format=csv"):
-        assert row["What is happening"] == f"'{begin}HYPERLINK(1)"
+        assert row["Status"] == f"'{begin}HYPERLINK(1)"
 
 
 def test_the_pictures_of_a_pool_have_their_data(told: Cast, sign_in: Any) -> None:
@@ -174,7 +174,7 @@ def test_the_pictures_of_a_pool_have_their_data(told: Cast, sign_in: Any) -> Non
     nodes = file_of(client, "/node-pools/local?format=nodes")
     assert [row["GPUs"] for row in nodes] == ["2"]
     course = file_of(client, "/node-pools/local?format=course&span=1h")
-    assert {"From", "Wanted, nodes", "Current, nodes"} <= set(course[0])
+    assert {"From", "Desired, nodes", "Current, nodes"} <= set(course[0])
 
 
 def test_a_long_list_is_cut_into_pages_and_its_file_is_whole(cast: Cast, sign_in: Any) -> None:
@@ -183,9 +183,9 @@ def test_a_long_list_is_cut_into_pages_and_its_file_is_whole(cast: Cast, sign_in
         person = User.objects.get(username=f"person-{n:02}")
         members.grant(acting=cast.alice, user=person, role="viewer", scope=cast.vision)
     client = sign_in("carol")
-    first = client.get("/access?people-sort=-person")
+    first = client.get("/access?people-sort=-user")
     assert len(first.context["members"]) == 50
     assert first.context["members"][0][0].user.username == "person-69"
-    second = client.get(f"/access?people-sort=-person&people-cursor={first.context['people'].next}")
+    second = client.get(f"/access?people-sort=-user&people-cursor={first.context['people'].next}")
     assert second.context["members"][0][0].user.username == "person-19"
     assert len(file_of(client, "/access?people-format=csv")) >= 73

@@ -26,7 +26,7 @@ def node(cast: Cast) -> Node:
 def test_the_page_draws_what_its_table_says(cast: Cast, alice: Client, node: Node) -> None:
     make.scaling(cast.pool, "autoscale", "2 queued", at=make.ago(minutes=5), before=1, after=3)
     text = alice.get("/node-pools/local?span=1h").content.decode()
-    assert "now 3 nodes_desired, 1 current, 0 pending, 0 draining" in text
+    assert "now 3 desired, 1 current, 0 pending, 0 draining" in text
     assert '<path class="used" d="M' in text
     rows = re.findall(r'<td class="num">(\d+)</td><td class="num">(\d+)</td><td class="num">(\d+)</td>', text)
     assert ("3", "1", "0") in rows
@@ -42,8 +42,8 @@ def test_pieces_and_costs_stand_on_the_page(cast: Cast, alice: Client, node: Nod
     cast.pool.save()
     text = alice.get("/node-pools/local").content.decode()
     gpus = node.gpus
-    assert f"Biggest gang that fits now: 1 \N{MULTIPLICATION SIGN} {gpus} GPU" in text
-    assert f"{1.5 * gpus:.2f} an hour now, at 1.5 per GPU and hour" in text
+    assert f"Largest gang that fits now: 1 \N{MULTIPLICATION SIGN} {gpus} GPU" in text
+    assert f"{1.5 * gpus:.2f} per hour, at 1.5 per GPU-hour" in text
 
 
 def test_who_ends_a_node_is_told_what_stops_with_it(cast: Cast, alice: Client, node: Node) -> None:

@@ -63,7 +63,7 @@ def test_departments_and_projects_stand_beside_all_pools(cast: Cast, spot: NodeP
     page = sign_in("alice").get("/quotas")
     rows = {row.name: row for row in page.context["rows"]}
     assert list(rows) == ["product", "ads", "search", "research", "speech", "vision"]
-    assert [cell.text for cell in rows["vision"].cells] == ["2", "∞", "1", "own", "1", "∞", "1", "3"]
+    assert [cell.text for cell in rows["vision"].cells] == ["2", "∞", "1", "inherited", "1", "∞", "1", "3"]
     assert [head.pool.name for head in page.context["heads"]] == ["local", "spot"]
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
@@ -113,11 +113,11 @@ def test_a_draft_over_two_pools_is_previewed_and_applied_whole(
     told = bob.post(ANSWER, {**sent(cells), "do": "preview"})
     text = told.content.decode()
     assert told.status_code == 200
-    assert "What the next cycle would do differently" in text
+    assert "Impact on the next cycle" in text
     assert 'aria-label="On spot"' in text
     assert gpus()["vision", "local"] == 2000, "looking changes nothing"
     applied = bob.post(ANSWER, {**sent(cells), "do": "apply", "note": "both grow"}).json()
-    assert applied["applied"] == "3 quotas are set."
+    assert applied["applied"] == "3 quotas saved."
     assert gpus() == {
         ("research", "local"): 4000, ("vision", "local"): 3000, ("vision", "spot"): 1000,
         ("speech", "spot"): 1500,
@@ -146,10 +146,10 @@ def test_quotas_are_removed_in_a_draft_beside_those_that_are_set_and_come_back_b
     bob = sign_in("bob")
     cells = [(cast.vision, "local", "gpu", NO_QUOTA), (cast.vision, "spot", "gpu", "3")]
     told = bob.post(ANSWER, {**sent(cells), "do": "preview"}).content.decode()
-    assert "Removed: the quota of vision" in told
+    assert "Deleted: the quota of vision" in told
     assert gpus()["vision", "local"] == 2000, "looking changes nothing"
     applied = bob.post(ANSWER, {**sent(cells), "do": "apply"}).json()
-    assert applied["applied"] == "1 quota is set, 1 quota is removed."
+    assert applied["applied"] == "1 quota saved, 1 quota deleted."
     assert gpus() == {("research", "local"): 4000, ("vision", "spot"): 3000}
     learnt = {(row["owner"], row["pool"]): row for row in applied["theirs"]}[key(cast.vision), "local"]
     assert (learnt["version"], set(learnt["values"].values())) == ("0.0", {NO_QUOTA})
@@ -187,7 +187,7 @@ def test_batch_may_expire_at_a_time_in_the_readers_zone(cast: Cast, spot: NodePo
     assert "applied" in bob.post(ANSWER, {**sent(cells), "do": "apply", "until": typed}).json()
     expiry = Lapse.objects.get()
     assert (expiry.change.written[0]["name"], expiry.due_at) == ("vision", tomorrow)
-    assert "goes back by itself" in bob.get("/quotas/changes").content.decode()
+    assert "expires" in bob.get("/quotas/changes").content.decode()
 
 
 @pytest.mark.parametrize(

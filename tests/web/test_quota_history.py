@@ -35,12 +35,12 @@ def test_a_change_is_taken_back_after_seeing_what_that_does(divided: Cast, sign_
     assert f'href="{address}"' in listed
     assert '<span class="soft">2</span> → <strong class="strong">0</strong>' in listed
     asked = bob.get(address, **HTMX).content.decode()
-    assert f"Take back change {change.pk}?" in asked
-    assert "What the next cycle would do differently" in asked
+    assert f"Revert change {change.pk}?" in asked
+    assert "Impact on the next cycle" in asked
     assert gpus()["vision"] == 0, "looking changes nothing"
     assert bob.post(address, **HTMX)["HX-Redirect"] == "/quotas/changes"
     assert gpus()["vision"] == 2000
-    assert f"taken back by {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
+    assert f"reverted by {change.pk + 1}" in bob.get("/quotas/changes").content.decode()
     again = bob.get(address)
     assert again.status_code == 200
     assert bob.post(address).status_code == 409

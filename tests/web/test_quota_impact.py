@@ -35,8 +35,8 @@ def test_the_form_tells_who_starts_and_who_gives_way(cast: Cast, waiting: None, 
     page = sign_in("bob").post(f"{ADDRESS}/preview", form(cast), **HTMX)
     text = page.content.decode()
     assert page.status_code == 200
-    assert "What the next cycle would do differently" in text
-    assert "vision/waits on local, 2 GPUs, as soon as others have stopped" in text
+    assert "Impact on the next cycle" in text
+    assert "vision/waits on local, 2 GPUs, once the evicted workloads have stopped" in text
     assert "speech/holder would give way for vision/waits (2 GPUs, the whole gang)" in text
     assert f'hx-post="{ADDRESS}"' in text, "the form can be saved as it stands"
     assert 'value="2"' in text
@@ -56,7 +56,7 @@ def test_it_works_without_scripts(cast: Cast, waiting: None, sign_in: Any) -> No
     text = sign_in("bob").post(f"{ADDRESS}/preview", form(cast)).content.decode()
     assert "<html" in text
     assert f'formaction="{ADDRESS}/preview"' in text
-    assert "What the next cycle would do differently" in text
+    assert "Impact on the next cycle" in text
 
 
 def test_only_who_may_set_the_quota_may_ask(cast: Cast, waiting: None, sign_in: Any) -> None:

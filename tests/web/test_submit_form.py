@@ -205,13 +205,13 @@ def dave(cast: Cast, sign_in: Any) -> Client:
 @pytest.mark.parametrize(
     ("was", "now", "path", "words"),
     [
-        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "given 1.5; allowed: a whole number from 0 to 1024, or"),
-        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; given 4; allowed: at most 2"),
-        ("name: worker", "name: My Role", "roles[0].name", "is not a name; given 'My Role'; allowed: 1"),
-        ("name: fine", "name: Not Fine", "name", "is not a name; given 'Not Fine'; allowed: 1 to 63"),
-        ("name: fine", "name: taken", "name", "is taken; given 'taken'; allowed: a name that no live"),
-        ("project: vision", "project: ads", "project", "none of that name; given 'ads'"),
-        ("pools: [local]", "pools: [moon]", "pools", "none of that name; given 'moon'; allowed: local"),
+        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "got 1.5; allowed: a whole number from 0 to 1024, or"),
+        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; got 4; allowed: at most 2"),
+        ("name: worker", "name: My Role", "roles[0].name", "is not a name; got 'My Role'; allowed: 1"),
+        ("name: fine", "name: Not Fine", "name", "is not a name; got 'Not Fine'; allowed: 1 to 63"),
+        ("name: fine", "name: taken", "name", "is taken; got 'taken'; allowed: a name that no live"),
+        ("project: vision", "project: ads", "project", "none of that name; got 'ads'"),
+        ("pools: [local]", "pools: [moon]", "pools", "none of that name; got 'moon'; allowed: local"),
         ("command: sleep 1", "", "command", "nothing to run; allowed: a line for the shell"),
     ],
 )
@@ -251,10 +251,10 @@ def test_the_answer_is_asked_for_apart_and_says_what_would_happen(cast: Cast, da
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     assert 'hx-post="/submit/foreseen"' in look(dave, document).content.decode()
     said = dave.post("/submit/foreseen", {"document": document}, **HTMX).content.decode()
-    assert "It would wait" in said
+    assert "It would be queued" in said
     make.node(cast.pool)
     said = dave.post("/submit/foreseen", {"document": document}, **HTMX).content.decode()
-    assert "It would start at once" in said
+    assert "It would start immediately" in said
     assert not Workload.objects.exists()
     assert dave.get("/submit/foreseen").status_code == 405
 

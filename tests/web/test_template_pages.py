@@ -48,14 +48,16 @@ def test_one_begins_with_a_template_on_the_page_of_submitting(nightly: Template,
 
 def test_the_page_lists_what_one_may_see_use_and_change(nightly: Template, sign_in: Any) -> None:
     shown = {name: sign_in(name).get("/templates").content.decode() for name in ("dave", "erin", "grace")}
-    assert "Change<" in shown["dave"] and "Use<" in shown["dave"]
-    assert "nightly" in shown["erin"] and "Use<" not in shown["erin"] and "Change<" not in shown["erin"]
+    assert "Edit<" in shown["dave"] and "Use template<" in shown["dave"]
+    assert (
+        "nightly" in shown["erin"] and "Use template<" not in shown["erin"] and "Edit<" not in shown["erin"]
+    )
     assert "vision/nightly" not in shown["grace"]
     assert "No templates yet" in shown["grace"]
     assert "&lt;b&gt;every night" in shown["dave"] and "<b>every night" not in shown["dave"]
     found = sign_in("carol").get("/templates?search=night&project=vision", **HTMX).content.decode()
     assert "nightly" in found
-    assert "None of these" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
+    assert "No templates match" in sign_in("carol").get("/templates?search=zzz", **HTMX).content.decode()
 
 
 def test_a_template_is_changed_in_form_and_text(nightly: Template, dave: Client) -> None:
@@ -80,7 +82,7 @@ def test_the_second_of_two_sees_what_the_first_saved_and_loses_nothing(
     answer = dave.post(PAGE, mine, **HTMX)
     said = answer.content.decode()
     assert answer.status_code == 412
-    assert "carol changed it meanwhile" in said and "priority: 10" in said and "priority: 20" in said
+    assert "carol saved the version below" in said and "priority: 10" in said and "priority: 20" in said
     again = {**mine, "version": answer.context["shows"].version}
     assert dave.post(PAGE, again, **HTMX).status_code == 204
     nightly.refresh_from_db()
@@ -114,7 +116,7 @@ def test_a_workload_is_kept_as_a_template_without_its_name(cast: Cast, dave: Cli
     values = {"project": "vision", "name": "from-train", "about": "", "document": form["document"].value()}
     assert dave.post("/templates/keep", values, **HTMX).status_code == 204
     again = dave.post("/templates/keep", values, **HTMX)
-    assert again.status_code == 422 and "There is one of this name" in again.content.decode()
+    assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
 def test_a_new_one_is_named_first_and_then_written(cast: Cast, dave: Client) -> None:
@@ -139,7 +141,7 @@ def test_what_stands_on_the_page_of_submitting_is_kept(cast: Cast, dave: Client)
 
 def test_removing_asks_first(nightly: Template, dave: Client) -> None:
     path = "/templates/vision/nightly/remove"
-    assert "Remove vision/nightly?" in dave.get(path).content.decode()
+    assert "Delete template vision/nightly?" in dave.get(path).content.decode()
     assert Template.objects.exists()
     assert dave.post(path, **HTMX).status_code == 204
     assert not Template.objects.exists()

@@ -40,14 +40,22 @@ def a_history(cast: Cast) -> tuple[Workload, Eviction]:
 def test_it_tells_waits_starts_who_it_gave_way_for_and_for_how_long(cast: Cast, sign_in) -> None:
     ours, eviction = a_history(cast)
     client = sign_in("erin")
-    assert titles(client, ours) == ["Runs", "Starts", "Waits", "Gave way", "Runs", "Starts", "Submitted"]
+    assert titles(client, ours) == [
+        "Running",
+        "Starting",
+        "Pending",
+        "Preempted",
+        "Running",
+        "Starting",
+        "Submitted",
+    ]
     answer = client.get(f"/workloads/{ours.pk}")
     lasted = [
-        (each.before, round(each.took / timedelta(minutes=1)))
+        (each.lasted_verb, round(each.lasted / timedelta(minutes=1)))
         for each in answer.context["timeline"].entries
-        if each.took is not None
+        if each.lasted is not None
     ]
-    assert lasted == [("waited", 30), ("ran", 29), ("waited", 10)]
+    assert lasted == [("pending for", 30), ("ran for", 29), ("pending for", 10)]
     text = answer.content.decode()
     assert f'href="/evictions/{eviction.pk}">Eviction {eviction.pk}</a>' in text
     assert "vision/theirs" in text
@@ -57,7 +65,7 @@ def test_who_made_others_give_way_is_told_so(cast: Cast, sign_in) -> None:
     _, eviction = a_history(cast)
     theirs = Workload.objects.get(name="theirs")
     tell(theirs, "submitted", "Submitted by carol.", 70)
-    assert titles(sign_in("dave"), theirs) == ["Others gave way for it", "Submitted"]
+    assert titles(sign_in("dave"), theirs) == ["Evicted another workload", "Submitted"]
     assert f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}").content.decode()
 
 
@@ -67,7 +75,7 @@ def test_a_preemptor_of_strangers_is_told_by_its_size(cast: Cast, sign_in) -> No
     make.eviction(ours, strange, cast.pool, at=make.ago(minutes=10))
     text = sign_in("erin").get(f"/workloads/{ours.pk}").content.decode()
     assert "secret-name" not in text
-    assert "Gave way" in text
+    assert "Reclaimed" in text
 
 
 def test_who_waits_is_told_why_in_the_story_too(cast: Cast, sign_in) -> None:
@@ -77,16 +85,19 @@ def test_who_waits_is_told_why_in_the_story_too(cast: Cast, sign_in) -> None:
     )  # fmt: skip
     tell(waits, "submitted", "Submitted by dave.", 10)
     first, _ = sign_in("dave").get(f"/workloads/{waits.pk}").context["timeline"].entries
-    assert (first.title, first.message) == ("Still waits", "vision holds its fair share.")
+    assert (first.title, first.message) == ("Still pending", "vision holds its fair share.")
 
 
 def in_words(client, workload: Workload) -> list[tuple[str, list[str]]]:
     """Of each entry that tells of reasons: for what it waited, and for how many minutes."""
     entries = client.get(f"/workloads/{workload.pk}").context["timeline"].entries
     return [
-        (each.title, [f"{reason} {round(took / timedelta(minutes=1))}" for reason, took in each.waits.told])
+        (
+            each.title,
+            [f"{reason} {round(took / timedelta(minutes=1))}" for reason, took in each.reasons.summary],
+        )
         for each in entries
-        if each.waits is not None
+        if each.reasons is not None
     ]
 
 
@@ -96,7 +107,7 @@ def test_each_wait_tells_for_what_and_how_that_changed(cast: Cast, sign_in) -> N
     Workload.objects.filter(pk=ours.pk).update(wait_reasons=told)
     client = sign_in("erin")
     assert in_words(client, ours) == [
-        ("Starts", ["ProjectLimit 29"]), ("Starts", ["OverFairShare 7", "Fragmented 3"]),
+        ("Starting", ["ProjectLimit 29"]), ("Starting", ["OverFairShare 7", "Fragmented 3"]),
     ]  # fmt: skip
     text = client.get(f"/workloads/{ours.pk}").content.decode()
     assert "Over fair share 7 min, then Fragmented 3 min" in text
@@ -109,7 +120,7 @@ def test_who_still_waits_is_told_for_how_long_for_what(cast: Cast, sign_in) -> N
         since=make.ago(minutes=10), wait_reasons=told,
     )  # fmt: skip
     tell(waits, "submitted", "Submitted by dave.", 50)
-    assert in_words(sign_in("dave"), waits) == [("Still waits", ["OverFairShare 6", "Fragmented 3"])]
+    assert in_words(sign_in("dave"), waits) == [("Still pending", ["OverFairShare 6", "Fragmented 3"])]
 
 
 def test_many_changes_are_told_by_what_they_come_to(cast: Cast, sign_in) -> None:
@@ -119,8 +130,8 @@ def test_many_changes_are_told_by_what_they_come_to(cast: Cast, sign_in) -> None
         since=make.ago(minutes=61), wait_reasons=make.reasons(*flips),
     )  # fmt: skip
     client = sign_in("dave")
-    assert in_words(client, waits) == [("Still waits", ["Fragmented 45", "OverFairShare 15"])]
-    assert "9 reasons, one after another" in client.get(f"/workloads/{waits.pk}").content.decode()
+    assert in_words(client, waits) == [("Still pending", ["Fragmented 45", "OverFairShare 15"])]
+    assert "9 reasons in sequence" in client.get(f"/workloads/{waits.pk}").content.decode()
 
 
 def test_what_the_scheduler_really_writes_becomes_such_a_story(
@@ -144,5 +155,14 @@ def test_what_the_scheduler_really_writes_becomes_such_a_story(
     stage.finish(low)
     stage.tick(2)
     told = titles(sign_in("dave"), low)
-    assert told == ["Completed", "Runs", "Starts", "Waits", "Gave way", "Runs", "Starts", "Submitted"]
-    assert "Others gave way for it" in titles(sign_in("dave"), high)
+    assert told == [
+        "Completed",
+        "Running",
+        "Starting",
+        "Pending",
+        "Preempted",
+        "Running",
+        "Starting",
+        "Submitted",
+    ]
+    assert "Evicted another workload" in titles(sign_in("dave"), high)

@@ -37,7 +37,7 @@ def test_the_page_adds_up_what_the_reader_may_see(sign_in) -> None:
     assert "10.0" in everything and "25.00" in everything and "vision" in everything and "ads" in everything
     own = sign_in("erin").get("/usage?span=24h").content.decode()
     assert "20.00" in own and "25.00" not in own
-    assert "Nothing was used" in sign_in("frank").get("/usage?span=24h").content.decode()
+    assert "No usage" in sign_in("frank").get("/usage?span=24h").content.decode()
 
 
 @pytest.mark.usefixtures("used")
@@ -61,7 +61,7 @@ def test_names_are_searched_and_sums_chart_and_file_follow(sign_in) -> None:
     file = b"".join(client.get("/usage?span=24h&search=vis&format=csv").streaming_content).decode()
     assert "vision" in file and "ads" not in file
     nobody = client.get("/usage?span=24h&search=%00<script>").content.decode()
-    assert "Nobody matches" in nobody and "<script>" not in nobody.split("u-search")[1][:200]
+    assert "No matches" in nobody and "<script>" not in nobody.split("u-search")[1][:200]
 
 
 @pytest.mark.usefixtures("used")
@@ -75,7 +75,7 @@ def test_the_chart_s_data_add_up_to_the_total(sign_in) -> None:
 def test_a_zone_that_is_none_is_taken_for_utc(sign_in) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "../../etc/passwd"
-    assert "in UTC time" in client.get("/usage?span=24h").content.decode()
+    assert "UTC time" in client.get("/usage?span=24h").content.decode()
 
 
 @pytest.mark.usefixtures("used")
@@ -93,11 +93,11 @@ def test_admins_set_change_and_remove_a_budget_others_do_not(cast: Cast, sign_in
     budget = Budget.objects.get(project=cast.vision)
     assert (budget.gpu_hours, budget.warn_at) == (300, [50, 100])
     again = bob.post("/budgets/new", values, **HTMX)
-    assert "has a budget already" in again.content.decode()
+    assert "already has a budget" in again.content.decode()
     changed = {"gpu_hours": "400", "warn_at": "", "version": str(budget.version)}
     assert bob.post("/budgets/projects/vision", changed, **HTMX).status_code == 204
     overtaken = bob.post("/budgets/projects/vision", changed, **HTMX)
-    assert (overtaken.status_code, "Somebody changed" in overtaken.content.decode()) == (412, True)
+    assert (overtaken.status_code, "Someone else changed" in overtaken.content.decode()) == (412, True)
     assert sign_in("carol").get("/budgets/projects/vision").status_code == 403
     assert sign_in("grace").get("/budgets/projects/vision").status_code == 404
     assert bob.get("/budgets/departments/research").status_code == 403
@@ -109,7 +109,7 @@ def test_admins_set_change_and_remove_a_budget_others_do_not(cast: Cast, sign_in
     ("values", "said"),
     [
         ({"gpu_hours": "0"}, "greater than or equal to 1"),
-        ({"gpu_hours": "9", "warn_at": "soon"}, "whole percents"),
+        ({"gpu_hours": "9", "warn_at": "soon"}, "whole percentages"),
         ({"gpu_hours": "9", "warn_at": "0"}, "Is not a list of percents"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_budget_shows_what_is_used_and_where_it_leads(cast: Cast, sign_in) -> 
         project_id=cast.vision.pk, project_name="vision", person="dave", gpu_milli_seconds=5 * 3_600_000,
     )  # fmt: skip
     assert "50 %" in sign_in("dave").get("/usage").content.decode()
-    assert "No budget is set" in sign_in("grace").get("/usage").content.decode()
+    assert "No budgets yet" in sign_in("grace").get("/usage").content.decode()
 
 
 def test_more_projects_cost_no_more_queries(cast: Cast, sign_in) -> None:
@@ -158,7 +158,7 @@ def test_of_many_names_the_greatest_are_listed_and_the_file_has_all(sign_in, mon
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")
     assert [line.name for line in answer.context["lines"]] == ["vision"]
-    assert "1 of 2 projects, the others are in the file" in answer.content.decode()
+    assert "1 of 2 projects, the CSV file has all" in answer.content.decode()
     file = b"".join(alice.get("/usage?span=24h&format=csv")).decode()
     assert "vision" in file and "ads" in file
 

@@ -33,7 +33,7 @@ def test_a_workloads_page_tells_what_is_used_and_draws_it(cast: Cast, sign_in, p
     for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/use?span=6h"):
         text = page(sign_in("erin"), path)
         for said in (
-            "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % busy, 2 GiB",
+            "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % used, 2 GiB",
             "<svg",
         ):  # fmt: skip
             assert said in text, (path, said)
@@ -74,8 +74,8 @@ def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
     assert "is not measured" in page(sign_in("grace"), path)
     NodeUse.objects.create(node=pod.node, at=timezone.now(), devices=[[0, 4], [255, 2048]])
     text = page(sign_in("grace"), path)
-    assert "GPU 0: 0 % busy, 4 MiB" in text
-    assert "GPU 1: 25.5 % busy, 2 GiB" in text
+    assert "GPU 0: 0 % used, 4 MiB" in text
+    assert "GPU 1: 25.5 % used, 2 GiB" in text
     assert "train" not in text, "whose work it is, is told to those who may know"
     assert path in page(sign_in("grace"), f"/nodes/{pod.node.name}")
     assert sign_in("grace").get("/nodes/none/use").status_code == 404
@@ -108,7 +108,7 @@ def test_hours_of_what_has_ended_can_still_be_seen(cast: Cast, sign_in, pod: Pod
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use")
-    assert "Processors: at most 0.70 of 2.00 cores used" in text
+    assert "CPU: up to 0.70 of 2.00 cores used" in text
     assert "every 15s" not in text
 
 

@@ -38,8 +38,8 @@ PLATFORM = "platform"
 
 
 class GrantForm(forms.Form):
-    username = forms.CharField(label="Person", max_length=150, help_text="Their user name")
-    scope = forms.ChoiceField(label="Where")
+    username = forms.CharField(label="User name", max_length=150)
+    scope = forms.ChoiceField(label="Scope")
     role = forms.ChoiceField(label="Role", choices=Role.choices)
 
     def __init__(self, *args: Any, scopes: list[tuple[str, str]], **kwargs: Any) -> None:
@@ -53,7 +53,7 @@ class PersonForm(forms.Form):
     username = forms.CharField(label="User name", max_length=150)
     email = forms.EmailField(label="E-mail", required=False)
     password = forms.CharField(
-        label="First password",
+        label="Initial password",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text="At least 10 characters",
     )
@@ -66,18 +66,18 @@ class Member:
 
 
 MEMBERS: tuple[Column[Member], ...] = (
-    Column("person", "Person", lambda member: member.row.user.username),
+    Column("user", "User", lambda member: member.row.user.username),
     Column("mail", "E-mail", lambda member: member.email, in_file=True),
     Column("role", "Role", lambda member: member.row.get_role_display()),
-    Column("where", "Where", lambda member: _place_in_words(member.row)),
+    Column("scope", "Scope", lambda member: _place_in_words(member.row)),
     Column("since", "Since", lambda member: member.row.created_at),
 )
 TOKENS: tuple[Column[ApiToken], ...] = (
     Column("name", "Name", lambda row: row.name),
-    Column("prefix", "Begins with", lambda row: row.prefix),
-    Column("scopes", "May", lambda row: ", ".join(row.scopes)),
+    Column("prefix", "Prefix", lambda row: row.prefix),
+    Column("scopes", "Scopes", lambda row: ", ".join(row.scopes)),
     Column("used", "Last used", lambda row: row.last_used_at),
-    Column("ends", "Ends", lambda row: row.expires_at),
+    Column("expires", "Expires", lambda row: row.expires_at),
 )
 
 
@@ -85,7 +85,7 @@ TOKENS: tuple[Column[ApiToken], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     rows = _with_emails(request.acting, sorted(members(request.acting).order_by("pk"), key=_place))
-    people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="where")
+    people = list_rows(request, MEMBERS, rows, name="people", file_name="people", default="scope")
     mine = list_rows(
         request, TOKENS, tokens(request.acting).filter(revoked_at__isnull=True), name="tokens",
         file_name="tokens", default="name",
@@ -115,15 +115,15 @@ def grant(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         person = find_grantee(form.cleaned_data["username"])
         if person is None:
-            form.add_error("username", "No account has this user name. Give the exact name.")
+            form.add_error("username", "No user has this name. Enter the exact user name.")
         else:
             try:
                 _grant(request.acting, person, form.cleaned_data)
             except BerthError as error:
                 take_faults(form, error, {"user": "username"})
             else:
-                return done(request, f"{person.username} has the role.", to=reverse("access"))
-    return _form(request, form, "Grant a role", "It replaces the role that the person has there now.")
+                return done(request, f"Role granted to {person.username}.", to=reverse("access"))
+    return _form(request, form, "Grant role", "It replaces the user's current role in the same scope.")
 
 
 @signed_in
@@ -134,13 +134,13 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         service.revoke(acting=request.acting, membership=membership)
-        return done(request, f"{membership.user.username} has lost the role.", to=reverse("access"))
+        return done(request, f"Role of {membership.user.username} revoked.", to=reverse("access"))
     place = membership.project or membership.department or "Berth"
     context = {
-        "title": f"Take the role from {membership.user.username}?",
+        "title": f"Revoke the role of {membership.user.username}?",
         "danger": True,
-        "label": "Take the role",
-        "warning": f"{membership.get_role_display()} of {place}. What they submitted keeps running.",
+        "label": "Revoke role",
+        "warning": f"{membership.get_role_display()} of {place}. Their workloads keep running.",
         "post_to": request.path,
         "back": reverse("access"),
     }
@@ -151,7 +151,7 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def add_person(request: Request) -> HttpResponse:
     if not may(request.acting, Action.ADMINISTER):
-        raise Forbidden("Only platform admins add people.")
+        raise Forbidden("Only platform admins can add users.")
     form = PersonForm(request.POST or None, auto_id="person_%s")
     if request.method == "POST" and form.is_valid():
         try:
@@ -159,8 +159,8 @@ def add_person(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"{person.username} can sign in now.", to=reverse("access"))
-    return _form(request, form, "Add a person", "They see nothing until a role is granted.")
+            return done(request, f"User {person.username} created.", to=reverse("access"))
+    return _form(request, form, "Add user", "Users see nothing until they are granted a role.")
 
 
 def grantable(acting: Acting) -> list[tuple[str, str]]:

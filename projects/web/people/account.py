@@ -18,7 +18,7 @@ from projects.selectors import tokens
 from projects.services.people import passwords
 
 TEXT_MAX = 1024
-EXPLAINED = "Your other browser sessions end, and so do tokens issued by berth login."
+EXPLAINED = "This ends your other browser sessions and revokes tokens issued by berth login."
 
 
 def _field(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:

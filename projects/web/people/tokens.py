@@ -16,17 +16,21 @@ from projects.selectors import tokens
 from projects.services.people import tokens as service
 
 LIVES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
-MEANING = {"read": "read: see", "write": "write: submit, cancel", "admin": "admin: whatever my roles allow"}
+MEANING = {
+    "read": "read: view",
+    "write": "write: submit and cancel",
+    "admin": "admin: everything my roles allow",
+}
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(label="Name", max_length=100, help_text="What will use it, to recognise it by")
+    name = forms.CharField(label="Name", max_length=100, help_text="Name of the program that will use it")
     scopes = forms.MultipleChoiceField(
-        label="May",
+        label="Scopes",
         choices=[(scope, MEANING[scope]) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple,
     )
-    life = forms.ChoiceField(label="Ends after", choices=LIVES)
+    life = forms.ChoiceField(label="Expires after", choices=LIVES)
 
 
 @signed_in
@@ -51,11 +55,11 @@ def issue(request: Request) -> HttpResponse:
             )
     context = {
         "form": form,
-        "title": "Issue a token",
-        "label": "Issue",
+        "title": "New token",
+        "label": "Create token",
         "post_to": request.path,
         "back": reverse("access"),
-        "text": "A program that shows it acts with your roles, within what you tick.",
+        "text": "A program with this token acts with your roles, limited to the selected scopes.",
     }
     status = 422 if form.is_bound else 200
     return page(request, "web/form.html", context, inner="web/form_body.html", status=status)
@@ -69,11 +73,11 @@ def revoke(request: Request, token_id: int) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         service.revoke(acting=request.acting, token=token)
-        return done(request, f"The token {token.name} counts no more.", to=reverse("access"))
+        return done(request, f"Token {token.name} revoked.", to=reverse("access"))
     context = {
-        "title": f"Revoke the token {token.name}?",
-        "warning": "Programs that use it are refused at once.",
-        "label": "Revoke",
+        "title": f"Revoke token {token.name}?",
+        "warning": "Programs that use it lose access immediately.",
+        "label": "Revoke token",
         "danger": True,
         "post_to": request.path,
         "back": reverse("access"),

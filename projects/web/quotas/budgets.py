@@ -20,21 +20,21 @@ from projects.services.quotas.budgets import remove_budget, set_budget
 from projects.web.quotas.pages import owner_named
 
 Owner = Department | Project
-OVERTAKEN = "Somebody changed this budget meanwhile; what is stored now stands below."
+OVERTAKEN = "Someone else changed this budget while you were editing. The form shows the stored values."
 
 
 class BudgetForm(forms.Form):
     gpu_hours = forms.IntegerField(
-        label="GPU-hours a month",
+        label="GPU-hours per month",
         min_value=1,
         max_value=HOURS_MOST,
         widget=forms.NumberInput(attrs={"class": "short", "step": "1"}),
     )
     warn_at = forms.CharField(
-        label="Tell at, percent used",
+        label="Alert thresholds, %",
         required=False,
         widget=forms.TextInput(attrs={"class": "short", "inputmode": "numeric"}),
-        help_text="Whole percents with commas, such as 80, 100; empty: nobody is told",
+        help_text="Whole percentages, for example 80, 100. Empty: no alerts",
     )
     version = forms.IntegerField(widget=forms.HiddenInput)
 
@@ -43,11 +43,13 @@ class BudgetForm(forms.Form):
         try:
             return [int(part) for part in text.replace("%", "").split(",") if part.strip()]
         except ValueError:
-            raise forms.ValidationError("Allowed: whole percents with commas, such as 80, 100") from None
+            raise forms.ValidationError(
+                "Enter whole percentages separated by commas, for example 80, 100"
+            ) from None
 
 
 class NewBudgetForm(BudgetForm):
-    owner = forms.ChoiceField(label="Of", help_text="A department's budget counts all of its projects")
+    owner = forms.ChoiceField(label="Owner", help_text="A department's budget includes all of its projects")
     field_order = ("owner", "gpu_hours", "warn_at", "version")
 
 
@@ -66,12 +68,12 @@ def add(request: Request) -> HttpResponse:
         try:
             set_budget(acting=request.acting, owner=owner, values=_values(form), expected_version=0)
         except PreconditionFailed:
-            form.add_error("owner", f"{owner.name} has a budget already: change that one")
+            form.add_error("owner", f"{owner.name} already has a budget. Edit that budget instead")
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"The budget of {owner} is set.", to=reverse("usage"))
-    return _answer(request, form, "New budget", "Set the budget")
+            return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
+    return _answer(request, form, "New budget", "Create budget")
 
 
 @signed_in
@@ -88,12 +90,12 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
         except PreconditionFailed:
             now = _present(request.acting, owner)
             form = BudgetForm(initial=_initial(now), auto_id="budget_%s")
-            return _answer(request, form, f"Budget of {owner}", "Save", text=OVERTAKEN, status=412)
+            return _answer(request, form, f"Budget of {owner}", "Save budget", text=OVERTAKEN, status=412)
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"The budget of {owner} is set.", to=reverse("usage"))
-    return _answer(request, form, f"Budget of {owner}", "Save")
+            return done(request, f"Budget of {owner} saved.", to=reverse("usage"))
+    return _answer(request, form, f"Budget of {owner}", "Save budget")
 
 
 @signed_in
@@ -106,11 +108,11 @@ def remove(request: Request, kind: str, name: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         remove_budget(acting=request.acting, budget=budget)
-        return done(request, f"{owner} has no budget any more.", to=reverse("usage"))
+        return done(request, f"Budget of {owner} deleted.", to=reverse("usage"))
     context = {
-        "title": f"Remove the budget of {owner}?",
-        "warning": "Nobody is told of it any more. What was used stays known.",
-        "label": "Remove the budget",
+        "title": f"Delete the budget of {owner}?",
+        "warning": "Budget alerts stop. Usage history is kept.",
+        "label": "Delete budget",
         "post_to": request.path,
         "back": reverse("usage"),
         "danger": True,
@@ -163,7 +165,7 @@ def _answer(
         "form": form,
         "title": title,
         "label": label,
-        "text": text or "It is watched and told of; it stops nobody: quotas and limits do.",
+        "text": text or "Budgets send alerts. They do not block workloads; quotas and limits do.",
         "post_to": request.path,
         "back": reverse("usage"),
     }

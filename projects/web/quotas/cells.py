@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.core.amounts import MILLI
 
-UNLIMITED, OWNERS, NO_QUOTA = "∞", "own", "\N{EN DASH}"
+UNLIMITED, OWNERS, NO_QUOTA = "∞", "inherited", "\N{EN DASH}"
 NO_QUOTA_WORDS = (NO_QUOTA, "-", "—")
 OPEN_WORDS = ("", UNLIMITED, "unlimited", "none", "null")
 AMBIGUOUS = ("", "none")  # of a quota: without bound, or none at all?
@@ -50,7 +50,7 @@ FIELDS: Mapping[str, Field] = {
     "limit_cpu": Field("Limit", "cores", "limit_cpu_milli", "amount", "limit.cpu"),
     "memory_mib": Field("Quota", "MiB", "memory_mib", "whole", "memory_mib", adds_up=True),
     "limit_memory_mib": Field("Limit", "MiB", "limit_memory_mib", "whole", "limit.memory_mib"),
-    "over_quota": Field("Beyond quota", "", "over_quota", "flag", "over_quota", True),
+    "over_quota": Field("Over quota", "", "over_quota", "flag", "over_quota", True),
 }
 COLUMNS = tuple(field.column for field in FIELDS.values())
 WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
@@ -74,7 +74,7 @@ def read(field: Field, text: str) -> Any:
         return True if word in YES else False if word in NO else text
     if field.adds_up and word in AMBIGUOUS:
         return text
-    if word in (*OPEN_WORDS, OWNERS, "owner's") and field.kind != "weight":
+    if word in (*OPEN_WORDS, OWNERS, "own") and field.kind != "weight":
         return None
     number = _number(word)
     if number is None:

@@ -46,19 +46,19 @@ class QuotaForm(forms.Form):
     weight = forms.FloatField(
         label="Over-quota weight",
         widget=forms.NumberInput(attrs={"class": "short", "step": "any", "min": "0"}),
-        help_text="Share of what is left over",
+        help_text="Weight of the share beyond quota",
     )
     rank = forms.IntegerField(
         label="Rank",
         required=False,
         widget=forms.NumberInput(attrs={"class": "short"}),
-        help_text="Empty: the owner's own",
+        help_text="Empty: inherited",
     )
     cpu = _amount("CPU cores", "any")
     limit_cpu = _amount("CPU limit", "any")
     memory_mib = _amount("Memory, MiB", "1")
     limit_memory_mib = _amount("Memory limit, MiB", "1")
-    over_quota = forms.BooleanField(label="May go beyond quota", required=False)
+    over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # the values that the editing began with
 

@@ -40,7 +40,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         except PreconditionFailed:
             return _overtaken(request, owner, where, form)
         else:
-            return done(request, f"The quota of {owner} on {where} is set.", to=_tree(where))
+            return done(request, f"Quota of {owner} on {where} saved.", to=_tree(where))
     return form_page(request, owner, where, quota, form, status=422)
 
 
@@ -54,11 +54,11 @@ def remove(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         remove_quota(acting=request.acting, quota=quota)
-        return done(request, f"{owner} has no quota on {where} any more.", to=_tree(where))
+        return done(request, f"Quota of {owner} on {where} deleted.", to=_tree(where))
     context = {
-        "title": f"Remove the quota of {owner} on {where}?",
-        "warning": "Its work counts as beyond quota from then on: it may be reclaimed by others.",
-        "label": "Remove the quota",
+        "title": f"Delete the quota of {owner} on {where}?",
+        "warning": "All its workloads are then over quota and can be reclaimed by other queues.",
+        "label": "Delete quota",
         "post_to": request.path,
         "back": _tree(where),
         "danger": True,

@@ -27,16 +27,16 @@ class ChangeForm(forms.Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first")
     reclaim_min_runtime = forms.IntegerField(
-        label="Safe from reclaim for, seconds",
+        label="Reclaim minimum runtime",
         required=False,
         min_value=0,
-        help_text="Empty: as above it",
+        help_text="Seconds. Empty: inherited",
     )
     preempt_min_runtime = forms.IntegerField(
-        label="Safe from preemption for, seconds",
+        label="Preemption minimum runtime",
         required=False,
         min_value=0,
-        help_text="Empty: as above it",
+        help_text="Seconds. Empty: inherited",
     )
 
 
@@ -51,10 +51,8 @@ def add_department(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(
-                request, f"The department {made} is there. Give it a quota next.", to=reverse("quotas")
-            )
-    return _answer(request, form, "New department", "Add the department")
+            return done(request, f"Department {made} created. Set its quota next.", to=reverse("quotas"))
+    return _answer(request, form, "New department", "Create department")
 
 
 @signed_in
@@ -69,8 +67,8 @@ def add_project(request: Request, name: str) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"The project {made} is there. Give it a quota next.", to=reverse("quotas"))
-    return _answer(request, form, f"New project in {department}", "Add the project")
+            return done(request, f"Project {made} created. Set its quota next.", to=reverse("quotas"))
+    return _answer(request, form, f"New project in {department}", "Create project")
 
 
 @signed_in
@@ -89,8 +87,8 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error)
         else:
-            return done(request, f"{tenant} is changed.", to=reverse("quotas"))
-    return _answer(request, form, f"Change {tenant}", "Save")
+            return done(request, f"Settings of {tenant} saved.", to=reverse("quotas"))
+    return _answer(request, form, f"Settings of {tenant}", "Save settings")
 
 
 @signed_in
@@ -105,11 +103,11 @@ def remove(request: Request, kind: str, name: str) -> HttpResponse:
             tenants.delete_department(acting=request.acting, department=tenant)
         else:
             tenants.delete_project(acting=request.acting, project=tenant)
-        return done(request, f"{tenant} is gone.", to=reverse("quotas"))
+        return done(request, f"{tenant} deleted.", to=reverse("quotas"))
     context = {
         "title": f"Delete {tenant}?",
-        "warning": "Its quotas and memberships go with it; history stays.",
-        "label": "Delete",
+        "warning": "Its quotas and role assignments are deleted too. History is kept.",
+        "label": f"Delete {tenant._meta.verbose_name}",
         "danger": True,
         "post_to": request.path,
         "back": reverse("quotas"),

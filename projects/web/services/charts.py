@@ -13,8 +13,8 @@ SPAN = timedelta(hours=1)
 MOST_POINTS = 400  # in one chart; the file has all
 
 DATA_HEADS = (
-    "At", "Serving, engines", "Reporting, engines", "Use of the token cache, %", "Waiting, requests",
-    "95 % wait less than, ms",
+    "Time", "Serving, engines", "Reporting, engines", "Token cache usage, %", "Queued, requests",
+    "Queue time p95, ms",
 )  # fmt: skip
 
 LONGEST_GAP = 60.0  # seconds that a sample holds at least, however short the interval
@@ -58,10 +58,10 @@ def charts_of(service: Service, config: AutoscalerConfig, now: datetime) -> list
     waits = out.queue_time_p95_threshold * 1000
     axis = Axis(now - SPAN, now, max(LONGEST_GAP, config.patience))
     return [
-        _chart("engines", "Engines that serve", "", found, lambda p: p.engines, config.max_engines, axis),
-        _chart("usage", "Use of the token cache", "%", found, _of("avg_token_usage", 100), usage, axis),
-        _chart("queued", "Requests that wait", "", found, _of("total_queue_reqs", 1), backlog, axis),
-        _chart("latency", "95 % wait less than", "ms", found, _of("queue_time_p95", 1000), waits, axis),
+        _chart("engines", "Serving engines", "", found, lambda p: p.engines, config.max_engines, axis),
+        _chart("usage", "Token cache usage", "%", found, _of("avg_token_usage", 100), usage, axis),
+        _chart("queued", "Queued requests", "", found, _of("total_queue_reqs", 1), backlog, axis),
+        _chart("latency", "Queue time p95", "ms", found, _of("queue_time_p95", 1000), waits, axis),
     ]
 
 

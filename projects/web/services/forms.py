@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
+from berth.core.words import counted
 from berth.server.web.faults import take_faults
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require
@@ -19,14 +20,14 @@ from projects.services.inference.addresses import new_addresses
 from projects.services.inference.rules import Wish, engine_count
 
 FIELDS = {"num_replicas": "num_replicas", "engine_urls": "engine_urls"}
-SETTINGS_HELP = "As YAML; what is left out has its default"
+SETTINGS_HELP = "YAML. Omitted keys take their defaults."
 
 
 class OutForm(forms.Form):
-    num_replicas = forms.IntegerField(label="Engines in all", min_value=0, required=False)
+    num_replicas = forms.IntegerField(label="Total engines", min_value=0, required=False)
     engine_urls = forms.CharField(
-        label="Or engines elsewhere", required=False, widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="Their addresses, one in each line, such as http://198.51.100.10:30000",
+        label="External engines", required=False, widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Instead of a total: one URL per line, for example http://198.51.100.10:30000",
     )  # fmt: skip
 
     def wish(self) -> Wish:
@@ -35,8 +36,8 @@ class OutForm(forms.Form):
 
 
 class InForm(forms.Form):
-    num_replicas = forms.IntegerField(label="Engines that stay", min_value=1)
-    force = forms.BooleanField(label="Do not wait for requests under way", required=False)
+    num_replicas = forms.IntegerField(label="Remaining engines", min_value=1)
+    force = forms.BooleanField(label="Abort running requests", required=False)
     confirmed = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
 
@@ -50,9 +51,9 @@ class SettingsForm(forms.Form):
         try:
             found = yaml.safe_load(self.cleaned_data["settings"]) or {}
         except yaml.YAMLError as error:
-            raise forms.ValidationError(f"Is not YAML: {str(error).splitlines()[0]}") from None
+            raise forms.ValidationError(f"Invalid YAML: {str(error).splitlines()[0]}") from None
         if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-            raise forms.ValidationError("Holds no keys and values")
+            raise forms.ValidationError("Enter a YAML mapping of setting names to values.")
         return found
 
 
@@ -69,8 +70,8 @@ def scale_out(request: Request, service: str) -> HttpResponse:
             take_faults(form, error, FIELDS)
         else:
             return done(request, f"{row}: {accepted.message}.", to=_page(row))
-    text = f"There are {count} now. New engines wait for GPUs like any workload; you see here for what."
-    title = f"More engines for {row}"
+    text = f"Currently {counted(count, 'engine')}. New engines are queued for GPUs like any other workload."
+    title = f"Scale out {row}"
     return _form(request, form, title=title, label="Scale out", back=_page(row), text=text)
 
 
@@ -81,8 +82,8 @@ def scale_in(request: Request, service: str) -> HttpResponse:
     row = _service(request, service)
     initial = {"num_replicas": max(row.initial_engines, engine_count(row) - 1)}
     form = InForm(request.POST or None, initial=initial, auto_id="scale_%s")
-    stay = f"The newest go first; the {row.initial_engines} initial ones stay."
-    text = f"{stay} Requests under way are waited for."
+    stay = f"The newest engines are removed first. The {row.initial_engines} initial engines stay."
+    text = f"{stay} Running requests are finished first."
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         wish = Wish(num_replicas=said["num_replicas"], force=said["force"])
@@ -91,16 +92,16 @@ def scale_in(request: Request, service: str) -> HttpResponse:
             if seen.engines and said["confirmed"] != said["num_replicas"]:
                 again = InForm(initial={**said, "confirmed": said["num_replicas"]}, auto_id="scale_%s")
                 return _form(
-                    request, again, title=f"Let {len(seen.engines)} of {row}'s engines go?",
-                    label="Let them go", back=_page(row), text=text, names="These engines go",
-                    work=[f"{one.name}, {one.url or 'without an address yet'}" for one in seen.engines],
+                    request, again, title=f"Remove {counted(len(seen.engines), 'engine')} from {row}?",
+                    label="Remove engines", back=_page(row), text=text, names="Engines to remove",
+                    work=[f"{one.name}, {one.url or 'no address yet'}" for one in seen.engines],
                 )  # fmt: skip
             accepted = requests.scale_in(acting=request.acting, service=row, wish=wish)
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
             return done(request, f"{row}: {accepted.message}.", to=_page(row))
-    return _form(request, form, title=f"Fewer engines for {row}", label="Preview", back=_page(row), text=text)
+    return _form(request, form, title=f"Scale in {row}", label="Preview", back=_page(row), text=text)
 
 
 @signed_in
@@ -110,12 +111,12 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
     wanted = find_request(row, "scale_out", request_id)
     if request.method == "POST":
         requests.cancel(acting=request.acting, request=wanted)
-        return done(request, f"The scale-out of {row} is being taken back.", to=_page(row))
+        return done(request, f"Cancelling the scale-out of {row}.", to=_page(row))
     made = [engine.name for engine in wanted.added.filter(ended_at__isnull=True).order_by("number")]
     return _confirm(
-        request, row, title=f"Take back the scale-out of {row}?", label="Take it back",
-        warning="What it made is released; engines that were there before stay.",
-        names="Engines that go", work=made, danger=True,
+        request, row, title=f"Cancel the scale-out of {row}?", label="Cancel scale-out",
+        warning="Engines it added are released. Engines that existed before stay.", dismiss="Keep scaling",
+        names="Engines to release", work=made, danger=True,
     )  # fmt: skip
 
 
@@ -123,16 +124,17 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def switch(request: Request, service: str, word: str) -> HttpResponse:
     row, on = _service(request, service), word == "on"
+    verb = "Enable" if on else "Disable"
     if request.method == "POST":
         autoscalers.enable(acting=request.acting, service=row, enabled=on)
-        return done(request, f"The autoscaler of {row} is {word}.", to=_page(row))
+        return done(request, f"Autoscaler of {row} {'enabled' if on else 'disabled'}.", to=_page(row))
     warning = (
-        "It scales the service by itself, within its bounds, as its conditions are met."
+        "It scales the service between its minimum and maximum when its conditions are met."
         if on
-        else "It goes on watching and scales nothing. What is under way goes on."
+        else "It keeps collecting metrics but does not scale. A scale request in progress continues."
     )
     return _confirm(
-        request, row, title=f"Switch the autoscaler of {row} {word}?", label=f"Switch it {word}",
+        request, row, title=f"{verb} the autoscaler of {row}?", label=f"{verb} autoscaler",
         warning=warning,
     )  # fmt: skip
 
@@ -150,8 +152,8 @@ def settings(request: Request, service: str) -> HttpResponse:
         except BerthError as error:
             _take_yaml_faults(form, error)
         else:
-            return done(request, f"The autoscaler of {row} has its settings.", to=_page(row))
-    return _form(request, form, title=f"Autoscaler of {row}", label="Save", back=_page(row))
+            return done(request, f"Autoscaler settings of {row} saved.", to=_page(row))
+    return _form(request, form, title=f"Autoscaler of {row}", label="Save settings", back=_page(row))
 
 
 def _take_yaml_faults(form: forms.Form, error: BerthError) -> None:

@@ -28,13 +28,13 @@ WAYS = {
 }
 SHOWN = 20
 TITLES = {
-    "token_usage_high": "Token cache is full",
-    "queue_backlog": "Requests queue up",
-    "queue_latency_high": "Waits are long",
-    "ttft_high": "First tokens are late",
-    "token_usage_low": "Token cache is empty",
-    "no_queue": "No request waits",
-    "throughput_stable": "Throughput is steady",
+    "token_usage_high": "Token usage high",
+    "queue_backlog": "Queue backlog",
+    "queue_latency_high": "Queue latency high",
+    "ttft_high": "TTFT high",
+    "token_usage_low": "Token usage low",
+    "no_queue": "Queue empty",
+    "throughput_stable": "Throughput stable",
 }
 IN_SECONDS = ("queue_latency_high", "ttft_high")
 
@@ -44,11 +44,11 @@ COLUMNS: tuple[Column[Listed], ...] = (
     Column("project", "Project", lambda row: row[0].workload.project.name, in_file=True),
     Column("state", "State", lambda row: row[0].workload.phase, order="workload__phase"),
     Column("engines", "Serving", lambda row: _counts(row[0])[0], "engines", order="active", number=True),
-    Column("total", "All", lambda row: _counts(row[0])[1], "engines", in_file=True),
+    Column("total", "Total", lambda row: _counts(row[0])[1], "engines", in_file=True),
     Column("initial", "Initial", lambda row: row[0].initial_engines, "engines", in_file=True),
     Column("model", "Model", lambda row: row[0].model_name, order="model_name"),
     Column("created", "Created", lambda row: row[0].created_at, order="created_at"),
-    Column("under-way", "Under way", lambda row: row[1].status if row[1] else None),
+    Column("under-way", "In progress", lambda row: row[1].status if row[1] else None),
     Column("autoscaler", "Autoscaler", lambda row: "on" if row[0].autoscaler.enabled else "off"),
 )
 

@@ -7,6 +7,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from berth.core.words import counted
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
 from projects.models import Workload
@@ -26,19 +27,19 @@ def cancel(request: Request) -> HttpResponse:
     mine = [each for each in found if may(request.acting, Action.OPERATE, each)]
     if request.method == "POST":
         outcome = bulk_cancel(acting=request.acting, workloads=mine)
-        said = f"{len(outcome.cancelled)} workload{'' if len(outcome.cancelled) == 1 else 's'} cancelled."
+        said = f"{counted(len(outcome.cancelled), 'workload')} cancelled."
         if outcome.refused:
             said += " " + "; ".join(f"{each.name}: {why}" for each, why in outcome.refused[:3])
         return done(request, said, to=reverse("workloads"))
     left_out = len(found) - len(mine)
-    warning = "Their pods get the grace period to end, then they are over for good."
+    warning = "Their pods get the grace period to stop. Cancelled workloads cannot be resumed."
     if left_out:
-        warning += f" {left_out} of those you chose are not yours to cancel and are left alone."
-    title = f"Cancel {len(mine)} workload{'' if len(mine) == 1 else 's'}?"
+        warning += f" Your role does not allow you to cancel {counted(left_out, 'other workload')}."
+    title = f"Cancel {counted(len(mine), 'workload')}?"
     context = {
         "title": title if mine else "Nothing to cancel",
-        "warning": warning if mine else "Choose workloads that are live and yours to cancel.",
-        "label": "Cancel them",
+        "warning": warning if mine else "Select live workloads that your role allows you to cancel.",
+        "label": "Cancel workloads",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": True,

@@ -21,13 +21,13 @@ class Column:
 
 COLUMNS: Mapping[str, Column] = {
     "state": Column("State", "state"),
-    "happening": Column("What is happening"),
+    "happening": Column("Status"),
     "gpus": Column("GPUs", "gpus", number=True),
     "priority": Column("Priority", "priority", number=True),
     "submitted": Column("Submitted", "submitted"),
     "department": Column("Department", "department", usual=False),
     "pool": Column("Node pool", usual=False),
-    "since": Column("In this state since", "since", usual=False),
+    "since": Column("State since", "since", usual=False),
     "started": Column("Started", usual=False),
     "ended": Column("Ended", usual=False),
     "runs": Column("Runs", "runs", number=True, usual=False),
@@ -39,10 +39,10 @@ USUAL = tuple(key for key, column in COLUMNS.items() if column.usual)
 Tell = Callable[[Workload], object]
 FILE: Mapping[str, tuple[tuple[str, Tell], ...]] = {
     "state": (("State", lambda row: row.phase),),
-    "happening": (("Reason", lambda row: row.reason), ("What is happening", lambda row: row.message)),
+    "happening": (("Reason", lambda row: row.reason), ("Status", lambda row: row.message)),
     "gpus": (
-        ("Held, GPUs", lambda row: row.gpu_milli_now / MILLI),
-        ("Gang, GPUs", lambda row: row.gpu_milli_min / MILLI),
+        ("Allocated, GPUs", lambda row: row.gpu_milli_now / MILLI),
+        ("Requested, GPUs", lambda row: row.gpu_milli_min / MILLI),
     ),
     "priority": (("Priority", lambda row: row.priority), ("Preemptible", lambda row: row.preemptible)),
     "submitted": (
@@ -51,7 +51,7 @@ FILE: Mapping[str, tuple[tuple[str, Tell], ...]] = {
     ),
     "department": (("Department", lambda row: row.project.department.name),),
     "pool": (("Node pool", lambda row: row.pool.name if row.pool else ", ".join(row.pools)),),
-    "since": (("In this state since", lambda row: row.since),),
+    "since": (("State since", lambda row: row.since),),
     "started": (("Started", lambda row: row.started_at),),
     "ended": (("Ended", lambda row: row.ended_at),),
     "runs": (("Runs", lambda row: row.run),),

@@ -24,37 +24,50 @@ from projects.web.workloads.filters import SORTS, counts, listed, wanted
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that a person may do to a workload, and what we tell before it is done."""
+    """An action on a workload, with the texts of its confirmation."""
 
     title: str
     warning: str
     past: str
     do: Callable[..., object]
+    dismiss: str
     danger: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.title} workload"
 
 
 STEPS: Mapping[str, Step] = {
     "cancel": Step(
         "Cancel",
-        "Its pods get the grace period to end, then it is over for good.",
+        "Its pods get the grace period to stop. A cancelled workload cannot be resumed.",
         "is being cancelled",
         service.cancel,
+        "Keep running",
         danger=True,
     ),
     "suspend": Step(
         "Suspend",
-        "Its pods get the grace period to end; it keeps its place in time and waits until it is resumed.",
+        "Its pods get the grace period to stop. It keeps its submission time and stays suspended until you"
+        " resume it.",
         "is being suspended",
         service.suspend,
+        "Keep running",
     ),
     "resume": Step(
-        "Resume", "It goes back to the queue of its project.", "goes back to the queue", service.resume
+        "Resume",
+        "It returns to the queue of its project.",
+        "is queued again",
+        service.resume,
+        "Keep suspended",
     ),
     "delete": Step(
         "Delete",
-        "The workload and its logs go away; its events and evictions stay in the history.",
+        "The workload and its logs are deleted. Its events and evictions are kept in the history.",
         "was deleted",
         service.delete,
+        "Keep workload",
         danger=True,
     ),
 }

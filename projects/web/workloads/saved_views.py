@@ -15,7 +15,7 @@ from projects.services.people.views import remove_view, save_view
 
 class ViewForm(forms.Form):
     name = forms.CharField(
-        label="Name", max_length=60, help_text="A view of that name takes these filters and columns"
+        label="Name", max_length=60, help_text="An existing view with this name is overwritten"
     )
     query = forms.CharField(widget=forms.HiddenInput, required=False)
 
@@ -31,12 +31,12 @@ def save(request: Request) -> HttpResponse:
             take_faults(form, error)
         else:
             to = f"{reverse('workloads')}?{view.query}"
-            return done(request, f"{view.name} is saved.", to=to, leave=True)
+            return done(request, f"View {view.name} saved.", to=to, leave=True)
     context = {
         "form": form,
-        "title": "Save this view",
-        "text": "The filters, columns and order of the list as it is now. Only you see it.",
-        "label": "Save",
+        "title": "Save view",
+        "text": "Saves the current filters, columns and order. Only you can see it.",
+        "label": "Save view",
         "post_to": request.path,
         "back": reverse("workloads"),
     }
@@ -50,11 +50,11 @@ def remove(request: Request, view_id: int) -> HttpResponse:
     view = get_object_or_404(SavedView, pk=view_id, user=request.acting.user)
     if request.method == "POST":
         remove_view(acting=request.acting, view=view)
-        return done(request, f"{view.name} is removed.", to=reverse("workloads"), leave=True)
+        return done(request, f"View {view.name} deleted.", to=reverse("workloads"), leave=True)
     context = {
-        "title": f"Remove the view {view.name}?",
-        "warning": "The workloads stay as they are.",
-        "label": "Remove the view",
+        "title": f"Delete the view {view.name}?",
+        "warning": "Workloads are not affected.",
+        "label": "Delete view",
         "post_to": request.path,
         "back": reverse("workloads"),
         "danger": True,

@@ -21,15 +21,15 @@ from scheduler.web.pools.capacity_chart import SPANS, USUAL
 
 AT_ONCE = 20
 NODE_HEADS = ("Node", "State", "GPUs", "Allocated, GPUs", "Model", "CPU, cores", "Memory, MiB", "Since")
-COURSE_HEADS = ("From", "Wanted, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
+COURSE_HEADS = ("From", "Desired, nodes", "Current, nodes", "Pending, nodes", "Draining, nodes")
 Told = tuple[ScalingEvent, str]  # with the reason as far as the reader may know it
 HISTORY: tuple[Column[Told], ...] = (
-    Column("at", "When", lambda row: row[0].at, order="pk"),
-    Column("kind", "What", lambda row: row[0].kind, order="kind"),
+    Column("at", "Time", lambda row: row[0].at, order="pk"),
+    Column("kind", "Kind", lambda row: row[0].kind, order="kind"),
     Column("node", "Node", lambda row: row[0].node.name if row[0].node else None),
-    Column("before", "Wanted before", lambda row: row[0].before, "nodes", in_file=True),
-    Column("after", "Wanted", lambda row: row[0].after, "nodes", number=True),
-    Column("reason", "Why, and what came of it", lambda row: row[1]),
+    Column("before", "Desired before", lambda row: row[0].before, "nodes", in_file=True),
+    Column("after", "Desired nodes", lambda row: row[0].after, "nodes", number=True),
+    Column("reason", "Reason and result", lambda row: row[1]),
 )
 
 

@@ -57,7 +57,9 @@ class Device:
     def said(self) -> str:
         if not self.holders:
             return (
-                f"GPU {self.index}: kept for {self.promised}" if self.promised else f"GPU {self.index}: free"
+                f"GPU {self.index}: reserved for {self.promised}"
+                if self.promised
+                else f"GPU {self.index}: free"
             )
         names = ", ".join(
             f"{h.pod.workload.project.name}/{h.pod.name}" if h.pod else "another project"

@@ -17,12 +17,12 @@ CELL, GAP = 10, 2
 WIDEST = 100  # squares in a row
 TITLES = {
     "full": "full",
-    "most": "more than half full",
-    "some": "up to half full",
-    "free": "empty",
+    "most": "more than half allocated",
+    "some": "up to half allocated",
+    "free": "free",
     "cordoned": "cordoned",
     "draining": "draining",
-    "coming": "coming",
+    "coming": "pending",
     "lost": "lost",
 }
 BY_STATE = {

@@ -56,7 +56,7 @@ class Row:
         return selectors.state_of(self.pool, timezone.now())
 
     @property
-    def use(self) -> float | None:
+    def allocation(self) -> float | None:
         """Percent."""
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
@@ -75,15 +75,15 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("state", "State", lambda row: row.state),
     Column("nodes", "Nodes", lambda row: _ready(row.pool), number=True),
     Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
-    Column("use", "Use", lambda row: row.use, "%"),
-    Column("node", "One node", lambda row: row.pool.gpus_per_node, "GPUs"),
-    Column("most", "At most", lambda row: row.pool.nodes_max, "nodes"),
-    Column("least", "At least", lambda row: row.pool.nodes_min, "nodes", in_file=True),
-    Column("total", "There", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
-    Column("coming", "Coming", lambda row: row.capacity.coming / MILLI, "GPUs", in_file=True),
+    Column("allocation", "Allocation", lambda row: row.allocation, "%"),
+    Column("node", "Per node", lambda row: row.pool.gpus_per_node, "GPUs"),
+    Column("maximum", "Maximum", lambda row: row.pool.nodes_max, "nodes"),
+    Column("minimum", "Minimum", lambda row: row.pool.nodes_min, "nodes", in_file=True),
+    Column("total", "Total", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
+    Column("pending", "Pending", lambda row: row.capacity.coming / MILLI, "GPUs", in_file=True),
     Column("model", "Model", lambda row: row.pool.gpu_model, in_file=True),
-    Column("cores", "One node", lambda row: row.pool.cpu_milli / MILLI, "cores", in_file=True),
-    Column("memory", "One node", lambda row: row.pool.memory_mib, "MiB", in_file=True),
+    Column("cores", "Per node", lambda row: row.pool.cpu_milli / MILLI, "cores", in_file=True),
+    Column("memory", "Per node", lambda row: row.pool.memory_mib, "MiB", in_file=True),
     Column("provider", "Provider", lambda row: row.pool.provider, in_file=True),
     Column("runtime", "Runtime", lambda row: row.pool.runtime, in_file=True),
 )

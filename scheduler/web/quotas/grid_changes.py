@@ -114,7 +114,7 @@ def _expiry(request: Request) -> datetime | None:
         typed = datetime.fromisoformat(text)
         expiry = (typed if typed.tzinfo else typed.replace(tzinfo=zone_of(request))).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Invalid([Problem("lapses_at", "Is not a time", text[:40], "a day and a time")]) from None
+        raise Invalid([Problem("lapses_at", "is not a valid time", text[:40], "a date and time")]) from None
     if problems := faults_of_time(expiry, timezone.now()):
         raise Invalid(problems)
     return expiry
@@ -123,8 +123,8 @@ def _expiry(request: Request) -> datetime | None:
 def _applied(typed: Sequence[Typed]) -> str:
     gone = sum(each.removes for each in typed)
     parts = [
-        f"{counted(count, 'quota')} {'is' if count == 1 else 'are'} {what}"
-        for count, what in ((len(typed) - gone, "set"), (gone, "removed"))
+        f"{counted(count, 'quota')} {what}"
+        for count, what in ((len(typed) - gone, "saved"), (gone, "deleted"))
         if count
     ]
     return f"{', '.join(parts)}."
@@ -142,7 +142,7 @@ def _overtaken(acting: Acting, typed: Iterable[Typed]) -> list[dict[str, Any]]:
     given = {(each.key, each.pool.name): each.version for each in typed}
     moved = [row for row in each_now if row["version"] != given[row["owner"], row["pool"]]]
     by = _who([row["owner"] for row in moved])
-    return [{**row, **by.get((row["owner"], row["pool"]), {"by": "somebody"})} for row in moved]
+    return [{**row, **by.get((row["owner"], row["pool"]), {"by": "Someone else"})} for row in moved]
 
 
 def _who(keys: Sequence[str]) -> dict[Place, dict[str, Any]]:

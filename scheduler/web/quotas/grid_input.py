@@ -7,6 +7,7 @@ from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown
+from berth.server.web.faults import hint
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
@@ -51,7 +52,7 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
     for key, pool, name, text_of_cell in cells:
         found.setdefault(f"{key}/{pool}", {})[name] = text_of_cell
     if not found:
-        raise Invalid([Problem("draft", "Nothing is changed yet", "", "at least one cell")])
+        raise Invalid([Problem("draft", "No changes to apply", "", "at least one cell")])
     if len(found) > MOST_QUOTAS:
         allowed = f"{MOST_QUOTAS} at a time"
         raise Invalid([Problem("draft", "changes too many quotas", shown(len(found)), allowed)])
@@ -60,7 +61,7 @@ def read_typed(acting: Acting, text: str) -> list[Typed]:
     for place, values in sorted(found.items()):
         key, _, pool = place.partition("/")
         if key not in owners or pool not in pools:
-            raise Invalid([Problem("draft", "names a quota that is not there", shown(place), "those shown")])
+            raise Invalid([Problem("draft", "names an unknown quota", shown(place), "a quota in the grid")])
         typed.append(Typed(key, owners[key], pools[pool], values, versions.get(place, "")))
     for owner in dict.fromkeys(each.owner for each in typed):
         require_to_set(acting, owner)
@@ -93,7 +94,7 @@ def _columns(each: Typed, *, alike: bool) -> Columns | None:
         return None
     if mixed := [FIELDS[name].path for name, text in each.cells.items() if removes(text)]:
         raise Invalid([
-            Problem(path, "removes a quota of which other values are set", NO_QUOTA, "one of both")
+            Problem(path, "deletes a quota whose other values are set", NO_QUOTA, "delete or set the quota")
             for path in mixed
         ])  # fmt: skip
     return columns_of(document(each.cells, alike=alike))
@@ -102,7 +103,7 @@ def _columns(each: Typed, *, alike: bool) -> Columns | None:
 def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
     """Each complaint with the cell that it is about; without one where it is about none."""
     for problem in error.problems:
-        said = f"{problem.message}; allowed: {problem.allowed}" if problem.allowed else problem.message
+        said = f"{problem.message}; {hint(problem.allowed)}" if problem.allowed else problem.message
         if problem.path == "lapses_at":
             yield {"until": said}
             continue
@@ -123,7 +124,9 @@ def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]
 
 def _opened(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, str]]:
     """Whatever was sent, or Invalid."""
-    garbled = Invalid([Problem("draft", "is not a draft", shown(text[:40]), "what the page sends")])
+    garbled = Invalid(
+        [Problem("draft", "is not a valid draft", shown(text[:40]), "the JSON that the grid sends")]
+    )
     try:
         told: Any = json.loads(text)
         cells = [(str(key), str(pool), str(name), str(typed)) for key, pool, name, typed in told["cells"]]

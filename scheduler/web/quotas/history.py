@@ -46,7 +46,7 @@ class Told:
     @property
     def in_words(self) -> str:
         shown = [f"{quota.name} on {quota.pool}: {_values(quota)}" for quota in self.quotas]
-        return "; ".join([*shown, f"{self.hidden} more that you may not see"] if self.hidden else shown)
+        return "; ".join([*shown, f"{self.hidden} more not visible to you"] if self.hidden else shown)
 
 
 def _values(quota: Entry) -> str:
@@ -58,12 +58,12 @@ def _values(quota: Entry) -> str:
 
 COLUMNS: tuple[Column[Told], ...] = (
     Column("number", "No.", lambda row: row.change.pk),
-    Column("at", "When", lambda row: row.change.at, order="pk"),
-    Column("actor", "Who", lambda row: row.change.actor, order="actor"),
-    Column("what", "What", lambda row: row.in_words),
-    Column("note", "Note", lambda row: row.change.note, order="note"),
-    Column("lapses", "Goes back", lambda row: row.lapse.due_at if row.lapse else None, in_file=True),
-    Column("undone", "Taken back by No.", lambda row: row.undone_by, in_file=True),
+    Column("at", "Time", lambda row: row.change.at, order="pk"),
+    Column("actor", "User", lambda row: row.change.actor, order="actor"),
+    Column("what", "Changes", lambda row: row.in_words),
+    Column("comment", "Comment", lambda row: row.change.note, order="note"),
+    Column("expires", "Expires", lambda row: row.lapse.due_at if row.lapse else None, in_file=True),
+    Column("reverted", "Reverted by No.", lambda row: row.undone_by, in_file=True),
 )
 
 
@@ -97,9 +97,7 @@ def take_back(request: Request, change_id: int) -> HttpResponse:
             require_to_set(request.acting, each.owner)
         if request.method == "POST":
             undo(acting=request.acting, change=change)
-            return done(
-                request, f"Change {change.pk} is taken back.", to=reverse("quota-changes"), leave=True
-            )
+            return done(request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True)
         impact = preview(acting=request.acting, draft=draft)
     except BerthError as error:
         if error.status in (403, 404):

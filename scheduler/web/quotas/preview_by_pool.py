@@ -29,7 +29,7 @@ class InPool:
         counts = (
             (len(self.starts), "would start"),
             (len(self.no_longer_starting), "would no longer start"),
-            (len(self.evictions), "would give way"),
+            (len(self.evictions), "would be evicted"),
             (len(self.shares), "fair shares change" if len(self.shares) != 1 else "fair share changes"),
         )
         return ", ".join(f"{count} {what}" for count, what in counts if count)

@@ -158,7 +158,7 @@ def _scale(tops: list[Line]) -> None:
 
 def _said(line: Line) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
-    waiting = f", waiting for {thousandths(line.waiting)}" if line.waiting else ""
+    waiting = f", {thousandths(line.waiting)} pending" if line.waiting else ""
     return (
         f"{line.owner}: {thousandths(line.allocated)} GPUs of quota {thousandths(line.gpus)}{share}{waiting}"
     )

@@ -38,8 +38,8 @@ COLUMNS: tuple[Column[Placed], ...] = (
     Column("weight", "Weight", lambda row: _weight(row[1]), number=True),
     Column("rank", "Rank", lambda row: _rank(row[1]), number=True),
     Column("share", "Fair share", lambda row: _milli(row[1].share), "GPUs", number=True),
-    Column("held", "Held", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
-    Column("waiting", "Waiting", lambda row: row[1].waiting / MILLI, "GPUs"),
+    Column("allocated", "Allocated", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
+    Column("pending", "Pending", lambda row: row[1].waiting / MILLI, "GPUs"),
 )
 
 

@@ -20,11 +20,11 @@ name: {name}
 project: {project}
 """
 KINDS: Mapping[str, tuple[str, str, str]] = {
-    "gang": ("Training in several pods", "my-training", """\
+    "gang": ("Distributed training", "my-training", """\
 command: python train.py --epochs 10
 roles:
   - name: worker
-    replicas: 2        # a gang: all of them start together
+    replicas: 2        # a gang: all replicas start together
     gpu: 1
     cpu: 2
     memory_mib: 4096
@@ -32,17 +32,17 @@ restart_policy:
   kind: on_failure
   max_restarts: 2
 """),
-    "single": ("Training in one pod", "my-training", """\
+    "single": ("Single-pod training", "my-training", """\
 command: python train.py --epochs 10
 roles:
   - name: worker
     replicas: 1
-    gpu: 1             # or part of a device: 0.5
+    gpu: 1             # or a fraction of a device: 0.5
     cpu: 2
     memory_mib: 4096
 """),
     "roles": ("Several roles", "my-training", """\
-roles:                 # start together or not at all
+roles:                 # started together or not at all
   - name: worker
     replicas: 4
     gpu: 1
@@ -57,14 +57,14 @@ roles:                 # start together or not at all
 """),
     "elastic": ("Elastic training", "my-training", """\
 kind: elastic
-# A rendezvous that counts its members: pods come and go while it runs.
+# The rendezvous accepts a changing number of members while the workload runs.
 command: >-
   torchrun --nnodes=$BERTH_WORLD_MIN:$BERTH_WORLD_MAX --rdzv-backend=c10d
   --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py
 roles:
   - name: worker
-    min: 2             # starts with so many
-    max: 8             # grows so far while there is room
+    min: 2             # starts with this many replicas
+    max: 8             # grows up to this while capacity is free
     gpu: 1
     cpu: 2
     memory_mib: 4096
@@ -73,7 +73,7 @@ roles:
 kind: interactive
 command: sleep 8h
 max_runtime: 28800     # seconds
-idle_timeout: 3600     # ends when its GPUs idle so long
+idle_timeout: 3600     # ends after its GPUs were idle this long
 roles:
   - name: session
     replicas: 1

@@ -58,7 +58,7 @@ def index(request: Request) -> HttpResponse:
         if wanted == SUBMIT:
             stored = submit_with_warnings(acting=request.acting, document=document)
             to = reverse("workload", args=[stored.workload.pk])
-            message = " ".join([f"{stored.workload.name} is submitted.", *stored.warnings])
+            message = " ".join([f"Workload {stored.workload.name} submitted.", *stored.warnings])
             return done(request, message, to=to, leave=True)
         if wanted == TRY:
             answer.foreseen = dry_run(acting=request.acting, document=document)

@@ -29,7 +29,7 @@ Row = tuple[Template, bool, bool]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
-    Column("about", "What it is for", lambda row: row[0].about),
+    Column("description", "Description", lambda row: row[0].about),
     Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
     Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
 )
@@ -38,9 +38,9 @@ COLUMNS: tuple[Column[Row], ...] = (
 class KeepForm(forms.Form):
     """Under which name a document is kept."""
 
-    project = forms.ChoiceField(label="In project")
+    project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lower-case letters, digits, dashes")
-    about = forms.CharField(label="What it is for", max_length=service.ABOUT_MOST, required=False)
+    about = forms.CharField(label="Description", max_length=service.ABOUT_MOST, required=False)
     document = forms.CharField(widget=forms.HiddenInput, strip=False)
     then = forms.CharField(widget=forms.HiddenInput, required=False)
 
@@ -115,13 +115,15 @@ def keep(request: Request) -> HttpResponse:
                 expected_version=0,
             )  # fmt: skip
         except PreconditionFailed:
-            form.add_error("name", "There is one of this name: choose another, or change that one")
+            form.add_error(
+                "name", "A template with this name exists. Choose another name or edit that template"
+            )
         except BerthError as error:
             take_faults(form, error)
         else:
             goes_on = said["then"] == EDIT
             to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
-            return done(request, f"{made.handle} is kept.", to=to, leave=goes_on)
+            return done(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
     return _keep_page(request, form)
 
 
@@ -131,7 +133,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     owner = find_project(request.acting, project)
     stored = templates(request.acting).filter(project=owner, name=name).first() if name else None
     if name and stored is None:
-        raise NotFound("There is no such template.")
+        raise NotFound("Template not found.")
     if stored is not None:
         service.require_change(request.acting, stored)
     else:
@@ -154,7 +156,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
             acting=request.acting, project=owner, name=shows.name, text=draft.text, about=shows.about,
             expected_version=shows.version,
         )  # fmt: skip
-        return done(request, f"{made.handle} is saved.", to=reverse("templates"), leave=True)
+        return done(request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True)
     except PreconditionFailed:
         _overtaken(shows)
     except BerthError as error:
@@ -168,15 +170,15 @@ def remove(request: Request, project: str, name: str) -> HttpResponse:
     owner = find_project(request.acting, project)
     stored = templates(request.acting).filter(project=owner, name=name).first()
     if stored is None:
-        raise NotFound("There is no such template.")
+        raise NotFound("Template not found.")
     service.require_change(request.acting, stored)
     if request.method == "POST":
         service.remove_template(acting=request.acting, template=stored)
-        return done(request, f"{stored.handle} is removed.", to=reverse("templates"))
+        return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
     context = {
-        "title": f"Remove {stored.handle}?",
-        "warning": "Workloads that were begun with it stay as they are.",
-        "label": "Remove",
+        "title": f"Delete template {stored.handle}?",
+        "warning": "Workloads submitted from it are not affected.",
+        "label": "Delete template",
         "post_to": request.path,
         "back": reverse("templates"),
         "danger": True,
@@ -191,7 +193,7 @@ def _keep_page(request: Request, form: KeepForm) -> HttpResponse:
         "form": form,
         "title": "Save as template",
         "text": "; ".join(str(fault) for fault in faults),
-        "label": "Save",
+        "label": "Save template",
         "post_to": reverse("template-keep"),
         "back": reverse("templates"),
     }
@@ -227,7 +229,10 @@ def _overtaken(shows: Page) -> None:
     """What was typed stays; what is stored now stands below it, and saving again replaces that."""
     shows.theirs = Template.objects.filter(project=shows.project, name=shows.name).first()
     if shows.theirs is None:
-        shows.refused, shows.version = "It was removed meanwhile. Saving again makes it anew.", 0
+        shows.refused, shows.version = (
+            "The template was deleted while you were editing. Saving again creates it.",
+            0,
+        )
     else:
         shows.version = shows.theirs.version
 

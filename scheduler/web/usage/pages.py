@@ -195,7 +195,7 @@ def _drawn(rows: Sequence[Budget], now: datetime, may_set: Callable[[Owner], boo
                 (round(1000 * max(0.0, standing.forecast - standing.used)), "wanted"),
             ],
             round(1000 * whole),
-            f"{standing.percent:.0f} % used, {standing.forecast_percent:.0f} % by the end of the month",
+            f"{standing.percent:.0f} % used, {standing.forecast_percent:.0f} % forecast for the month",
         )
         mark = Bar(drawn.parts, quota=round(1000 * standing.budget.gpu_hours / whole), label=drawn.label)
         tone = "bad" if over else "warn" if standing.forecast_percent > 100 else "good"

@@ -83,14 +83,14 @@ def course_of(of: Q, use: Use, *, span: str, end: datetime, now: datetime) -> Co
 
 def _charts(points: Sequence[Point], use: Use, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
     drawn = [
-        _chart("cpu", "Processors", "cores", points, axis, lambda p: p.cpu_milli,
+        _chart("cpu", "CPU", "cores", points, axis, lambda p: p.cpu_milli,
                lambda p: p.held_cpu_milli, use.cpu_milli, use.held_cpu_milli),
         _chart("memory", "Memory", "GiB", points, axis, lambda p: _gib(p.memory_mib),
                lambda p: _gib(p.held_memory_mib), _gib(use.memory_mib), _gib(use.held_memory_mib)),
     ]  # fmt: skip
     if has_gpus:
         drawn += [
-            _chart("gpu", "GPUs, by how busy they are", "GPUs", points, axis, lambda p: p.gpu_milli,
+            _chart("gpu", "GPUs", "GPUs", points, axis, lambda p: p.gpu_milli,
                    lambda p: p.held_gpu_milli, use.gpu_milli, use.held_gpu_milli),
             _chart("gpu-memory", "GPU memory", "GiB", points, axis, lambda p: _gib(p.gpu_memory_mib),
                    lambda p: _gib(p.held_gpu_memory_mib), _gib(use.gpu_memory_mib),
@@ -120,7 +120,7 @@ def _chart(
             line.append(None)
     drawn = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end)
     highest, allocated = max(values), max(number or 0 for number in line)
-    label = f"{title}: at most {highest / MILLI:,.2f} of {allocated / MILLI:,.2f} {unit} used"
+    label = f"{title}: up to {highest / MILLI:,.2f} of {allocated / MILLI:,.2f} {unit} used"
     return Chart(key, title, unit, drawn, now, of or 0, label)
 
 

@@ -43,10 +43,10 @@ NAMES = {
     "free": "free",
     "biggest_block": "largest free block",
     "missing": "missing",
-    "most": "at most",
+    "most": "maximum",
     "reclaimable": "reclaimable",
     "protected": "protected",
-    "seconds": "for another",
+    "seconds": "remaining",
 }
 
 

@@ -13,137 +13,154 @@ from scheduler.reports.evictions.rendering import Told
 from scheduler.reports.explanations.pending_history import Waited, in_all, of_one_wait, wait_story
 
 MOST_EVENTS = 100
-FEW = 4  # reasons of one wait that are told one after another
-BELONG = timedelta(seconds=30)  # an eviction and the event of it are written in one transaction
-WAITS = (Phase.PENDING, Phase.RESERVED)
-GAVE_WAY = {
-    "Preempted": "Gave way",
-    "Reclaimed": "Gave way",
+MOST_REASONS_LISTED = 4  # reasons of one pending period that are listed in sequence
+SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event are written in one transaction
+PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
+EVICTION_TITLES = {
+    "Preempted": "Preempted",
+    "Reclaimed": "Reclaimed",
     "Consolidated": "Moved",
-    "Shrunk": "Gave back growth",
-    "StaleGang": "Stopped, below its minimum",
-    "Drained": "Left its node",
+    "Shrunk": "Scaled down",
+    "StaleGang": "Stopped below minimum",
+    "Drained": "Drained",
 }
-TITLES = {
+KIND_TITLES = {
+    "preempt": "Preempted",
+    "reclaim": "Reclaimed",
+    "consolidate": "Moved",
+    "shrink": "Scaled down",
+    "stale_gang": "Stopped below minimum",
+    "drain": "Drained",
+}
+PHASE_TITLES = {
     "submitted": "Submitted",
-    Phase.PENDING: "Waits",
-    Phase.RESERVED: "Has a place promised",
-    Phase.STARTING: "Starts",
-    Phase.RUNNING: "Runs",
-    Phase.STOPPING: "Stops",
+    Phase.PENDING: "Pending",
+    Phase.RESERVED: "Reserved",
+    Phase.STARTING: "Starting",
+    Phase.RUNNING: "Running",
+    Phase.STOPPING: "Stopping",
 }
+EVICTED_ANOTHER = "Evicted another workload"
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """For what it waited during one wait: one after another, or, of many, what came to most in all."""
+class PendingReasons:
+    """Reasons of one pending period: in sequence, or summed up where there are many."""
 
-    told: tuple[tuple[str, timedelta], ...]
+    summary: tuple[tuple[str, timedelta], ...]
     parts: tuple[tuple[str, datetime, timedelta], ...]
 
     @property
-    def in_all(self) -> bool:
-        return len(self.parts) > FEW
+    def is_summed(self) -> bool:
+        return len(self.parts) > MOST_REASONS_LISTED
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`took` is how long what came before it lasted; `evictions` are those it tells of, to be opened."""
+    """One entry of the timeline. `lasted` and `lasted_verb` describe the period before it ("ran for")."""
 
     at: datetime
     title: str
     message: str
     tone: str
-    took: timedelta | None = None
-    before: str = ""  # what lasted so long
+    lasted: timedelta | None = None
+    lasted_verb: str = ""
     evictions: tuple[Told, ...] = ()
-    waits: Waits | None = None
+    reasons: PendingReasons | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The latest first. `more`: there are older events than those."""
+    """Entries, the latest first. `more` is true if there are older events."""
 
     entries: tuple[Entry, ...]
     more: bool
 
 
-def timeline(acting: Acting, workload: Workload, gave: Sequence[Told], took: Sequence[Told]) -> Timeline:
+def timeline(
+    acting: Acting, workload: Workload, evictions: Sequence[Told], evicted_others: Sequence[Told]
+) -> Timeline:
+    """Return the timeline of a workload from its events and from the evictions it suffered and caused."""
     rows = list(events(acting).filter(workload_id=workload.pk)[: MOST_EVENTS + 1])
     shown = rows[:MOST_EVENTS]
-    left = list(gave)
-    entries = [_entry(row, _of_event(row, left)) for row in reversed(shown)]
-    entries += [_alone(each) for each in left if not shown or each.row.at >= shown[-1].at]
+    unmatched = list(evictions)
+    entries = [_entry(row, _matching_evictions(row, unmatched)) for row in reversed(shown)]
+    since = shown[-1].at if shown else None
+    entries += [_eviction_entry(each) for each in unmatched if since is None or each.row.at >= since]
     entries += [
-        Entry(each.row.at, "Others gave way for it", each.summary, "", evictions=(each,))
-        for each in took
-        if not shown or each.row.at >= shown[-1].at
+        Entry(each.row.at, EVICTED_ANOTHER, each.summary, "", evictions=(each,))
+        for each in evicted_others
+        if since is None or each.row.at >= since
     ]
     entries.sort(key=lambda entry: entry.at)
-    story, now = wait_story(workload), timezone.now()
-    told = [_with_reasons(entry, story, now) for entry in _with_waits(entries)]
-    if workload.phase in WAITS and workload.reason and workload.explained_at is not None:
-        last = Entry(workload.explained_at, "Still waits", workload.message, "warn")
-        told.append(replace(last, waits=_waits(of_one_wait(story, workload.since, None), now)))
-    return Timeline(tuple(reversed(told)), len(rows) > MOST_EVENTS)
+    history, now = wait_story(workload), timezone.now()
+    complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
+    if workload.phase in PENDING_PHASES and workload.reason and workload.explained_at is not None:
+        last = Entry(workload.explained_at, "Still pending", workload.message, "warn")
+        complete.append(replace(last, reasons=_reasons(of_one_wait(history, workload.since, None), now)))
+    return Timeline(tuple(reversed(complete)), len(rows) > MOST_EVENTS)
 
 
 def _entry(row: Event, evictions: tuple[Told, ...]) -> Entry:
     reason = str(row.data.get("reason", ""))
-    gave_way = GAVE_WAY.get(reason) if row.kind == Phase.STOPPING else _part(row.kind)
-    gave_way = gave_way or ("Gave way" if evictions else None)
-    title = gave_way or TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
-    tone = "warn" if gave_way else TONES.get(row.kind, "")
+    eviction = EVICTION_TITLES.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
+    if eviction is None and evictions:
+        eviction = KIND_TITLES.get(evictions[0].row.kind, "Evicted")
+    title = eviction or PHASE_TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
+    tone = "warn" if eviction else TONES.get(row.kind, "")
     return Entry(row.at, title, row.message, tone, evictions=evictions)
 
 
-def _part(kind: str) -> str | None:
-    """A part of the gang gave way, the rest runs on: the event is of that kind itself."""
-    return next((title for reason, title in GAVE_WAY.items() if reason.lower() == kind), None)
+def _partial_eviction(kind: str) -> str | None:
+    """Return the title of an event about evicted replicas while the rest of the gang keeps running."""
+    return next((title for reason, title in EVICTION_TITLES.items() if reason.lower() == kind), None)
 
 
-def _of_event(row: Event, left: list[Told]) -> tuple[Told, ...]:
-    """Those that this event tells of; each is told once."""
-    if row.kind != Phase.STOPPING and _part(row.kind) is None:
+def _matching_evictions(row: Event, unmatched: list[Told]) -> tuple[Told, ...]:
+    """Take the evictions that this event is about out of `unmatched` and return them."""
+    if row.kind != Phase.STOPPING and _partial_eviction(row.kind) is None:
         return ()
-    found = tuple(each for each in left if abs(each.row.at - row.at) <= BELONG)
-    for each in found:
-        left.remove(each)
-    return found
+    matching = tuple(each for each in unmatched if abs(each.row.at - row.at) <= SAME_TRANSACTION)
+    for each in matching:
+        unmatched.remove(each)
+    return matching
 
 
-def _alone(each: Told) -> Entry:
-    return Entry(each.row.at, "Gave way", each.summary, "warn", evictions=(each,))
+def _eviction_entry(each: Told) -> Entry:
+    title = KIND_TITLES.get(each.row.kind, "Evicted")
+    return Entry(each.row.at, title, each.summary, "warn", evictions=(each,))
 
 
-def _with_waits(entries: Iterable[Entry]) -> list[Entry]:
-    """Between two changes of state: how long it waited, and how long it ran."""
-    found: list[Entry] = []
+def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
+    """Add how long the workload was pending, or ran, before each change of state."""
+    complete: list[Entry] = []
     since: Entry | None = None
     for entry in entries:
-        took, before = None, ""
+        lasted, verb = None, ""
         if since is not None and entry.title != since.title:
-            if since.title in ("Submitted", "Waits") and entry.title == "Starts":
-                took, before = entry.at - since.at, "waited"
-            elif since.title == "Runs" and entry.title not in ("Others gave way for it", "Gave back growth"):
-                took, before = entry.at - since.at, "ran"
-        found.append(replace(entry, took=took, before=before))
-        if entry.title in ("Submitted", "Waits", "Runs") or before:
+            if since.title in ("Submitted", "Pending") and entry.title == "Starting":
+                lasted, verb = entry.at - since.at, "pending for"
+            elif since.title == "Running" and entry.title not in (EVICTED_ANOTHER, "Scaled down"):
+                lasted, verb = entry.at - since.at, "ran for"
+        complete.append(replace(entry, lasted=lasted, lasted_verb=verb))
+        if entry.title in ("Submitted", "Pending", "Running") or verb:
             since = entry
-    return found
+    return complete
 
 
-def _with_reasons(entry: Entry, story: Sequence[Waited], now: datetime) -> Entry:
-    if entry.before != "waited" or entry.took is None:
+def _with_reasons(entry: Entry, history: Sequence[Waited], now: datetime) -> Entry:
+    if entry.lasted_verb != "pending for" or entry.lasted is None:
         return entry
-    return replace(entry, waits=_waits(of_one_wait(story, entry.at - entry.took, entry.at), now))
+    parts = of_one_wait(history, entry.at - entry.lasted, entry.at)
+    return replace(entry, reasons=_reasons(parts, now))
 
 
-def _waits(parts: Sequence[Waited], now: datetime) -> Waits | None:
+def _reasons(parts: Sequence[Waited], now: datetime) -> PendingReasons | None:
     if not parts:
         return None
     each = tuple((part.reason, part.since, part.lasted(now)) for part in parts)
-    told = in_all(parts, now) if len(parts) > FEW else [(reason, lasted) for reason, _, lasted in each]
-    return Waits(tuple(told), each)
+    many = len(parts) > MOST_REASONS_LISTED
+    summary = in_all(parts, now) if many else [(reason, lasted) for reason, _, lasted in each]
+    return PendingReasons(tuple(summary), each)

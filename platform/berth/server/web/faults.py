@@ -9,7 +9,7 @@ from berth.core.errors import BerthError, Invalid
 
 
 def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None = None) -> None:
-    """Beside the field where the form has it, above the form otherwise."""
+    """Add each problem to the form field that it concerns, or above the form if there is none."""
     if not isinstance(error, Invalid):
         form.add_error(None, error.detail)
         return
@@ -19,11 +19,18 @@ def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None 
         if name not in form.fields and (head := _outermost(name, form.fields)):
             name, inside = head, name.partition(head)[2].removeprefix(".")
         text = f"{inside}: " * bool(inside) + problem.message
-        text += f"; allowed: {problem.allowed}" if problem.allowed else ""
+        text += f"; {hint(problem.allowed)}" if problem.allowed else ""
         begun = text if inside else text[:1].upper() + text[1:]
         form.add_error(name if name in form.fields else None, begun)
 
 
+def hint(allowed: str) -> str:
+    """Return what a problem allows as a hint; a guess such as `image?` becomes a question."""
+    if not allowed.endswith("?"):
+        return f"allowed: {allowed}"
+    return f"did you mean “{allowed.removesuffix('?')}”?" if " " not in allowed else allowed
+
+
 def _outermost(path: str, fields: Mapping[str, object]) -> str:
-    """The field that a path leads into: plugins[1].name into plugins, environment.pip[0] into pip."""
+    """Return the field that a path is part of: plugins for plugins[1].name, pip for environment.pip[0]."""
     return next((step for step in re.split(r"[.\[]", path)[:2] if step in fields), "")

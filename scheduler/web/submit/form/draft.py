@@ -25,7 +25,7 @@ from scheduler.web.submit.form.fields import LEAST, MOST, Field, Offer, Part, pa
 
 PREFIX = "f:"
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
-BY_TEXT_ONLY = "This stands in the document in a way that only its text can change."
+BY_TEXT_ONLY = "This value can only be edited in the document."
 
 
 @dataclass

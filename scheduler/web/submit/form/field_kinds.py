@@ -108,9 +108,9 @@ def _pairs(text: str, _: Any) -> Any:
         if not line.strip():
             continue
         if not sign or not key:
-            raise NotMeant("is not a name and a value", line.strip()[:80], "NAME=VALUE, one on each line")
+            raise NotMeant("must be NAME=VALUE", line.strip()[:80], "NAME=VALUE, one per line")
         if key in found:
-            raise NotMeant("is given twice", key[:80], "each name once")
+            raise NotMeant("is set twice", key[:80], "unique names")
         found[key] = value
     return found or ABSENT
 

@@ -16,8 +16,8 @@ KINDS: Choices = (
     ("", "Training"), ("elastic", "Elastic training"), ("interactive", "Interactive session"),
     ("service", "Inference service"),
 )  # fmt: skip
-FLAGS: Choices = (("", "As its priority says"), ("true", "Yes"), ("false", "No"))
-RESTARTS: Choices = (("", "Never"), ("on_failure", "When it fails"), ("always", "Always"))
+FLAGS: Choices = (("", "From priority"), ("true", "Yes"), ("false", "No"))
+RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Always"))
 NEWS: Choices = tuple((each, each.capitalize()) for each in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
@@ -74,9 +74,9 @@ class Offer:
 def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
     roles = list(_role_places(data, ()))
     return [
-        Part("What", _what(offer, has_image="image" in data)),
+        Part("Workload", _what(offer, has_image="image" in data)),
         *(_role(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        Part("Where and when", _where(offer), _later()),
+        Part("Scheduling", _where(offer), _later()),
         *(_news(number) for number in range(_length(data.get("notifications")))),
     ]
 
@@ -84,7 +84,9 @@ def parts_of(data: Mapping[str, Any], offer: Offer) -> list[Part]:
 def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
     whose = (
         Field(("name",), "Name", hint="Lower-case letters, digits, dashes"),
-        Field(("project",), "Project", field_kinds.CHOICE, choices=_named(offer.projects, "Choose one")),
+        Field(
+            ("project",), "Project", field_kinds.CHOICE, choices=_named(offer.projects, "Select a project")
+        ),
     )
     image = (Field(("image",), "Container image", hint="For pools that run container images", wide=True),)
     return (
@@ -92,41 +94,45 @@ def _what(offer: Offer, *, has_image: bool) -> tuple[Field, ...]:
         Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
         *(image if offer.runs_images or has_image else ()),
         Field(("command",), "Command", field_kinds.COMMAND, wide=True),
-        Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one on each line", wide=True),
+        Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )
 
 
 def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> Part:
     name = found(data, (*at, "name"))
     fields = (
-        Field((*at, "name"), "Name of the role"),
-        Field((*at, LEAST), "Pods", field_kinds.AMOUNT, "Start together or not at all"),
-        Field((*at, MOST), "Pods at most", field_kinds.AMOUNT, "Grows so far while there is room"),
-        Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a part of one: 0.5"),
+        Field((*at, "name"), "Role name"),
+        Field((*at, LEAST), "Replicas", field_kinds.AMOUNT, "Start together or not at all"),
+        Field((*at, MOST), "Max replicas", field_kinds.AMOUNT, "Grows up to this while capacity is free"),
+        Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
         Field((*at, "gpu_memory_mib"), "or GPU memory", field_kinds.AMOUNT, "MiB, or 8Gi"),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
         Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or 4Gi"),
-        Field((*at, "gpu_models"), "GPU models", field_kinds.NAMES, "Any, if empty", known="models"),
+        Field((*at, "gpu_models"), "GPU models", field_kinds.NAMES, "Empty: any", known="models"),
     )
     more = (
         Field(
             (*at, "gpu_devices"),
-            "Parts of so many devices",
+            "Shared devices",
             field_kinds.AMOUNT,
-            "Beside a part or GPU memory",
+            "Number of devices the GPU share or memory is split over",
         ),
-        Field((*at, "spread_per_node"), "Pods per node at most", field_kinds.AMOUNT),
-        Field((*at, "topology", "required"), "Must share the label", known="labels"),
-        Field((*at, "topology", "preferred"), "Should share the label", known="labels"),
+        Field((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
+        Field((*at, "topology", "required"), "Required topology", known="labels"),
+        Field((*at, "topology", "preferred"), "Preferred topology", known="labels"),
         Field(
             (*at, "command"),
-            "Command of this role",
+            "Role command",
             field_kinds.COMMAND,
-            "Instead of the one above",
+            "Overrides the workload's command",
             wide=True,
         ),
         Field(
-            (*at, "env"), "Environment of this role", field_kinds.PAIRS, "Beside what stands above", wide=True
+            (*at, "env"),
+            "Role environment",
+            field_kinds.PAIRS,
+            "Added to the workload's environment",
+            wide=True,
         ),
     )
     title = f"Role {name}" if isinstance(name, str) and name else "Pods"
@@ -135,24 +141,24 @@ def _role(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> 
 
 def _where(offer: Offer) -> tuple[Field, ...]:
     return (
-        Field(("pools",), "Node pools", field_kinds.NAMES, "In the order they are chosen; any, if none is",
+        Field(("pools",), "Node pools", field_kinds.NAMES, "In order of preference. None selected: any pool",
               choices=_named(offer.pools), many=True, wide=True),
         Field(("priority",), "Priority", field_kinds.AMOUNT, PRIORITY_HINT, known="priorities"),
-        Field(("preemptible",), "May give way", field_kinds.FLAG, choices=FLAGS),
-        Field(("max_runtime",), "Runs at most", field_kinds.SECONDS_KIND, SPAN_HINT),
-        Field(("idle_timeout",), "Ends when idle for", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("preemptible",), "Preemptible", field_kinds.FLAG, choices=FLAGS),
+        Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, SPAN_HINT),
     )  # fmt: skip
 
 
 def _later() -> tuple[Field, ...]:
     return (
-        Field(("topology", "required"), "All must share the label", known="labels"),
-        Field(("topology", "preferred"), "All should share the label", known="labels"),
-        Field(("restart_policy", "kind"), "Restart", field_kinds.CHOICE, choices=RESTARTS),
-        Field(("restart_policy", "max_restarts"), "Restarts at most", field_kinds.AMOUNT),
-        Field(("grace_period_seconds",), "Time to stop", field_kinds.SECONDS_KIND, SPAN_HINT),
-        Field(("working_dir",), "Directory"),
-        Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one on each line", wide=True),
+        Field(("topology", "required"), "Required topology", known="labels"),
+        Field(("topology", "preferred"), "Preferred topology", known="labels"),
+        Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
+        Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
+        Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, SPAN_HINT),
+        Field(("working_dir",), "Working directory"),
+        Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True),
     )
 
 
@@ -161,8 +167,8 @@ def _news(number: int) -> Part:
     return Part(
         f"Notification {number + 1}",
         (
-            Field((*at, "to"), "Tell", hint="A mail address, https://… or slack:https://…", wide=True),
-            Field((*at, "on"), "When it", field_kinds.NAMES, "Completed or failed, if none is chosen",
+            Field((*at, "to"), "To", hint="An e-mail address, https://… or slack:https://…", wide=True),
+            Field((*at, "on"), "Events", field_kinds.NAMES, "None selected: completed and failed",
                   choices=NEWS, many=True, wide=True),
         ),
         at=at,

@@ -33,7 +33,7 @@ class ShownField:
     def hint(self) -> str:
         if self.only_text:
             return BY_TEXT_ONLY
-        return "One word on each line" if self.words else self.of.hint
+        return "One argument per line" if self.words else self.of.hint
 
     @property
     def described(self) -> str:

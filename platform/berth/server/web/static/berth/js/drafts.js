@@ -62,7 +62,7 @@
   }
 
   function ended() { // noticed by the page itself: whoever is typing decides when to go
-    if (!told) say("Your session has ended. What you typed is kept.", leave);
+    if (!told) say("Your session has ended. Your input is saved.", leave);
     told = gone = true;
   }
 
@@ -99,7 +99,7 @@
     if (!found.length) return;
     store(null);
     for (const [form, fields] of found) putBack(form, fields);
-    say("What you had typed is here again.");
+    say("Your input was restored.");
   }
 
   document.addEventListener("input", (event) => {

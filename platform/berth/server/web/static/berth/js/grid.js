@@ -187,7 +187,7 @@
       if (editor && event.target === editor.input && event.relatedTarget !== null && !table.contains(event.relatedTarget)) {
         const fault = hooks.fault(editor.td, editor.input.value);
         if (!fault) keep();
-        else { close(); hooks.say(`${fault} It was put back.`); }
+        else { close(); hooks.say(`${fault} The previous value was restored.`); }
       }
     });
     for (const link of table.querySelectorAll("thead a")) link.tabIndex = -1;

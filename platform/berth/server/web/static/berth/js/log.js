@@ -41,7 +41,7 @@
     earlier.hidden = !body.firstElementChild || first() <= 0;
     later.hidden = complete || (follow.checked && !!pod) || !pod;
     if (follow.checked) box.scrollTop = box.scrollHeight;
-    if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "It wrote nothing." : "Nothing written yet.";
+    if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : "No output yet.";
   }
 
   async function fetched(query) {
@@ -101,7 +101,7 @@
       body.replaceChildren();
       take(got);
     } catch (error) {
-      if (mine === turn) body.textContent = error.message || "The log cannot be read now.";
+      if (mine === turn) body.textContent = error.message || "The log cannot be read. Retrying.";
       setTimeout(() => { if (mine === turn) read(query); }, 5000);
       return;
     }

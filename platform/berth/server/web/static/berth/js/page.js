@@ -65,7 +65,7 @@
       else place?.replaceChildren();
     } else if (target.closest("[data-copy]")) {
       const text = document.getElementById(target.closest("[data-copy]").dataset.copy)?.textContent ?? "";
-      navigator.clipboard?.writeText(text).then(() => toast("Copied."), () => toast("Copying was refused.", true));
+      navigator.clipboard?.writeText(text).then(() => toast("Copied."), () => toast("Copying failed. Select the text and copy it.", true));
     }
   });
 
@@ -76,7 +76,7 @@
     const count = boxes.filter((box) => box.checked).length;
     const said = document.querySelector("[data-picked]"), all = document.querySelector("[data-pick-all]");
     document.getElementById("bulk")?.classList.toggle("on", count > 0);
-    if (said) said.textContent = count ? `${count} chosen` : "None chosen";
+    if (said) said.textContent = count ? `${count} selected` : "None selected";
     if (all) { all.checked = count > 0 && count === boxes.length; all.indeterminate = count > 0 && count < boxes.length; }
     picked = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
   }
@@ -134,7 +134,7 @@
   });
   document.addEventListener("htmx:load", (event) => times(event.target));
   document.addEventListener("htmx:responseError", (event) => event.detail.xhr.status !== 401 && toast(event.detail.xhr.getResponseHeader("Content-Type")
-    ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The server answered ${event.detail.xhr.status}.`, true));
+    ?.startsWith("text/plain") ? event.detail.xhr.responseText : `The request failed with HTTP status ${event.detail.xhr.status}.`, true));
   document.addEventListener("htmx:sendError", (event) => {
     if (!event.detail.elt.dataset?.live) toast("The server cannot be reached. Try again in a moment.", true);
   });

@@ -40,8 +40,8 @@
       const rest = mine.filter((td) => !gone.has(placeOf(td)) && textOf(td) !== NONE);
       write([...[...gone.values()].map((td) => [td, NONE]), ...rest.map((td) => [td, columnOf(td).default])]);
       const [td] = gone.values();
-      if (!mine.length) say(`${label(cells[0])} is not yours to set.`);
-      else if (gone.size) say(gone.size === 1 ? `${rowOf(td).dataset.name} would have no quota on ${columnOf(td).pool}.` : `${gone.size} quotas would be removed.`);
+      if (!mine.length) say(`You cannot edit ${label(cells[0])}.`);
+      else if (gone.size) say(gone.size === 1 ? `${rowOf(td).dataset.name} would have no quota on ${columnOf(td).pool}.` : `${gone.size} quotas would be deleted.`);
     }
 
     function putBack(cells) {
@@ -55,9 +55,9 @@
       const gone = new Set(may.filter(([td, raw]) => columnOf(td).adds && read(columnOf(td), raw) === NONE).map(([td]) => placeOf(td)));
       const fine = may.filter(([td, raw]) => read(columnOf(td), raw) !== NONE || gone.has(placeOf(td)));
       write(fine);
-      const left = cells.length - fine.length, why = "not yours to set, outside the grid, or not a value";
-      say(`${fine.length} pasted${left ? `, ${left} left as they were: ${why}` : ""}.`);
-      if (left) leftOut(`${many(left, "pasted cell")} left out: ${why}.`);
+      const left = cells.length - fine.length, why = "read-only, outside the grid, or not a valid value";
+      say(`${fine.length} pasted${left ? `, ${left} skipped: ${why}` : ""}.`);
+      if (left) leftOut(`${many(left, "pasted cell")} skipped: ${why}.`);
     }
 
     return { write, clear, putBack, pasted, dropped };

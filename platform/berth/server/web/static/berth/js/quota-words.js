@@ -12,17 +12,17 @@
   function read(column, raw) {
     const word = raw.trim().toLowerCase(), { kind } = column;
     if (NO_QUOTA.includes(word)) return NONE;
-    if (column.adds && AMBIGUOUS.includes(word)) return { fault: `${word || "Nothing"} could mean two things; allowed: – for no quota, ∞ for unlimited, or a number.` };
-    if (kind === "flag") return YES.includes(word) ? "yes" : NO.includes(word) ? "no" : { fault: "Neither yes nor no; allowed: yes, no." };
-    if (kind === "rank" && (OPEN.includes(word) || word === "own")) return "own";
+    if (column.adds && AMBIGUOUS.includes(word)) return { fault: `${word ? `“${word}”` : "An empty cell"} is ambiguous. Enter – for no quota, ∞ for unlimited, or a number.` };
+    if (kind === "flag") return YES.includes(word) ? "yes" : NO.includes(word) ? "no" : { fault: "Enter yes or no." };
+    if (kind === "rank" && (OPEN.includes(word) || word === "own" || word === "inherited")) return "inherited";
     if (kind !== "weight" && kind !== "rank" && OPEN.includes(word)) return "∞";
     const plain = word.replace(/[\s\u00a0]/g, ""), number = Number(/^\d{1,3}(,\d{3})+(\.\d+)?$/.test(plain) ? plain.replaceAll(",", "") : plain);
     const least = kind === "rank" ? -1000 : 0, whole = kind === "rank" || kind === "whole";
     const step = kind === "amount" ? Math.abs(number * 1000 - Math.round(number * 1000)) < 1e-6 : !whole || Number.isInteger(number);
     if (plain === "" || !Number.isFinite(number) || number < least || number > MOST[kind] || !step) {
       const steps = kind === "amount" ? " in steps of 0.001" : whole ? ", whole" : "";
-      const open = kind === "rank" ? ", or own" : kind === "weight" ? "" : ", or ∞";
-      return { fault: `${raw.trim().slice(0, 40) || "Nothing"} is not allowed here; allowed: ${least} to ${MOST[kind].toLocaleString("en")}${steps}${open}.` };
+      const open = kind === "rank" ? ", or inherited" : kind === "weight" ? "" : ", or ∞";
+      return { fault: `${raw.trim() ? `“${raw.trim().slice(0, 40)}” is not valid` : "A value is required"}. Enter ${least} to ${MOST[kind].toLocaleString("en")}${steps}${open}.` };
     }
     return String(number);
   }
@@ -50,8 +50,8 @@
   }
 
   function differing({ theirs: { by }, seen, typed }) {
-    if (typed === NONE) return `${by} changed the quota, you remove it`;
-    return `${by} ${seen === NONE ? "removed the quota" : `set ${seen}`}, yours is ${typed}`;
+    if (typed === NONE) return `${by} changed the quota, you deleted it`;
+    return `${by} ${seen === NONE ? "deleted the quota" : `set ${seen}`}, yours is ${typed}`;
   }
 
   /** Each with its title; `decide(cells, mine)` is called with those that are decided. */
@@ -59,27 +59,27 @@
     const list = make("ul", "", "problems");
     for (const each of open) {
       const line = make("li", `${each.title}: ${differing(each.entry)}. `);
-      for (const [word, mine] of [["Keep mine", true], ["Take theirs", false]]) {
+      for (const [word, mine] of [["Keep mine", true], ["Use theirs", false]]) {
         line.append(button(word, `${word}: ${each.title}`, () => decide([each], mine)), " ");
       }
       list.append(line);
     }
-    const all = open.length < 2 ? [] : [["Keep all of mine", true], ["Take all of theirs", false]].map(([word, mine]) => button(word, "", () => decide(open, mine)));
+    const all = open.length < 2 ? [] : [["Keep all mine", true], ["Use all theirs", false]].map(([word, mine]) => button(word, "", () => decide(open, mine)));
     return box(
-      "warn", make("strong", "Somebody changed what you change, too."),
-      make("p", "What you typed is still here. Decide cell by cell; what you did not touch has taken its new value."), list, ...all,
+      "warn", make("strong", "Someone else changed the same values."),
+      make("p", "Your values are kept. Resolve each conflict; cells you did not edit show the stored value."), list, ...all,
     );
   }
 
   function faultBox(found, cellOf, go) {
     const list = make("ul", "", "problems");
     for (const fault of found) {
-      const line = make("li", fault.until ? `Only until: ${fault.until}` : fault.cell ? `${fault.cell}: ${fault.message}` : fault.message);
+      const line = make("li", fault.until ? `Expires: ${fault.until}` : fault.cell ? `${fault.cell}: ${fault.message}` : fault.message);
       const td = fault.cell ? cellOf(fault) : null;
       if (td) {
         td.setAttribute("aria-invalid", "true");
         td.append(make("span", fault.message, "error"));
-        line.append(" ", button("Go there", `Go to ${fault.cell}`, () => go(td)));
+        line.append(" ", button("Go to cell", `Go to ${fault.cell}`, () => go(td)));
       }
       list.append(line);
     }

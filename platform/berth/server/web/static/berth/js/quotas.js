@@ -96,7 +96,7 @@
         if (td.dataset.sum === undefined) continue;
         const was = td.querySelector(".warn") !== null;
         paint(td);
-        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversold on ${columnOf(td).pool}: ${td.querySelector(".sub").textContent}, of its own ${textOf(td)}.`);
+        if (!was && td.querySelector(".warn")) say(`${rowOf(td).dataset.name} is oversubscribed on ${columnOf(td).pool}: ${td.querySelector(".sub").textContent}, quota ${textOf(td)}.`);
       }
     }
     for (const pool of new Set(touched.map(([, place]) => place.split("/")[1]))) sums.paintHead(pool);
@@ -128,9 +128,9 @@
   function summary() {
     const gone = [...draft.keys()].filter(removed).length, kept = draft.size - gone, open = undecided();
     const cells = [...draft.values()].reduce((sum, told) => sum + told.cells.size, 0);
-    const counts = [kept ? `${many(cells - gone, "cell")} of ${many(kept, "quota")} changed` : "", gone ? `${many(gone, "quota")} removed` : ""];
+    const counts = [kept ? `${many(cells - gone, "cell")} of ${many(kept, "quota")} changed` : "", gone ? `${many(gone, "quota")} deleted` : ""];
     form.hidden = !cells && !past.length && !future.length;
-    part("summary").textContent = [...(cells ? counts : ["0 cells of 0 quotas changed"]), open.length ? `${open.length} to decide` : ""].filter(Boolean).join(", ");
+    part("summary").textContent = [...(cells ? counts : ["0 cells of 0 quotas changed"]), open.length ? `${many(open.length, "conflict")}` : ""].filter(Boolean).join(", ");
     for (const [name, off] of [["undo", !past.length], ["redo", !future.length], ["discard", !cells], ["preview", !cells || open.length], ["apply", !cells || open.length]]) {
       form.querySelector(`[data-do=${name}]`).disabled = Boolean(off) || applying;
     }
@@ -177,7 +177,7 @@
           td.title = by ? `${by} changed this` : "";
         }
         if (entry && entry.typed === now) set(place, field, null, draft.get(place));
-        else if (entry && (entry.seen !== now || entry.typed === NONE)) Object.assign(entry, { seen: now, theirs: { by: by ?? "somebody" } });
+        else if (entry && (entry.seen !== now || entry.typed === NONE)) Object.assign(entry, { seen: now, theirs: { by: by ?? "Someone else" } });
         if (top) touched.push([top, place, field]);
       }
       for (const td of cellsOf(place)) paint(td);
@@ -224,12 +224,12 @@
       answer = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true", "X-CSRFToken": token() } });
       told = answer.headers.get("Content-Type").startsWith("application/json") ? await answer.json() : await answer.text();
     } catch {
-      told = "The server cannot be reached. What you typed is still here; try again in a moment.";
+      told = "The server cannot be reached. Your edits are kept. Try again in a moment.";
     }
     applying = false;
     if (answer?.status === 401) document.dispatchEvent(new CustomEvent("berth:ended", { detail: { leave: true } }));
     if (told.applied) applied(told);
-    else if (told.theirs) { latest = told.latest; learn(told.theirs); say("Somebody was faster: decide what is to stay."); }
+    else if (told.theirs) { latest = told.latest; learn(told.theirs); say("Someone else changed these quotas. Resolve the conflicts."); }
     else if (told.faults) faults(told.faults);
     else if (answer?.ok) { place.innerHTML = told; htmx.trigger(place, "htmx:load"); place.querySelector("#impact-title").focus(); }
     else { place.replaceChildren(make("p", told, "notice bad")); place.firstChild.setAttribute("role", "alert"); }
@@ -300,8 +300,8 @@
     if (!form) return;
     grid = window.berthGrid(table, {
       text: textOf, label, say, paint, write, undo, redo, more,
-      refusal: (td) => (rowOf(td).dataset.edit === undefined ? `${label(td)} is not yours to set.` : ""),
-      fault: (td, raw) => read(columnOf(td), raw).fault ?? (!columnOf(td).adds && read(columnOf(td), raw) === NONE && textOf(td) !== NONE ? "– is for no quota at all: type it as the quota, or press Delete there." : ""),
+      refusal: (td) => (rowOf(td).dataset.edit === undefined ? `You cannot edit ${label(td)}.` : ""),
+      fault: (td, raw) => read(columnOf(td), raw).fault ?? (!columnOf(td).adds && read(columnOf(td), raw) === NONE && textOf(td) !== NONE ? "– means no quota. Enter it in the quota cell, or press Delete there." : ""),
       clear, putBack, pasted,
     });
     stale();
@@ -320,7 +320,7 @@
         const td = cellNamed(place, field);
         if (!td) continue;
         if (stored(td) === entry.typed) set(place, field, null, told);
-        else if (stored(td) !== entry.seen || (entry.typed === NONE && version !== told.version)) Object.assign(entry, { seen: stored(td), theirs: { by: "somebody" } });
+        else if (stored(td) !== entry.seen || (entry.typed === NONE && version !== told.version)) Object.assign(entry, { seen: stored(td), theirs: { by: "Someone else" } });
       }
       told.version = version;
     }
@@ -337,7 +337,7 @@
       write(there.map(([owner, pool, field, typed]) => [cellNamed(`${owner}/${pool}`, field), typed]).filter(([td]) => td && rowOf(td).dataset.edit !== undefined));
       for (const [place, told] of draft) {
         if (kept.versions[place] === versionOf(place)) continue;
-        for (const entry of told.cells.values()) entry.theirs ??= { by: "somebody" };
+        for (const entry of told.cells.values()) entry.theirs ??= { by: "Someone else" };
       }
       if (!left.length || !table.dataset.next) break;
       await more();
@@ -369,7 +369,7 @@
       const all = [...draft].flatMap(([place, told]) => [...told.cells].map(([field, entry]) => dropped(place, field, entry)));
       past.push(all);
       take(all, "after");
-      say("The draft is empty; Undo brings it back.");
+      say("All edits discarded. Undo restores them.");
     }
   });
 })();
