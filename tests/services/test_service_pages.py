@@ -31,10 +31,10 @@ def test_the_list_and_the_page_say_what_serves_and_what_is_under_way(
     stage.out(service, num_replicas=9)
     stage.tick(4, seconds=4)
     listed = dave.get("/services").content.decode()
-    assert '2 <span class="unit">of 9 serve' in listed
+    assert '2 <span class="unit">of 9 serving' in listed
     shown = dave.get(f"/services/{service.workload_id}").content.decode()
-    assert "Scale-out under way" in shown
-    assert "Why it waits" in shown
+    assert "Scale-out in progress" in shown
+    assert "Show pending reason" in shown
     assert 'aria-current="step"' in shown
     assert "Token usage high" in shown
     assert "above 5 s" in shown and "above 0.85<" in shown, "every number has its unit"

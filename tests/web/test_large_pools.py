@@ -34,7 +34,7 @@ def test_all_nodes_are_one_picture_and_some_are_shown_in_full(cast: Cast, alice:
 
 
 def next_page(text: str) -> str:
-    link = text.split(">After these<", 1)[0].rsplit('href="', 1)[1]
+    link = text.split(">Next<", 1)[0].rsplit('href="', 1)[1]
     return "/node-pools/fleet" + link.split("#", 1)[0].replace("&amp;", "&")
 
 

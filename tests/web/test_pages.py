@@ -1,6 +1,7 @@
 """Claims about pages: who sees which, what a stranger gets, and that markup stays text."""
 
 import re
+
 import pytest
 from django.db import connection
 from django.test import Client
