@@ -40,7 +40,7 @@ help:
 	@echo "make lock         pin the dependencies of pyproject.toml again"
 
 run: $(BASE)
-	@if [ ! -e site/index.html ] && [ -x $(VENV)/bin/mkdocs ]; then $(VENV)/bin/mkdocs build --quiet || true; fi
+	@if [ ! -e site/index.html ] && [ -x $(VENV)/bin/mkdocs ]; then NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet || true; fi
 	@exec $(PY) -m berth.server.up --demo $(if $(HOST),--host $(HOST)) $(if $(PORT),--port $(PORT))
 
 test: $(DEV) chromium
@@ -72,7 +72,7 @@ demo-reset: $(BASE)
 	@$(PY) manage.py demo_reset
 
 docs: $(DEV)
-	@$(PY) -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 	@echo "Built site/; Berth serves it under /docs"
 
 screenshots: $(DEV) chromium

@@ -1,9 +1,10 @@
-"""Take screenshots of every page: light and dark, wide and narrow, with data and without.
+"""Take screenshots of every page for the documentation: wide and narrow, with data and without.
 
 python -m tests.browser.screenshots [FOLDER] [--only PART-OF-A-NAME]
 """
 
 import argparse
+import base64
 import os
 import sys
 import tempfile
@@ -17,11 +18,20 @@ from berth.db.embedded import Embedded  # noqa: E402
 from berth.db.embedded import serving as database  # noqa: E402
 
 LOOKS = {
-    "wide-light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
-    "wide-dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
-    "narrow-light": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
-    "narrow-dark": {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark", "has_touch": True},
+    "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
+    "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
 }
+QUALITY = 0.7  # of WebP; all pages together stay below 5 MB
+# Chromium is the only image library that the tests need.
+TO_WEBP = """async ([png, quality]) => {
+  const image = new Image();
+  image.src = 'data:image/png;base64,' + png;
+  await image.decode();
+  const canvas = document.createElement('canvas');
+  [canvas.width, canvas.height] = [image.width, image.height];
+  canvas.getContext('2d').drawImage(image, 0, 0);
+  return canvas.toDataURL('image/webp', quality).split(',')[1];
+}"""
 EMPTY = (
     "overview", "workloads", "quotas", "node-pools", "evictions", "queue", "fair-share",
     "usage", "access", "notifications", "services", "templates",
@@ -91,9 +101,19 @@ def shoot(browser: object, address: str, user: object, folder: Path, name: str, 
                 step(page)
             page.evaluate("scrollTo(0, 0)")
             page.wait_for_timeout(350)
-            page.screenshot(path=folder / f"{name}-{look}.png", full_page=True)
+            png = page.screenshot(full_page=True)
+        (folder / f"{name}-{look}.webp").write_bytes(_webp(browser, png))
         for fault in faults:
             print(f"{name}-{look}: {fault}")
+
+
+def _webp(browser: object, png: bytes) -> bytes:
+    page = browser.new_page()
+    try:
+        encoded = page.evaluate(TO_WEBP, [base64.b64encode(png).decode(), QUALITY])
+    finally:
+        page.close()
+    return base64.b64decode(encoded)
 
 
 def a_cycle() -> int:
