@@ -32,7 +32,7 @@ TINY = Size(departments=2, projects=6, nodes=3, workloads=40, waiting=20, hours=
 TIMES = 5
 PAGES = (
     "/", "/workloads", "/workloads?state=all", "/queue?pool=train", "/quotas?pool=train",
-    "/fair-share?pool=train", "/usage?span=month", "/usage?span=7d&by=person", "/evictions", "/submit",
+    "/fair-share?pool=train", "/usage?span=month", "/usage?span=7d&by=user", "/evictions", "/submit",
     "/activity", "/access", "/services", "/notifications", "/node-pools", "/node-pools/train",
 )  # fmt: skip
 
@@ -142,7 +142,7 @@ def _look_back(pool: Any, projects: list[Any], work: list[Any], now: datetime, s
     for back in range(size.hours):
         UsageHour.objects.bulk_create(
             UsageHour(
-                hour=hour - timedelta(hours=back), pool_id=pool.pk, pool_name="train", person=f"u{n}",
+                hour=hour - timedelta(hours=back), pool_id=pool.pk, pool_name="train", user_name=f"u{n}",
                 department_id=each.department_id, department_name=each.department.name, project_id=each.pk,
                 project_name=each.name, gpu_milli_seconds=3_600_000,
             )

@@ -303,14 +303,14 @@ class UsageAdmin(ReadOnly):
 
 @admin.register(UsageHour)
 class UsageHourAdmin(ReadOnly):
-    list_display = ("hour", "department_name", "project_name", "person", "pool_name", "gpu_time")
+    list_display = ("hour", "department_name", "project_name", "user_name", "pool_name", "gpu_time")
     list_filter = (
         ("hour", TimesBetween),
         ("pool_name", FieldTextFilter),
         ("project_name", FieldTextFilter),
-        ("person", FieldTextFilter),
+        ("user_name", FieldTextFilter),
     )
-    search_fields = ("project_name", "person")
+    search_fields = ("project_name", "user_name")
 
     @display(description="GPU time", ordering="gpu_milli_seconds")
     def gpu_time(self, row: UsageHour) -> str:

@@ -210,7 +210,9 @@ class UsageHour(models.Model):
     department_name = models.CharField(max_length=63)
     project_id = models.BigIntegerField()
     project_name = models.CharField(max_length=63)
-    person = models.CharField(max_length=150, blank=True, help_text="Who submitted it; empty: Berth itself.")
+    user_name = models.CharField(
+        max_length=150, blank=True, help_text="Submitter; empty for workloads of Berth itself."
+    )
     gpu_milli_seconds = models.BigIntegerField(default=0)
     cpu_milli_seconds = models.BigIntegerField(default=0)
     memory_mib_seconds = models.BigIntegerField(default=0)
@@ -218,7 +220,7 @@ class UsageHour(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                name="usage_hour_once", fields=["hour", "pool_id", "project_id", "person"]
+                name="usage_hour_once", fields=["hour", "pool_id", "project_id", "user_name"]
             )
         ]
         indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")]

@@ -20,36 +20,38 @@ from berth.server.api.responses import Answer
 from berth.server.api.schema import operation
 from berth.server.api.streaming import csv_file
 from berth.server.api.views import ApiView
-from scheduler.reports.usage.query import asked
-from scheduler.reports.usage.report import Asked, Dimension, Used, report, total
+from scheduler.reports.usage.query import usage_request
+from scheduler.reports.usage.report import Dimension, UsageRequest, UsageRow, report, total
 
-DimensionWord = Literal["department", "project", "person", "pool"]
+DimensionWord = Literal["department", "project", "user", "pool"]
 AMOUNTS = ("gpu_hours", "cpu_hours", "memory_gib_hours", "cost")
 
 
 class UsageQuery(ListQuery):
     since: Moment | None = None
     until: Moment | None = None
-    by: tuple[DimensionWord, ...] = ()
+    group_by: tuple[DimensionWord, ...] = ()
     step: Literal["hour", "day", "week", "month"] | None = None
-    zone: Annotated[Word | None, Field(description="Whose days, weeks and months; UTC.")] = None
+    time_zone: Annotated[
+        Word | None, Field(description="Time zone of days, weeks and months; default UTC.")
+    ] = None
     department: Word | None = None
     project: Word | None = None
-    person: Word | None = None
+    user: Word | None = None
     pool: Word | None = None
     format: Literal["json", "csv"] = "json"
 
 
 class UsedAnswer(Answer):
-    at: datetime | None = Field(description="Where its piece of time begins; null without a step.")
+    at: datetime | None = Field(description="Start of the interval; null without a step.")
     department: str | None = None
     project: str | None = None
-    person: str | None = Field(None, description="Who submitted the work; empty: Berth itself.")
+    user: str | None = Field(None, description="Submitter; empty for workloads of Berth itself.")
     pool: str | None = None
     gpu_hours: float
     cpu_hours: float
     memory_gib_hours: float
-    cost: float | None = Field(description="Of the GPU-hours, in the currency of the pools' prices.")
+    cost: float | None = Field(description="Cost of the GPU-hours in the currency of the pool prices.")
 
 
 class UsageAnswer(Answer):
@@ -61,12 +63,13 @@ class UsageAnswer(Answer):
 
 
 class UsageReport(ApiView):
-    @operation("What was used, by whom and where, over time", query=UsageQuery, answer=UsageAnswer)
+    @operation("Allocated hours and their cost over time", query=UsageQuery, answer=UsageAnswer)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, UsageQuery)
         now = timezone.now()
-        question = asked(
-            now, since=query.since, until=query.until, by=query.by, step=query.step, zone=query.zone,
+        question = usage_request(
+            now, since=query.since, until=query.until, group_by=query.group_by, step=query.step,
+            time_zone=query.time_zone,
             only={word: getattr(query, word) for word in Dimension},
         )  # fmt: skip
         rows = report(self.acting, question, now)
@@ -85,13 +88,13 @@ class UsageReport(ApiView):
         )
 
 
-def as_csv(request: Request, question: Asked, rows: Sequence[Used]) -> StreamingHttpResponse:
-    columns = [*(["at"] if question.step else []), *question.by, *AMOUNTS]
+def as_csv(request: Request, question: UsageRequest, rows: Sequence[UsageRow]) -> StreamingHttpResponse:
+    columns = [*(["at"] if question.step else []), *question.group_by, *AMOUNTS]
     answers = (answer(row) for row in rows)
     return csv_file(request, "usage", columns, ([getattr(each, key) for key in columns] for each in answers))
 
 
-def answer(used: Used) -> UsedAnswer:
+def answer(used: UsageRow) -> UsedAnswer:
     names: dict[str, Any] = {str(key): name for key, name in used.names.items()}
     return UsedAnswer(
         at=used.at,

@@ -37,7 +37,7 @@ from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import LONGEST, course, step_for, used_course
 
 HOUR, HOURS = 3600, 24
-AMOUNTS = ("there", "held", "known", "busy")
+AMOUNTS = ("total", "allocated", "measured", "used")
 BY_PLACE = Order("place", ("pool__name", "ordinal", "id"))
 MOST_HELD = Order("most held", ("gpu_milli_now", "id"), down=True)
 Span = Annotated[
@@ -58,7 +58,7 @@ class OfPodAnswer(Answer):
     pod: str = Field(description="ROLE-INDEX")
     run: int
     node: str
-    use: UseAnswer
+    utilization: UseAnswer
     devices: list[DeviceUseAnswer]
 
 
@@ -103,10 +103,10 @@ class HourAnswer(Answer):
     """GPU-hours of one hour; of the present one, so far."""
 
     at: datetime
-    there: float
-    held: float
-    known: float = Field(description="Of those held, of how many it was measured how busy they were.")
-    busy: float
+    total: float
+    allocated: float
+    measured: float = Field(description="Allocated GPU-hours with a measured utilization.")
+    used: float
 
 
 class ClusterUseAnswer(Answer):
@@ -134,7 +134,7 @@ class OfWorkload(ApiView):
                 now=use_answer(summary.together(pod.use for pod in pods)),
                 pods=[
                     OfPodAnswer(
-                        pod=pod.name, run=pod.run, node=pod.node, use=use_answer(pod.use),
+                        pod=pod.name, run=pod.run, node=pod.node, utilization=use_answer(pod.use),
                         devices=device_answers(pod.devices),
                     )
                     for pod in pods

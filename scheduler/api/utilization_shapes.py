@@ -1,4 +1,4 @@
-"""REST answers for allocated and used resources."""
+"""REST models of measured utilization."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,7 +10,7 @@ from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import Point
 
 
-class HeldAnswer(Answer):
+class AllocatedAnswer(Answer):
     gpu: float
     cpu: float
     memory_mib: int
@@ -18,9 +18,9 @@ class HeldAnswer(Answer):
 
 
 class InUseAnswer(Answer):
-    """Null was not measured, which is not the same as nothing used."""
+    """Measured amounts. Null means not measured, which differs from zero."""
 
-    gpu: float | None = Field(description="GPUs held, times how much of the time they were busy.")
+    gpu: float | None = Field(description="Allocated GPUs times their measured utilization.")
     cpu: float | None
     memory_mib: int | None
     gpu_memory_mib: int | None
@@ -30,26 +30,28 @@ class UseAnswer(Answer):
     measured_at: datetime | None
     pods: int
     pods_measured: int
-    held: HeldAnswer
+    allocated: AllocatedAnswer
     used: InUseAnswer
-    gpu_known: float = Field(description="Of the GPUs held, of how many it is known how busy they are.")
-    gpu_busy_percent: float | None = Field(description="Of these.")
+    gpus_measured: float = Field(description="Allocated GPUs with a measured utilization.")
+    gpu_busy_percent: float | None = Field(description="Utilization of the measured GPUs.")
 
 
 class UsePointAnswer(Answer):
-    """Averages over a minute or an hour; of memory the most there was."""
+    """Averages over a minute or an hour; peak for memory."""
 
     at: datetime
-    held: HeldAnswer
+    allocated: AllocatedAnswer
     used: InUseAnswer
-    gpu_known: float
+    gpus_measured: float
 
 
 class DeviceUseAnswer(Answer):
-    index: int = Field(description="Its number on the node.")
+    index: int = Field(description="Index on the node.")
     busy_percent: float | None
     memory_mib: int | None
-    shared: bool = Field(description="The pod holds a part of it; the numbers are those of the whole.")
+    shared: bool = Field(
+        description="The pod has a fraction of the device; the numbers are those of the entire device."
+    )
 
 
 def use_answer(use: summary.Use) -> UseAnswer:
@@ -57,7 +59,7 @@ def use_answer(use: summary.Use) -> UseAnswer:
         measured_at=use.at,
         pods=use.pods,
         pods_measured=use.measured,
-        held=HeldAnswer(
+        allocated=AllocatedAnswer(
             gpu=_whole(use.held_gpu_milli), cpu=_whole(use.held_cpu_milli), memory_mib=use.held_memory_mib,
             gpu_memory_mib=use.held_gpu_memory_mib,
         ),
@@ -65,7 +67,7 @@ def use_answer(use: summary.Use) -> UseAnswer:
             gpu=from_milli(use.gpu_milli), cpu=from_milli(use.cpu_milli), memory_mib=use.memory_mib,
             gpu_memory_mib=use.gpu_memory_mib,
         ),
-        gpu_known=_whole(use.known_gpu_milli),
+        gpus_measured=_whole(use.known_gpu_milli),
         gpu_busy_percent=use.busy_percent,
     )  # fmt: skip
 
@@ -74,7 +76,7 @@ def point_answers(points: Iterable[Point]) -> list[UsePointAnswer]:
     return [
         UsePointAnswer(
             at=point.at,
-            held=HeldAnswer(
+            allocated=AllocatedAnswer(
                 gpu=_whole(point.held_gpu_milli), cpu=_whole(point.held_cpu_milli),
                 memory_mib=point.held_memory_mib, gpu_memory_mib=point.held_gpu_memory_mib,
             ),
@@ -82,7 +84,7 @@ def point_answers(points: Iterable[Point]) -> list[UsePointAnswer]:
                 gpu=from_milli(point.gpu_milli), cpu=from_milli(point.cpu_milli), memory_mib=point.memory_mib,
                 gpu_memory_mib=point.gpu_memory_mib,
             ),
-            gpu_known=_whole(point.known_gpu_milli),
+            gpus_measured=_whole(point.known_gpu_milli),
         )
         for point in points
     ]  # fmt: skip

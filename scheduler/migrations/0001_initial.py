@@ -427,9 +427,11 @@ class Migration(migrations.Migration):
                 ("project_id", models.BigIntegerField()),
                 ("project_name", models.CharField(max_length=63)),
                 (
-                    "person",
+                    "user_name",
                     models.CharField(
-                        blank=True, help_text="Who submitted it; empty: Berth itself.", max_length=150
+                        blank=True,
+                        help_text="Submitter; empty for workloads of Berth itself.",
+                        max_length=150,
                     ),
                 ),
                 ("gpu_milli_seconds", models.BigIntegerField(default=0)),
@@ -440,7 +442,7 @@ class Migration(migrations.Migration):
                 "indexes": [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")],
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("hour", "pool_id", "project_id", "person"), name="usage_hour_once"
+                        fields=("hour", "pool_id", "project_id", "user_name"), name="usage_hour_once"
                     )
                 ],
             },

@@ -24,12 +24,12 @@ OF_VISION = "budgets/projects/vision"
 def hour(cast: Cast) -> Callable[..., UsageHour]:
     """What a person's work in a project held of the pool for an hour."""
 
-    def make(at: datetime, gpu_hours: float, project: str = "vision", person: str = "dave") -> UsageHour:
+    def make(at: datetime, gpu_hours: float, project: str = "vision", user_name: str = "dave") -> UsageHour:
         owner = getattr(cast, project)
         return UsageHour.objects.create(
             hour=at, pool_id=cast.pool.pk, pool_name="local", department_id=owner.department_id,
             department_name=owner.department.name, project_id=owner.pk, project_name=owner.name,
-            person=person, gpu_milli_seconds=round(gpu_hours * 3_600_000),
+            user_name=user_name, gpu_milli_seconds=round(gpu_hours * 3_600_000),
         )  # fmt: skip
 
     return make
@@ -39,12 +39,17 @@ def test_a_report_names_whom_it_was_asked_for_and_comes_in_pages(alice: Caller, 
     begin = datetime(2026, 6, 1, tzinfo=UTC)
     for number in range(5):
         hour(begin + timedelta(days=number), number + 1)
-    asked = {"since": "2026-06-01T00:00:00Z", "until": "2026-06-06T00:00:00Z", "step": "day", "by": "person"}
+    asked = {
+        "since": "2026-06-01T00:00:00Z",
+        "until": "2026-06-06T00:00:00Z",
+        "step": "day",
+        "group_by": "user",
+    }
     first = alice.get("usage", **asked, limit="2").json()
     assert first["total"]["gpu_hours"] == 15
     assert [item["gpu_hours"] for item in first["items"]] == [1, 2]
     assert first["items"][0] == {
-        "at": "2026-06-01T00:00:00Z", "department": None, "project": None, "person": "dave", "pool": None,
+        "at": "2026-06-01T00:00:00Z", "department": None, "project": None, "user": "dave", "pool": None,
         "gpu_hours": 1.0, "cpu_hours": 0.0, "memory_gib_hours": 0.0, "cost": None,
     }  # fmt: skip
     second = alice.get("usage", **asked, limit="2", cursor=first["next"]).json()
@@ -54,20 +59,20 @@ def test_a_report_names_whom_it_was_asked_for_and_comes_in_pages(alice: Caller, 
 
 
 def test_a_report_is_handed_on_as_csv(alice: Caller, hour) -> None:
-    hour(timezone.now() - timedelta(hours=3), 4, person="=HYPERLINK()")
-    answer = alice.get("usage", by=["project", "person"], format="csv")
+    hour(timezone.now() - timedelta(hours=3), 4, user_name="=HYPERLINK()")
+    answer = alice.get("usage", group_by=["project", "user"], format="csv")
     assert answer["Content-Type"].startswith("text/csv")
     rows = list(csv.reader(io.StringIO(b"".join(answer.streaming_content).decode())))
-    assert rows[0] == ["project", "person", "gpu_hours", "cpu_hours", "memory_gib_hours", "cost"]
+    assert rows[0] == ["project", "user", "gpu_hours", "cpu_hours", "memory_gib_hours", "cost"]
     assert rows[1][:3] == ["vision", "'=HYPERLINK()", "4.0"]
 
 
 @pytest.mark.parametrize(
     ("query", "path"),
     [
-        ({"by": "node"}, "by[0]"),
+        ({"group_by": "node"}, "group_by[0]"),
         ({"step": "year"}, "step"),
-        ({"zone": "Nowhere"}, "zone"),
+        ({"time_zone": "Nowhere"}, "time_zone"),
         ({"since": "yesterday"}, "since"),
         ({"cursor": "abc"}, "cursor"),
         ({"since": "2026-06-02T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, "since"),

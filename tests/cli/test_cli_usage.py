@@ -8,7 +8,7 @@ import httpx
 from tests.cli.desk_of_commands import Terminal
 from tests.client.desk import Desk, page, problem
 
-NOTHING = {"department": None, "project": None, "person": None, "pool": None}
+NOTHING = {"department": None, "project": None, "user": None, "pool": None}
 DAY_ONE = {**NOTHING, "at": "2026-06-01T00:00:00Z", "project": "vision", "gpu_hours": 12.5, "cpu_hours": 3.0,
            "memory_gib_hours": 1.0, "cost": 25.0}  # fmt: skip
 DAY_TWO = {**DAY_ONE, "at": "2026-06-02T00:00:00Z", "gpu_hours": 7.5, "cost": 15.0}
@@ -49,7 +49,7 @@ def test_a_report_as_json_holds_what_the_server_said(monkeypatch) -> None:
 def test_an_unknown_dimension_is_refused_before_anything_is_asked(monkeypatch) -> None:
     told = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert told.exit_code == 2
-    assert "--by: given 'node'; allowed: department, project, person, pool" in told.output
+    assert "--by: given 'node'; allowed: department, project, user, pool" in told.output
 
 
 def test_a_first_budget_is_created_and_a_second_value_changes_it(monkeypatch) -> None:

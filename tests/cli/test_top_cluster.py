@@ -14,9 +14,9 @@ from berth.client.models.workloads import Workload
 from tests.client.desk import Desk, page, workload
 
 USE = {
-    "held": {"gpu": 4, "cpu": 8, "memory_mib": 16384, "gpu_memory_mib": 0},
+    "allocated": {"gpu": 4, "cpu": 8, "memory_mib": 16384, "gpu_memory_mib": 0},
     "used": {"gpu": 1, "cpu": 6.5, "memory_mib": 8192, "gpu_memory_mib": None},
-    "gpu_known": 4, "gpu_busy_percent": 25, "measured_at": None, "pods": 1, "pods_measured": 1,
+    "gpus_measured": 4, "gpu_busy_percent": 25, "measured_at": None, "pods": 1, "pods_measured": 1,
 }  # fmt: skip
 ROOM = {"capacity": {"gpu": 8}, "free": {"gpu": 4}}
 POOL = {"name": "train", "nodes_ready": 1, "nodes_desired": 2, **ROOM}

@@ -27,7 +27,7 @@ def used(cast: Cast) -> None:
         UsageHour.objects.create(
             hour=at, pool_id=cast.pool.pk, pool_name="local", department_id=project.department_id,
             department_name=project.department.name, project_id=project.pk, project_name=project.name,
-            person=person, gpu_milli_seconds=hours * 3_600_000,
+            user_name=person, gpu_milli_seconds=hours * 3_600_000,
         )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_the_page_adds_up_what_the_reader_may_see(sign_in) -> None:
 def test_every_time_and_step_that_can_stand_in_the_address_is_answered(sign_in, span: str, step: str) -> None:
     client = sign_in("alice")
     client.cookies["berth_zone"] = "Australia/Lord_Howe"  # half an hour off, and so is its summer time
-    answer = client.get("/usage", {"span": span, "step": step, "by": "person", "pool": "local"})
+    answer = client.get("/usage", {"span": span, "step": step, "by": "user", "pool": "local"})
     assert answer.status_code == 200
 
 
@@ -56,7 +56,7 @@ def test_names_are_searched_and_sums_chart_and_file_follow(sign_in) -> None:
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
     assert [line.name for line in context["lines"]] == ["vision"]
     assert context["total"].gpu_hours == sum(piece.used.gpu_hours for piece in context["pieces"]) == 8
-    by_person = client.get("/usage?span=24h&by=person&search=gra").context
+    by_person = client.get("/usage?span=24h&by=user&search=gra").context
     assert [line.name for line in by_person["lines"]] == ["grace"]
     file = b"".join(client.get("/usage?span=24h&search=vis&format=csv").streaming_content).decode()
     assert "vision" in file and "ads" not in file
@@ -80,9 +80,9 @@ def test_a_zone_that_is_none_is_taken_for_utc(sign_in) -> None:
 
 @pytest.mark.usefixtures("used")
 def test_the_report_is_downloaded_as_it_stands(sign_in) -> None:
-    answer = sign_in("alice").get("/usage?span=24h&by=person&format=csv")
+    answer = sign_in("alice").get("/usage?span=24h&by=user&format=csv")
     lines = b"".join(answer.streaming_content).decode().split()
-    assert lines[0] == "at,person,gpu_hours,cpu_hours,memory_gib_hours,cost"
+    assert lines[0] == "at,user,gpu_hours,cpu_hours,memory_gib_hours,cost"
     assert [line.split(",")[1:3] for line in lines[1:]] == [["dave", "8.0"], ["grace", "2.0"]]
 
 
@@ -123,7 +123,7 @@ def test_a_budget_shows_what_is_used_and_where_it_leads(cast: Cast, sign_in) -> 
     UsageHour.objects.create(
         hour=datetime.now(UTC).replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk,
         pool_name="local", department_id=cast.research.pk, department_name="research",
-        project_id=cast.vision.pk, project_name="vision", person="dave", gpu_milli_seconds=5 * 3_600_000,
+        project_id=cast.vision.pk, project_name="vision", user_name="dave", gpu_milli_seconds=5 * 3_600_000,
     )  # fmt: skip
     assert "50 %" in sign_in("dave").get("/usage").content.decode()
     assert "No budgets yet" in sign_in("grace").get("/usage").content.decode()

@@ -92,7 +92,7 @@ def test_the_overview_tells_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
     make.used_then(pod, make.ago(hours=1), step=3600, gpus=1, busy=75)
     answer = client.get("/")
     hour = answer.context["course"][1]
-    assert (hour.held, hour.known, hour.busy) == (1, 1, 0.75)
+    assert (hour.allocated, hour.measured, hour.used) == (1, 1, 0.75)
     text = answer.content.decode()
     assert "0.8 GPUs allocated and busy" in text
     assert "allocated, not measured" in text
@@ -148,7 +148,7 @@ def test_overview_shows_the_gpus_allocated_in_a_partial_hour(cast: Cast, sign_in
     Allocation.objects.update(bound_at=long_ago)
     answer = sign_in("alice").get("/")
     latest, before, *_ = answer.context["course"]
-    assert (round(latest.held, 1), round(before.held, 1)) == (1.0, 1.0)
+    assert (round(latest.allocated, 1), round(before.allocated, 1)) == (1.0, 1.0)
     assert "1.0 GPUs allocated, not measured" in answer.content.decode()
 
 

@@ -23,7 +23,7 @@ RELEASE = """
         RETURNING *
     )
     INSERT INTO scheduler_usagehour AS known
-        (hour, pool_id, pool_name, department_id, department_name, project_id, project_name, person,
+        (hour, pool_id, pool_name, department_id, department_name, project_id, project_name, user_name,
          gpu_milli_seconds, cpu_milli_seconds, memory_mib_seconds)
     SELECT hour, pool.id, pool.name, department.id, department.name, project.id, project.name,
            coalesce(person.username, ''),
@@ -45,7 +45,7 @@ RELEASE = """
      WHERE lasted > 0
      GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
      ORDER BY 1, 2, 6, 8
-    ON CONFLICT (hour, pool_id, project_id, person) DO UPDATE SET
+    ON CONFLICT (hour, pool_id, project_id, user_name) DO UPDATE SET
         gpu_milli_seconds = known.gpu_milli_seconds + EXCLUDED.gpu_milli_seconds,
         cpu_milli_seconds = known.cpu_milli_seconds + EXCLUDED.cpu_milli_seconds,
         memory_mib_seconds = known.memory_mib_seconds + EXCLUDED.memory_mib_seconds

@@ -12,7 +12,7 @@ from projects.models import Budget, Department
 from projects.services import announce
 from projects.services.notifications.notify import tell_budget
 from projects.services.quotas.budgets import tell_once
-from scheduler.reports.usage.report import Asked, Dimension, hour_of, report
+from scheduler.reports.usage.report import Dimension, UsageRequest, hour_of, report
 
 PACE = timedelta(days=7)
 WHOLE = 100
@@ -91,7 +91,7 @@ def _by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, 
     names: dict[Dimension, list[str]] = {}
     for dimension, name in keys:
         names.setdefault(dimension, []).append(name)
-    for row in report(Acting.system("budgets"), Asked(since, now, any_of=names), now):
+    for row in report(Acting.system("budgets"), UsageRequest(since, now, any_of=names), now):
         for dimension, name in row.names.items():
             found[dimension, name] = found.get((dimension, name), 0.0) + row.gpu_hours
     return found

@@ -8,7 +8,7 @@ from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
 from pools.models import NodePool
 from projects.acting import Acting
-from scheduler.reports.usage.report import Asked, Dimension, Step, report
+from scheduler.reports.usage.report import Dimension, Step, UsageRequest, report
 
 HOUR = timedelta(hours=1)
 
@@ -19,7 +19,7 @@ class Hour:
 
     at: datetime
     allocated: float
-    there: float
+    total: float
 
 
 def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Hour]:
@@ -41,8 +41,8 @@ def allocation_course(pools: Iterable[NodePool], now: datetime, hours: int) -> l
 
 def _held(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
     found: dict[datetime, float] = {}
-    asked = Asked(first, now, by=(Dimension.POOL,), step=Step.HOUR)
-    for row in report(Acting.system("overview"), asked, now):
+    request = UsageRequest(first, now, group_by=(Dimension.POOL,), step=Step.HOUR)
+    for row in report(Acting.system("overview"), request, now):
         if row.at is not None and row.names[Dimension.POOL] in pools:
             found[row.at] = found.get(row.at, 0.0) + row.gpu_hours
     return found

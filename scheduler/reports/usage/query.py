@@ -6,21 +6,21 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown
-from scheduler.reports.usage.report import LONGEST, Asked, Dimension, Step
+from scheduler.reports.usage.report import LONGEST, Dimension, Step, UsageRequest
 
 USUAL = timedelta(days=30)
 
 
-def asked(
+def usage_request(
     now: datetime,
     *,
     since: datetime | None = None,
     until: datetime | None = None,
-    by: Sequence[str] = (),
+    group_by: Sequence[str] = (),
     step: str | None = None,
-    zone: str | None = None,
+    time_zone: str | None = None,
     only: Mapping[str, str | None] | None = None,
-) -> Asked:
+) -> UsageRequest:
     """The last thirty days by department and project, unless something else is said. Raises Invalid."""
     problems: list[Problem] = []
     begin, end = since or (until or now) - USUAL, until or now
@@ -32,16 +32,16 @@ def asked(
         named = "since" if cut is None else "step"
         allowed = f"at most {LONGEST[cut].days} days{f' with step {cut}' if cut else ''}"
         problems.append(Problem(named, "makes the report too long", f"{(end - begin).days} days", allowed))
-    if len(set(by)) != len(by):
-        problems.append(Problem("by", "names one twice", ", ".join(by), "each once"))
+    if len(set(group_by)) != len(group_by):
+        problems.append(Problem("group_by", "has a duplicate", ", ".join(group_by), "each dimension once"))
     if problems:
         raise Invalid(problems)
-    return Asked(
+    return UsageRequest(
         since=begin,
         until=end,
-        by=tuple(Dimension(word) for word in by) or (Dimension.DEPARTMENT, Dimension.PROJECT),
+        group_by=tuple(Dimension(word) for word in group_by) or (Dimension.DEPARTMENT, Dimension.PROJECT),
         step=cut,
-        zone=zone_named(zone or "UTC"),
+        time_zone=zone_named(time_zone or "UTC"),
         only={Dimension(key): name for key, name in (only or {}).items() if name},
     )
 
@@ -51,4 +51,4 @@ def zone_named(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         allowed = "a time zone such as Europe/Berlin"
-        raise Invalid([Problem("zone", "is not a time zone", shown(name), allowed)]) from None
+        raise Invalid([Problem("time_zone", "is not a time zone", shown(name), allowed)]) from None

@@ -28,7 +28,7 @@ CENT = Decimal("0.01")
 class Dimension(StrEnum):
     DEPARTMENT = "department"
     PROJECT = "project"
-    PERSON = "person"
+    USER = "user"
     POOL = "pool"
 
 
@@ -42,20 +42,20 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UsageRequest:
     """From `since` (its hour counts whole) to before `until`; `step` None: the whole time is one piece."""
 
     since: datetime
     until: datetime
-    by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
+    group_by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
     step: Step | None = None
-    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[Dimension, str] = field(default_factory=dict)  # names
     any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)  # names: one of them is enough
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsageRow:
     """`at`: where its piece of time begins. `cost` in the currency of the prices; None: not all is known."""
 
     at: datetime | None
@@ -67,7 +67,7 @@ class Used:
 
 
 HELD = """
-    SELECT hour, pool_id, pool_name, department_id, department_name, project_id, project_name, person,
+    SELECT hour, pool_id, pool_name, department_id, department_name, project_id, project_name, user_name,
            gpu_milli_seconds AS gpu, cpu_milli_seconds AS cpu, memory_mib_seconds AS memory
       FROM scheduler_usagehour
      WHERE hour >= %(since)s AND hour < %(until)s
@@ -98,15 +98,15 @@ PRICED = """
         ON priced_pool = held.pool_id AND held.hour >= priced_from AND held.hour < priced_until"""
 Prices = dict[tuple[int, datetime | None], Decimal | None]
 PIECES = {step: f"date_trunc('{step}', hour, %(zone)s)" for step in Step}
-COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension} | {Dimension.PERSON: "person"}
+COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
 
 
-def report(acting: Acting, asked: Asked, now: datetime) -> list[Used]:
+def report(acting: Acting, request: UsageRequest, now: datetime) -> list[UsageRow]:
     """What the person may see of it, piece by piece from the first, in each the most GPU-hours first."""
-    asked = replace(asked, since=hour_of(asked.since), until=min(asked.until, now))
+    request = replace(request, since=hour_of(request.since), until=min(request.until, now))
     prices: Prices = {}
     sums: dict[tuple[Any, ...], list[Any]] = {}
-    for at, *names, pool, until, gpu, cpu, memory in _rows(acting, asked, now):
+    for at, *names, pool, until, gpu, cpu, memory in _rows(acting, request, now):
         entry = sums.setdefault((at, *names), [0.0, 0.0, 0.0, Decimal(0)])
         hours = float(gpu) / MILLI / HOUR
         entry[0] += hours
@@ -114,18 +114,18 @@ def report(acting: Acting, asked: Asked, now: datetime) -> list[Used]:
         entry[2] += float(memory) / MIB / HOUR
         entry[3] = _plus(entry[3], hours, _price(pool, until, prices))
     found = [
-        Used(at, dict(zip(asked.by, names, strict=True)), gpu, cpu, memory, _rounded(cost))
+        UsageRow(at, dict(zip(request.group_by, names, strict=True)), gpu, cpu, memory, _rounded(cost))
         for (at, *names), (gpu, cpu, memory, cost) in sums.items()
     ]
     return sorted(found, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
 
 
-def total(rows: Iterable[Used]) -> Used:
+def total(rows: Iterable[UsageRow]) -> UsageRow:
     """Of all rows together; no cost where one is not known."""
     rows = list(rows)
     costs = [row.cost for row in rows]
     known = [cost for cost in costs if cost is not None]
-    return Used(
+    return UsageRow(
         at=None,
         names={},
         gpu_hours=sum(row.gpu_hours for row in rows),
@@ -135,20 +135,20 @@ def total(rows: Iterable[Used]) -> Used:
     )
 
 
-def _rows(acting: Acting, asked: Asked, now: datetime) -> Sequence[tuple[Any, ...]]:
-    names = [COLUMNS[dimension] for dimension in asked.by]
-    piece = f"{PIECES[asked.step]} AS piece" if asked.step else "NULL::timestamptz AS piece"
+def _rows(acting: Acting, request: UsageRequest, now: datetime) -> Sequence[tuple[Any, ...]]:
+    names = [COLUMNS[dimension] for dimension in request.group_by]
+    piece = f"{PIECES[request.step]} AS piece" if request.step else "NULL::timestamptz AS piece"
     values: dict[str, Any] = {
-        "since": asked.since,
-        "until": asked.until,
+        "since": request.since,
+        "until": request.until,
         "now": now,
-        "zone": asked.zone.key,
+        "zone": request.time_zone.key,
     }
-    wanted = [f"{COLUMNS[key]} = %(only_{key})s" for key in asked.only]
-    values |= {f"only_{key}": name for key, name in asked.only.items()}
-    if asked.any_of:
-        wanted.append(f"({' OR '.join(f'{COLUMNS[key]} = ANY(%(any_{key})s)' for key in asked.any_of)})")
-        values |= {f"any_{key}": list(names) for key, names in asked.any_of.items()}
+    wanted = [f"{COLUMNS[key]} = %(only_{key})s" for key in request.only]
+    values |= {f"only_{key}": name for key, name in request.only.items()}
+    if request.any_of:
+        wanted.append(f"({' OR '.join(f'{COLUMNS[key]} = ANY(%(any_{key})s)' for key in request.any_of)})")
+        values |= {f"any_{key}": list(names) for key, names in request.any_of.items()}
     if not is_platform_admin(acting):
         wanted.append("(project_id = ANY(%(projects)s) OR department_id = ANY(%(departments)s))")
         values["projects"] = list(visible_projects(acting).values_list("pk", flat=True))

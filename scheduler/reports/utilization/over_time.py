@@ -42,10 +42,10 @@ class UsedHour:
     measured how busy they were, `busy` for how many of these they were."""
 
     at: datetime
-    there: float
-    held: float
-    known: float
-    busy: float
+    total: float
+    allocated: float
+    measured: float
+    used: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class MeanGpus:
     """GPUs on average over one hour, or over the part of the present hour that has passed."""
 
     at: datetime
-    there: float
-    held: float
-    known: float
-    busy: float
+    total: float
+    allocated: float
+    measured: float
+    used: float
 
 
 def step_for(since: datetime, until: datetime, now: datetime) -> int:
@@ -109,7 +109,7 @@ def used_course(pools: Iterable[NodePool], now: datetime, hours: int) -> list[Us
     found = []
     for hour in allocated:
         known, busy = (min(each, hour.allocated) for each in measured.get(hour.at, (0.0, 0.0)))
-        found.append(UsedHour(hour.at, hour.there, hour.allocated, known, busy))
+        found.append(UsedHour(hour.at, hour.total, hour.allocated, known, busy))
     return found
 
 
@@ -118,7 +118,9 @@ def mean_gpus(hour: UsedHour, now: datetime) -> MeanGpus:
     passed = min((now - hour.at).total_seconds() / HOUR, 1.0)
     if passed <= 0:
         return MeanGpus(hour.at, 0.0, 0.0, 0.0, 0.0)
-    return MeanGpus(hour.at, hour.there / passed, hour.held / passed, hour.known / passed, hour.busy / passed)
+    return MeanGpus(
+        hour.at, hour.total / passed, hour.allocated / passed, hour.measured / passed, hour.used / passed
+    )
 
 
 def _floor(at: datetime, step: int) -> datetime:

@@ -23,7 +23,7 @@ from projects.selectors import budgets, departments, projects
 from projects.web.quotas.budgets import Owner, budget_setter, budgetable
 from scheduler.api.usage import as_csv
 from scheduler.reports.usage.budgets import Standing, standings
-from scheduler.reports.usage.report import Dimension, Step, Used, report, total
+from scheduler.reports.usage.report import Dimension, Step, UsageRow, report, total
 from scheduler.web.usage.query import SPANS, Question, question_of
 
 MOST_NAMED = 8
@@ -38,14 +38,14 @@ class Line:
 
     name: str
     hue: str
-    used: Used
+    used: UsageRow
     bar: Bar
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     label: str
-    used: Used
+    used: UsageRow
 
 
 @signed_in
@@ -53,9 +53,9 @@ class Piece:
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     now = timezone.now()
     question = question_of(request.GET, now, zone_of(request))
-    rows = question.chosen_of(report(request.acting, question.asked, now))
+    rows = question.chosen_of(report(request.acting, question.request, now))
     if request.GET.get("format") == "csv":
-        return as_csv(ApiRequest(request), question.asked, rows)
+        return as_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
     lines = _lines(rows, question.by)
     shown = slice_of(
@@ -82,8 +82,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
 
-def _lines(rows: Iterable[Used], by: Dimension) -> list[Line]:
-    names: dict[str, list[Used]] = {}
+def _lines(rows: Iterable[UsageRow], by: Dimension) -> list[Line]:
+    names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
     sums = [(total(each), name) for name, each in names.items()]
@@ -110,7 +110,7 @@ def _sorted(lines: list[Line], sort: str) -> list[Line]:
     return sorted(lines, key=key, reverse=sort.startswith("-"))
 
 
-def _chart(rows: Sequence[Used], lines: Sequence[Line], question: Question) -> Columns:
+def _chart(rows: Sequence[UsageRow], lines: Sequence[Line], question: Question) -> Columns:
     """The biggest names have a layer each, all others one together."""
     starts = _starts(question)
     amounts: dict[tuple[str, datetime], float] = {}
@@ -131,9 +131,9 @@ def _chart(rows: Sequence[Used], lines: Sequence[Line], question: Question) -> C
     return columns(layers)
 
 
-def _pieces(rows: Sequence[Used], question: Question) -> list[Piece]:
+def _pieces(rows: Sequence[UsageRow], question: Question) -> list[Piece]:
     """The chart's data, latest first."""
-    at: dict[datetime, list[Used]] = {start: [] for start in _starts(question)}
+    at: dict[datetime, list[UsageRow]] = {start: [] for start in _starts(question)}
     for row in rows:
         if row.at is not None:
             at.setdefault(row.at, []).append(row)
@@ -147,15 +147,15 @@ def _labels(question: Question) -> tuple[str, str]:
 
 def _starts(question: Question) -> list[datetime]:
     """Where each piece of the time begins, in the reader's zone."""
-    zone, found = question.asked.zone, []
-    at = question.asked.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
+    zone, found = question.request.time_zone, []
+    at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:
         at = at.replace(hour=0)
     if question.step is Step.WEEK:
         at -= timedelta(days=at.weekday())
     if question.step is Step.MONTH:
         at = at.replace(day=1)
-    while at < question.asked.until:
+    while at < question.request.until:
         found.append(at)
         at = _next(at, question.step)
     return found
@@ -171,7 +171,7 @@ def _next(at: datetime, step: Step) -> datetime:
 
 
 def _label(at: datetime, question: Question) -> str:
-    return at.astimezone(question.asked.zone).strftime(SHOWN[question.step])
+    return at.astimezone(question.request.time_zone).strftime(SHOWN[question.step])
 
 
 @dataclass(frozen=True, slots=True)

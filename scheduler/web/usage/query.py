@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from django.http import QueryDict
 
 from berth.core.errors import Invalid
-from scheduler.reports.usage.query import asked
-from scheduler.reports.usage.report import Asked, Dimension, Step, Used
+from scheduler.reports.usage.query import usage_request
+from scheduler.reports.usage.report import Dimension, Step, UsageRequest, UsageRow
 
 SPANS = {
     "24h": ("24 hours", Step.HOUR),
@@ -31,10 +31,10 @@ class Question:
     chosen: Step | None  # None: the fitting one
     by: Dimension
     only: dict[Dimension, str]
-    asked: Asked
+    request: UsageRequest
     search: str  # in the names that it is told by
 
-    def chosen_of(self, rows: Iterable[Used]) -> list[Used]:
+    def chosen_of(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
         words = self.search.lower().split()
         return [row for row in rows if all(word in row.names[self.by].lower() for word in words)]
 
@@ -47,13 +47,13 @@ def question_of(said: QueryDict, now: datetime, zone: ZoneInfo) -> Question:
     only = {key: name for key in Dimension if (name := said.get(key, "").replace("\x00", "")[:150])}
     chosen = _word(said.get("step"), Step, None)
     step = chosen or SPANS[span][1]
-    words: dict[str, Any] = {"since": begin, "until": end, "by": [by], "zone": zone.key}
+    words: dict[str, Any] = {"since": begin, "until": end, "group_by": [by], "time_zone": zone.key}
     words["only"] = {str(key): name for key, name in only.items()}
     try:
-        found = asked(now, step=step, **words)
+        found = usage_request(now, step=step, **words)
     except Invalid:  # so fine a step is too long a list
         step, chosen = SPANS[span][1], None
-        found = asked(now, step=step, **words)
+        found = usage_request(now, step=step, **words)
     search = said.get("search", "").replace("\x00", "")[:100].strip()
     return Question(span, step, chosen, by, only, found, search)
 

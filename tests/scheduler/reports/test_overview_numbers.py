@@ -25,7 +25,7 @@ def test_each_hour_tells_what_was_there_and_what_was_allocated(stage: Stage) -> 
     course = allocation_course([stage.cast.pool], stage.clock.now(), 4)
     assert [hour.at.hour for hour in course] == [10, 11, 12, 13]
     assert [round(hour.allocated, 2) for hour in course] == pytest.approx([0, 0, 1, 0.5], abs=0.02)
-    assert [round(hour.there, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
+    assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
 
 
 def test_waits_are_told_of_what_started_lately_and_is_visible(stage: Stage) -> None:
@@ -71,10 +71,10 @@ def test_present_hour_shows_the_gpus_that_are_allocated(stage: Stage) -> None:
     stage.clock.advance(3960)
     now = stage.clock.now()
     before, present = (mean_gpus(hour, now) for hour in used_course([stage.cast.pool], now, 2))
-    assert (round(before.held, 2), round(before.there, 2)) == pytest.approx((1, 4), abs=0.02)
-    assert (round(present.held, 2), round(present.there, 2)) == pytest.approx((1, 4), abs=0.02)
+    assert (round(before.allocated, 2), round(before.total, 2)) == pytest.approx((1, 4), abs=0.02)
+    assert (round(present.allocated, 2), round(present.total, 2)) == pytest.approx((1, 4), abs=0.02)
 
 
 def test_hour_that_has_just_begun_divides_by_nothing() -> None:
-    hour = UsedHour(NOON, there=0.0, held=0.0, known=0.0, busy=0.0)
+    hour = UsedHour(NOON, total=0.0, allocated=0.0, measured=0.0, used=0.0)
     assert mean_gpus(hour, NOON) == MeanGpus(NOON, 0.0, 0.0, 0.0, 0.0)

@@ -132,8 +132,8 @@ def test_a_reading_counts_in_its_minute_and_in_its_hour(measuring: Measuring) ->
     (hour,) = course(Q(pod__workload=measuring.workload), NOON, now, HOUR)
     assert (hour.cpu_milli, hour.memory_mib, hour.gpu_memory_mib) == (1000, 1000, 80_000)
     (used,) = used_course([measuring.stage.cast.pool], now, 1)
-    assert (used.at, used.known) == (NOON, pytest.approx(measuring.sums(HOUR)[0] / 3600))
-    assert used.busy == pytest.approx(used.known / 2)
+    assert (used.at, used.measured) == (NOON, pytest.approx(measuring.sums(HOUR)[0] / 3600))
+    assert used.used == pytest.approx(used.measured / 2)
 
 
 @pytest.mark.parametrize("place", ["use.now", "use.over_time", "use.before_end"])

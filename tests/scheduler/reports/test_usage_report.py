@@ -12,21 +12,21 @@ from projects.acting import Acting
 from projects.services import tenants, workloads
 from scheduler.models import UsageHour
 from scheduler.reports.usage.allocation_hours import release
-from scheduler.reports.usage.query import asked
-from scheduler.reports.usage.report import Dimension, Step, Used, report, total
+from scheduler.reports.usage.query import usage_request
+from scheduler.reports.usage.report import Dimension, Step, UsageRow, report, total
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 HALF = [{"name": "worker", "replicas": 1, "gpu": 0.5}]
 
 
-def told(stage: Stage, acting: Acting | None = None, **words: object) -> list[Used]:
+def told(stage: Stage, acting: Acting | None = None, **words: object) -> list[UsageRow]:
     now = stage.clock.now()
     words = {"since": NOON - timedelta(days=1), "until": now, **words}
-    return report(acting or stage.cast.alice, asked(now, **words), now)
+    return report(acting or stage.cast.alice, usage_request(now, **words), now)
 
 
-def gpu_hours(rows: list[Used], dimension: Dimension) -> dict[str, float]:
+def gpu_hours(rows: list[UsageRow], dimension: Dimension) -> dict[str, float]:
     return {row.names[dimension]: round(row.gpu_hours, 6) for row in rows}
 
 
@@ -82,12 +82,14 @@ def test_use_is_told_by_department_project_person_and_pool(stage: Stage) -> None
     )  # fmt: skip
     stage.tick(2)
     stage.clock.advance(3600)
-    assert gpu_hours(told(stage, by=["person"]), Dimension.PERSON) == {"grace": 2.0, "alice": 0.5}
-    departments = gpu_hours(told(stage, by=["department"]), Dimension.DEPARTMENT)
+    assert gpu_hours(told(stage, group_by=["user"]), Dimension.USER) == {"grace": 2.0, "alice": 0.5}
+    departments = gpu_hours(told(stage, group_by=["department"]), Dimension.DEPARTMENT)
     assert departments == {"product": 2.0, "research": 0.5}
-    assert gpu_hours(told(stage, by=["project"]), Dimension.PROJECT) == {"ads": 2.0, "vision": 0.5}
-    assert gpu_hours(told(stage, by=["pool"]), Dimension.POOL) == {"local": 2.5}
-    assert gpu_hours(told(stage, by=["pool"], only={"project": "vision"}), Dimension.POOL) == {"local": 0.5}
+    assert gpu_hours(told(stage, group_by=["project"]), Dimension.PROJECT) == {"ads": 2.0, "vision": 0.5}
+    assert gpu_hours(told(stage, group_by=["pool"]), Dimension.POOL) == {"local": 2.5}
+    assert gpu_hours(told(stage, group_by=["pool"], only={"project": "vision"}), Dimension.POOL) == {
+        "local": 0.5
+    }
 
 
 def test_each_sees_what_their_projects_used_and_no_more(stage: Stage) -> None:
@@ -95,7 +97,7 @@ def test_each_sees_what_their_projects_used_and_no_more(stage: Stage) -> None:
     started(stage, "of-vision", roles=HALF)
     started(stage, "of-ads", project=cast.ads, roles=HALF)
     stage.clock.advance(3600)
-    seen = {name: set(gpu_hours(told(stage, who, by=["project"]), Dimension.PROJECT))
+    seen = {name: set(gpu_hours(told(stage, who, group_by=["project"]), Dimension.PROJECT))
             for name, who in cast.people.items()}  # fmt: skip
     both, vision = {"vision", "ads"}, {"vision"}
     assert seen == {"alice": both, "bob": vision, "carol": vision, "dave": vision, "erin": vision,
@@ -105,7 +107,7 @@ def test_each_sees_what_their_projects_used_and_no_more(stage: Stage) -> None:
 def test_time_is_cut_by_the_reader_s_zone(stage: Stage) -> None:
     started(stage, roles=HALF)
     stage.clock.advance(24 * 3600)
-    days = told(stage, step="day", zone="Asia/Tokyo")
+    days = told(stage, step="day", time_zone="Asia/Tokyo")
     tokyo = ZoneInfo("Asia/Tokyo")
     assert [row.at and row.at.astimezone(tokyo).hour for row in days] == [0, 0]
     # Noon in Greenwich is nine in the evening there.
@@ -130,7 +132,9 @@ def test_what_was_used_is_known_after_its_project_is_gone(stage: Stage) -> None:
     workload.refresh_from_db()
     workloads.delete(acting=cast.alice, workload=workload)
     tenants.delete_project(acting=cast.alice, project=cast.search)
-    assert gpu_hours(told(stage, by=["project"]), Dimension.PROJECT)["search"] == pytest.approx(2.0, rel=1e-3)
+    assert gpu_hours(told(stage, group_by=["project"]), Dimension.PROJECT)["search"] == pytest.approx(
+        2.0, rel=1e-3
+    )
 
 
 def test_cost_is_the_gpu_hours_at_their_pool_s_price_and_unknown_without_one(stage: Stage) -> None:
@@ -148,14 +152,14 @@ def test_cost_is_the_gpu_hours_at_their_pool_s_price_and_unknown_without_one(sta
     [
         ({"since": NOON, "until": NOON}, "since"),
         ({"since": NOON - timedelta(days=90), "until": NOON, "step": "hour"}, "step"),
-        ({"by": ["pool", "pool"]}, "by"),
-        ({"zone": "Mars/Olympus"}, "zone"),
-        ({"zone": "../../etc/passwd"}, "zone"),
+        ({"group_by": ["pool", "pool"]}, "group_by"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone"),
+        ({"time_zone": "../../etc/passwd"}, "time_zone"),
     ],
 )
 def test_a_question_that_cannot_be_answered_names_what_is_wrong(words: dict, path: str) -> None:
     with pytest.raises(Invalid) as refused:
-        asked(datetime(2026, 6, 2, tzinfo=UTC), **words)
+        usage_request(datetime(2026, 6, 2, tzinfo=UTC), **words)
     assert [problem.path for problem in refused.value.problems] == [path]
 
 

@@ -15,7 +15,7 @@ from berth.cli.text import now, number
 usage_app = typer.Typer(
     no_args_is_help=True, help="Usage: GPU-hours by whom and where, over time, and their cost."
 )
-DIMENSIONS = ("department", "project", "person", "pool")
+DIMENSIONS = ("department", "project", "user", "pool")
 
 
 class Step(StrEnum):
@@ -29,15 +29,17 @@ class Step(StrEnum):
 def report(
     *,
     by: Annotated[
-        str, typer.Option(metavar="LIST", help="department, project, person, pool: one, or some with commas.")
+        str, typer.Option(metavar="LIST", help="Comma-separated dimensions: department, project, user, pool.")
     ] = "department,project",
     step: Annotated[Step | None, typer.Option(help="Cut the time into these.")] = None,
     since: Annotated[str, typer.Option(help="From then on: a time, or so long ago, such as 30d.")] = "30d",
     until: Annotated[str | None, typer.Option(help="Before then.")] = None,
-    zone: Annotated[str | None, typer.Option(help="Whose days and months, as Europe/Berlin; UTC.")] = None,
+    time_zone: Annotated[
+        str | None, typer.Option(help="Time zone of days and months, for example Europe/Berlin.")
+    ] = None,
     department: DepartmentOption = None,
     project: ProjectOption = None,
-    person: Annotated[str | None, typer.Option(help="Of what this person submitted.")] = None,
+    user: Annotated[str | None, typer.Option(help="Submitter.")] = None,
     pool: PoolOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="The same as -o csv.")] = False,
     output: OutputOption = Output.TABLE,
@@ -46,14 +48,15 @@ def report(
 
     \b
     berth usage report --by project --step month --since 180d
-    berth usage report --by person,pool --project vision
+    berth usage report --by user,pool --project vision
     berth usage report --step day --csv > usage.csv
     """
     dimensions = _dimensions(by)
     question: dict[str, object] = {
-        "by": dimensions, "step": step, "zone": zone, "since": moment("--since", since, now()),
+        "group_by": dimensions, "step": step, "time_zone": time_zone,
+        "since": moment("--since", since, now()),
         "until": None if until is None else moment("--until", until, now()), "department": department,
-        "project": project, "person": person, "pool": pool,
+        "project": project, "user": user, "pool": pool,
     }  # fmt: skip
     with connected() as client:
         if csv or output is Output.CSV:

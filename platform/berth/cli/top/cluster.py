@@ -108,7 +108,7 @@ def headline(sight: ClusterSight) -> str:
     phases = [row.workload.phase for row in sight.workloads]
     running = sum(phase in ("running", "starting", "stopping") for phase in phases)
     waiting = sum(phase in ("pending", "reserved") for phase in phases)
-    held = sight.now.held.gpu
+    held = sight.now.allocated.gpu
     share = f" ({held / there:.0%})" if there else ""
     measured = "" if sight.now.gpu_busy_percent is None else f", {busy(sight.now)} busy"
     more = ", and more than is shown" if sight.more else ""
@@ -168,7 +168,7 @@ def _used(use: "Use | None", name: str, unit: int) -> str:
     """Used of held; a dash for what was not measured."""
     if use is None:
         return "-"
-    used, held = getattr(use.used, name), getattr(use.held, name)
+    used, held = getattr(use.used, name), getattr(use.allocated, name)
     told = "-" if used is None else f"{used / unit:.1f}"
     return f"{told}/{number(round(held / unit, 1))}" if held or used else "-"
 

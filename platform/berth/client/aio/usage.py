@@ -16,7 +16,7 @@ class AsyncUsage:
         self._transport = transport
 
     async def report(self, **question: object) -> UsageReport:
-        """The whole report. `question` as in REST: since, until, by, step, zone, department, project, ..."""
+        """Return the entire report; `question` takes the query parameters of REST."""
         params = {**question, "limit": 500}
         whole: dict[str, Any] = await self._transport.get("usage", params)
         while whole["next"]:
@@ -76,25 +76,29 @@ class AsyncUtilization:
 
     async def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUse:
         """All pools, or one; the latest hours last."""
-        return ClusterUse.model_validate(await self._transport.get("use", {"pool": pool, "hours": hours}))
+        return ClusterUse.model_validate(
+            await self._transport.get("utilization", {"pool": pool, "hours": hours})
+        )
 
     async def nodes(self, *, pool: str | None = None, limit: int | None = None) -> AsyncIterator[NodeUse]:
-        async for item in self._transport.pages("use/nodes", {"pool": pool}, limit):
+        async for item in self._transport.pages("utilization/nodes", {"pool": pool}, limit):
             yield NodeUse.model_validate(item)
 
     async def workloads(
         self, *, project: str | None = None, pool: str | None = None, limit: int | None = None
     ) -> AsyncIterator[WorkloadUse]:
         """Those that run, whoever holds most GPUs first."""
-        async for item in self._transport.pages("use/workloads", {"project": project, "pool": pool}, limit):
+        async for item in self._transport.pages(
+            "utilization/workloads", {"project": project, "pool": pool}, limit
+        ):
             yield WorkloadUse.model_validate(item)
 
     async def node(self, name: str, *, span: int | None = None) -> NodeUse:
-        return NodeUse.model_validate(await self._transport.get(f"nodes/{name}/use", {"span": span}))
+        return NodeUse.model_validate(await self._transport.get(f"nodes/{name}/utilization", {"span": span}))
 
     async def workload(
         self, workload_id: str, *, span: int | None = None, run: int | None = None
     ) -> OneWorkloadUse:
         """`span`: so many seconds back from its end, or from now."""
-        told = await self._transport.get(f"workloads/{workload_id}/use", {"span": span, "run": run})
+        told = await self._transport.get(f"workloads/{workload_id}/utilization", {"span": span, "run": run})
         return OneWorkloadUse.model_validate(told)

@@ -11,7 +11,7 @@ class Used(Model):
     at: datetime | None = None
     department: str | None = None
     project: str | None = None
-    person: str | None = None
+    user: str | None = None
     pool: str | None = None
     gpu_hours: float = 0
     cpu_hours: float = 0
@@ -44,7 +44,7 @@ class Budget(Model):
     month: BudgetMonth
 
 
-class Held(Model):
+class Allocated(Model):
     gpu: float = 0
     cpu: float = 0
     memory_mib: int = 0
@@ -61,11 +61,11 @@ class UsedNow(Model):
 
 
 class Use(Model):
-    """`used.gpu` is what was held times how much of the time it was busy, as far as that is known."""
+    """`used.gpu` is allocated GPUs times their measured utilization."""
 
-    held: Held
+    allocated: Allocated
     used: UsedNow
-    gpu_known: float = 0
+    gpus_measured: float = 0
     gpu_busy_percent: float | None = None
     measured_at: datetime | None = None
     pods: int = 0
@@ -74,9 +74,9 @@ class Use(Model):
 
 class UsePoint(Model):
     at: datetime
-    held: Held
+    allocated: Allocated
     used: UsedNow
-    gpu_known: float = 0
+    gpus_measured: float = 0
 
 
 class DeviceUse(Model):
@@ -90,7 +90,7 @@ class PodUse(Model):
     pod: str
     run: int
     node: str
-    use: Use
+    utilization: Use
     devices: list[DeviceUse] = []
 
 
@@ -135,13 +135,13 @@ class PoolUse(Model):
 
 
 class UsedHour(Model):
-    """GPU-hours: there, held, and of these how many were measured and how many busy."""
+    """GPU-hours of one hour: total, allocated, allocated and measured, used."""
 
     at: datetime
-    there: float
-    held: float
-    known: float
-    busy: float
+    total: float
+    allocated: float
+    measured: float
+    used: float
 
 
 class ClusterUse(Model):

@@ -75,7 +75,7 @@ def index(request: Request) -> HttpResponse:
         "waits": wait_times(acting, shown, now - DAY),
         "shortfalls": shortfalls(acting, shown)[:MOST_SHORTFALLS],
         "course": list(reversed(course)),
-        "measured": any(hour.known for hour in course),
+        "measured": any(hour.measured for hour in course),
         "chart": chart_of(course, zone),
         "zone": zone.key,
         "nobody_schedules": not Lease.objects.filter(name=SCHEDULER, expires_at__gt=now).exists(),
@@ -91,10 +91,10 @@ def chart_of(course: list[MeanGpus], zone: ZoneInfo) -> Columns:
     for hour in course:
         at = hour.at.astimezone(zone).strftime("%a %H:00")
         for kind, amount, said in (
-            ("busy", hour.busy, "allocated and busy"),
-            ("quiet", hour.known - hour.busy, "allocated and not busy"),
-            ("used", hour.held - hour.known, "allocated, not measured"),
-            ("wanted", hour.there - hour.held, "free"),
+            ("busy", hour.used, "allocated and busy"),
+            ("quiet", hour.measured - hour.used, "allocated and not busy"),
+            ("used", hour.allocated - hour.measured, "allocated, not measured"),
+            ("wanted", hour.total - hour.allocated, "free"),
         ):
             layers[kind].append((amount, f"{at}: {amount:,.1f} GPUs {said}"))
     return columns(list(layers.items()))
