@@ -15,26 +15,27 @@ from scheduler.engine.plan import Evict, Place, Plan, Reason, Refusal
 
 MOST_ESTIMATED = 500  # in each pool, the first in line first
 ASSUMPTIONS = (
-    "if what runs ends no later than it declared, who is before it in line starts first, nobody new goes "
-    "before it, and the room comes in one piece"
+    "if running workloads end within their max_runtime, workloads ahead in the queue start first, "
+    "nothing new is queued ahead, and the capacity becomes free in one block"
 )
+NEVER_STARTS = "it can never start as specified"
 UNKNOWN: Mapping[Reason, str] = {
-    Reason.MISCONFIGURED: "it can never start as it is",
-    Reason.NO_MATCHING_NODE: "it can never start as it is",
-    Reason.EXCEEDS_NODE_SHAPE: "it can never start as it is",
-    Reason.EXCEEDS_POOL_MAX: "it can never start as it is",
-    Reason.EXCEEDS_DOMAIN: "it can never start as it is",
-    Reason.SUSPENDED: "a person has to resume it",
-    Reason.DEPENDENCY_NOT_MET: "what it waits for has to complete first",
-    Reason.PROJECT_LIMIT: "other work of its project has to end, or the limit has to be raised",
-    Reason.DEPARTMENT_LIMIT: "other work of its department has to end, or the limit has to be raised",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "other work of its project has to end, or the quota has to be raised",
-    Reason.DEPARTMENT_OVERSOLD: "other work of its department has to end, or the quota has to be raised",
-    Reason.WAITING_FOR_SCALE_UP: "it waits for nodes, and nobody knows how long they take",
+    Reason.MISCONFIGURED: NEVER_STARTS,
+    Reason.NO_MATCHING_NODE: NEVER_STARTS,
+    Reason.EXCEEDS_NODE_SHAPE: NEVER_STARTS,
+    Reason.EXCEEDS_POOL_MAX: NEVER_STARTS,
+    Reason.EXCEEDS_DOMAIN: NEVER_STARTS,
+    Reason.SUSPENDED: "a user has to resume it",
+    Reason.DEPENDENCY_NOT_MET: "its dependencies have to complete first",
+    Reason.PROJECT_LIMIT: "another workload of its project has to end, or the limit has to be raised",
+    Reason.DEPARTMENT_LIMIT: "another workload of its department has to end, or the limit has to be raised",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload of its project has to end, or the quota to be raised",
+    Reason.DEPARTMENT_OVERSOLD: "another workload of its department has to end, or the quota to be raised",
+    Reason.WAITING_FOR_SCALE_UP: "it is waiting for nodes, and their boot time is unknown",
 }
-FAR_BACK = "it is too far back in line to be estimated"
-DUE = "enough is free, or should be by now; it waits for the reasons named here"
-PARTLY = "a part of it stands already"
+FAR_BACK = "it is too far back in the queue for an estimate"
+DUE = "enough is free or should be free by now; see the reasons it is pending"
+PARTLY = "some of its replicas have already been placed"
 Sums = list[int]
 
 
@@ -125,8 +126,8 @@ class _Future:
     def _why_never(self, kind: int, resource: str, missing: int) -> str:
         held = amount(resource, self._undeclared[kind])
         return (
-            f"{amount(resource, missing)} would be missing even when all that declared a max_runtime has "
-            f"ended; work that declares none holds, or will hold, {held}"
+            f"{amount(resource, missing)} would be missing even after every workload with a max_runtime has "
+            f"ended; workloads without one hold, or will hold, {held}"
         )
 
 

@@ -193,7 +193,7 @@ def _bundle(
     standings: tuple[Standing, ...],
 ) -> Bundle:
     """The same as any move: each replica stops here, and is promised its new place until it has stopped."""
-    rule = f"moved, so that node {node.name} can be given back: its work fits on the other nodes"
+    rule = f"moved to release node {node.name}: its workloads fit on other nodes"
     stops = [Evict(name, p.role, p.index, p.node, p.devices, p.milli) for p in pods]
     goes_to = [replace(places[name, p.role, p.index], reserved=True) for p in pods]
     removed = tuple((pod.role, pod.index) for pod in pods)

@@ -34,12 +34,12 @@ def as_text(answer: Mapping[str, Any], run: int, spared: int = 0) -> str:
     parts = [
         _decisions(answer["cycles"]),
         _rest(run, spared),
-        table(("WORKLOAD", "PHASE", "GPUS", "ON", "WHY IT WAITS"), _workloads(answer["workloads"])),
-        table(("POOL", "QUEUE", "QUOTA", "SHARE", "HOLDS", "WANTS"), _queues(answer["queues"])),
+        table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workloads(answer["workloads"])),
+        table(("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queues(answer["queues"])),
         table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _nodes(answer["nodes"])),
     ]
     wanted = {pool: demand["nodes_wanted"] for pool, demand in answer["demand"].items()}
-    parts += [f"{pool} wants {counted(count, 'more node')}" for pool, count in wanted.items() if count]
+    parts += [f"Pool {pool} needs {counted(count, 'more node')}" for pool, count in wanted.items() if count]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -63,15 +63,15 @@ def _decisions(cycles: Sequence[Mapping[str, Any]]) -> str:
             whom = f" for {decision['for']}" if decision["for"] else ""
             pods = ", ".join(_pod_moves(decision["pods"]))
             lines.append(f"  {decision['kind']} {decision['workload']}{whom}: {pods}")
-    return "\n".join(lines) if lines else "Nothing to decide."
+    return "\n".join(lines) if lines else "No decisions."
 
 
 def _rest(run: int, spared: int) -> str:
     if not spared:
         return ""
     return (
-        f"At rest from cycle {run - 1:,} on: nothing can change any more. "
-        f"{counted(run, 'cycle')} of {run + spared:,} were run, the last one among them."
+        f"Steady state from cycle {run - 1:,}: no further changes. "
+        f"Ran {counted(run, 'cycle')} of {run + spared:,}, including the last one."
     )
 
 

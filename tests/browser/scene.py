@@ -378,7 +378,7 @@ def _history(scene: Scene) -> None:
         at=make.ago(minutes=12),
         cycle=803,
         lost_gpu_seconds=2880,
-        rule="ads stays within its quota of 8 GPUs, and vision was above its own",
+        rule="ads stays within its quota of 8 GPUs, and vision was over its own",
         pods=[{"role": "worker", "index": index} for index in range(4)],
         numbers={
             "victim": [

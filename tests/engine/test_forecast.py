@@ -53,9 +53,9 @@ def test_no_time_is_given_where_room_alone_is_not_what_it_waits_for() -> None:
 @pytest.mark.parametrize(
     ("more", "because"),
     [
-        ({"gpus": 16}, "it can never start as it is"),
-        ({"suspended": True}, "a person has to resume it"),
-        ({"depends_on": ("p/first",)}, "what it waits for has to complete first"),
+        ({"gpus": 16}, "it can never start as specified"),
+        ({"suspended": True}, "a user has to resume it"),
+        ({"depends_on": ("p/first",)}, "its dependencies have to complete first"),
     ],
 )
 def test_where_time_alone_does_not_help_it_says_what_would(more: dict[str, object], because: str) -> None:

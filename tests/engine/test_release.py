@@ -43,7 +43,7 @@ def test_a_node_whose_work_fits_elsewhere_may_go() -> None:
     assert (stop.node, place.node, place.reserved) == ("n3", "n1", True)
     assert bundle.kind is Kind.CONSOLIDATE
     (audit,) = bundle.evictions
-    assert audit.rule == "moved, so that node n3 can be given back: its work fits on the other nodes"
+    assert audit.rule == "moved to release node n3: its workloads fit on other nodes"
     assert [standing.queue for standing in audit.victim] == ["p", "d"]
 
 

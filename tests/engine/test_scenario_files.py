@@ -241,5 +241,5 @@ def test_the_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Pat
 def test_only_named_actions_run(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(with_work({"name": "w"})))
-    assert "Nothing to decide" in run(path, actions=["stale_gangs"])[1]
+    assert "No decisions." in run(path, actions=["stale_gangs"])[1]
     assert run(path, actions=["magic"])[0] == 2

@@ -103,7 +103,7 @@ def test_every_move_is_in_the_audit_with_its_cycle_and_what_it_was_for(stage: Fl
         False,
         "",
     )
-    assert row.rule == "moved, so that node local-2 can be given back: its work fits on the other nodes"
+    assert row.rule == "moved to release node local-2: its workloads fit on other nodes"
     assert [queue["queue"] for queue in row.numbers["victim"]] == ["vision", "research"]
     cycle = Cycle.objects.get(pk=row.cycle)
     assert (cycle.trigger, cycle.applied, cycle.evictions) == ("release nodes", 1, 1)

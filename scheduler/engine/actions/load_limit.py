@@ -94,7 +94,7 @@ def _remove(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     with board.trial(gang, otherwise=Reason.WAITING_FOR_CAPACITY) as trial:
         for victim in victims:
             _drop(board, victim)
-        trial.accept(Kind.SHRINK, "its node's CPU is allocated beyond the load limit", (eviction,))
+        trial.accept(Kind.SHRINK, "the node's CPU allocation exceeds the load limit", (eviction,))
 
 
 def _drop(board: Board, victim: Victim) -> None:

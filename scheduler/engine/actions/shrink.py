@@ -40,7 +40,7 @@ def _cut(board: Board, gang: Gang) -> Eviction:
             board.drop(gang, part, part.live[index])
             pods.append((part.role.name, index))
             lost_gpu_seconds += victim.lost_gpu_seconds
-    rule = "a workload never has more replicas than its maximum"
+    rule = "a workload may not run more replicas than its maximum"
     return Eviction(
         Kind.SHRINK, gang.name, None, rule, tuple(pods), whole=False, lost_gpu_seconds=lost_gpu_seconds
     )

@@ -16,7 +16,11 @@ def stale_gangs(board: Board, choice: int) -> None:
         broken = list(_broken(board, gang.root)) if gang.runs else []  # a promise cannot go stale
         if broken and _overdue(board, gang):
             with board.trial(gang, otherwise=Reason.WAITING_FOR_GANG) as trial:
-                trial.accept(Kind.STALE_GANG, "below its minimum for too long", (_stop(board, gang, broken),))
+                trial.accept(
+                    Kind.STALE_GANG,
+                    "below its minimum for longer than the grace period",
+                    (_stop(board, gang, broken),),
+                )
 
 
 def _broken(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
@@ -56,7 +60,7 @@ def _stop(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> Evicti
         Kind.STALE_GANG,
         gang.name,
         None,
-        "a gang below its minimum cannot run, and its grace is over",
+        "the gang stayed below its minimum for longer than its grace period",
         tuple((pod.role, pod.index) for _, pod in pods),
         whole=not gang.stands,
         victim=tuple(

@@ -345,7 +345,7 @@ class Board:
         self.cycle.refusals.pop(gang.name, None)
         self.cycle.reserved_only.discard(gang.name)
         self._write_down(
-            Bundle(Kind.START, gang.name, self.pool.name, places, message="its place is free now")
+            Bundle(Kind.START, gang.name, self.pool.name, places, message="the reserved capacity is free now")
         )
 
     def is_fresh(self, pod: Pod) -> bool:

@@ -35,11 +35,12 @@ class QueueKey(NamedTuple):
 
     def sentences(self, name: str) -> tuple[str, ...]:
         return (
-            f"{name}: " + ("beyond its quota" if self.over_quota else "within its quota"),
+            f"{name}: " + ("over its quota" if self.over_quota else "within its quota"),
             f"rank {-self.rank}",
-            "beyond its fair share" if self.over_share else "within its fair share",
-            *((f"used {self.past:.3f} of its due",) if self.past else ()),
-            f"dominant share {self.dominant_share:.3f} with it, {self.dominant_share_now:.3f} without",
+            "over its fair share" if self.over_share else "within its fair share",
+            *((f"decayed usage {self.past:.3f} of its weighted share",) if self.past else ()),
+            f"dominant share {self.dominant_share:.3f} with this workload, "
+            f"{self.dominant_share_now:.3f} without",
         )
 
 

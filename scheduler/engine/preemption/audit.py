@@ -15,12 +15,12 @@ from scheduler.engine.preemption.victims import Victim
 Held = dict[QueueAccount, tuple[int, ...]]
 
 RULES = {
-    "above_share": "{victim} held {held}, more than its quota and fair share of {share}",
-    "within_quota": "{preemptor} stays within its quota of {quota}, and {victim} was above its own",
-    "priority": "in {victim}, priority {higher} goes before priority {lower}",
-    "fulfilment": "growth in {victim} makes way for a gang's minimum",
-    "consolidate": "moved, to make one free block of several",
-    "turn": "{preemptor} is owed a turn: {victim} used more for its weight",
+    "above_share": "{victim} had {held} allocated, more than its quota and fair share of {share}",
+    "within_quota": "{preemptor} stays within its quota of {quota}, and {victim} was over its own",
+    "priority": "in {victim}, priority {higher} preempts priority {lower}",
+    "fulfilment": "{victim} is scaled down for the minimum of a pending gang",
+    "consolidate": "moved to consolidate free capacity",
+    "turn": "{victim} has the higher decayed usage for its weight, so the turn goes to {preemptor}",
 }
 
 
