@@ -27,10 +27,10 @@ UNKNOWN: Mapping[Reason, str] = {
     Reason.EXCEEDS_DOMAIN: NEVER_STARTS,
     Reason.SUSPENDED: "a user has to resume it",
     Reason.DEPENDENCY_NOT_MET: "its dependencies have to complete first",
-    Reason.PROJECT_LIMIT: "another workload of its project has to end, or the limit has to be raised",
-    Reason.DEPARTMENT_LIMIT: "another workload of its department has to end, or the limit has to be raised",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload of its project has to end, or the quota to be raised",
-    Reason.DEPARTMENT_OVERSOLD: "another workload of its department has to end, or the quota to be raised",
+    Reason.PROJECT_LIMIT: "another workload of its project has to end, or the limit has to rise",
+    Reason.DEPARTMENT_LIMIT: "another workload of its department has to end, or the limit has to rise",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "another workload of its project has to end, or the quota has to rise",
+    Reason.DEPARTMENT_OVERSOLD: "another workload of its department has to end, or the quota has to rise",
     Reason.WAITING_FOR_SCALE_UP: "it is waiting for nodes, and their boot time is unknown",
 }
 FAR_BACK = "it is too far back in the queue for an estimate"

@@ -39,8 +39,7 @@ class QueueKey(NamedTuple):
             f"rank {-self.rank}",
             "over its fair share" if self.over_share else "within its fair share",
             *((f"decayed usage {self.past:.3f} of its weighted share",) if self.past else ()),
-            f"dominant share {self.dominant_share:.3f} with this workload, "
-            f"{self.dominant_share_now:.3f} without",
+            f"dominant share {self.dominant_share_now:.3f}, {self.dominant_share:.3f} with this workload",
         )
 
 
