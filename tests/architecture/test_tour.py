@@ -1,0 +1,70 @@
+"""The tour names existing files, and follows a submission in the order in which the code runs."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from django.test import Client
+
+from projects.services.people import tokens
+from tests.cast import make_cast
+from tests.scheduler.stage import Stage
+
+ROOT = Path(__file__).resolve().parents[2]
+TOUR = (ROOT / "docs" / "tour.md").read_text()
+STEP = re.compile(r"^\| \d+ \| .* \| `([^`]+)` \| `(\w+)` \|$", re.MULTILINE)
+TOPS = ("platform/", "scheduler/", "projects/", "pools/", "templates/", "tests/", "examples/")
+
+
+def test_every_file_of_the_tour_exists() -> None:
+    named = {text for text in re.findall(r"`([\w./-]+)`", TOUR) if text.startswith(TOPS)}
+    assert named
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+@pytest.fixture
+def stage(transactional_db: None) -> Stage:
+    stage = Stage(make_cast())
+    stage.node()
+    stage.quota(stage.cast.research, 4)
+    stage.quota(stage.cast.vision, 4)
+    return stage
+
+
+def test_submission_passes_through_the_files_of_the_tour_in_order(stage: Stage) -> None:
+    _, secret = tokens.issue(acting=stage.cast.dave, name="tour", scopes=["read", "write"], expires_at=None)
+    document = {"name": "train", "project": "vision", "command": "true", "roles": [{"gpu": 1}]}
+    calls: list[tuple[str, str]] = []
+    with recorded(calls):
+        response = Client().post(
+            "/api/v1/workloads", document, "application/json", headers={"Authorization": f"Bearer {secret}"}
+        )
+        stage.tick()
+    assert response.status_code == 201, response.content
+    steps = STEP.findall(TOUR)
+    assert len(steps) > 10
+    assert [step for step in calls if step in set(steps)] == steps
+
+
+@contextmanager
+def recorded(calls: list[tuple[str, str]]) -> Iterator[None]:
+    """Append (file, function) of our own code to `calls`, each at its first call."""
+    recorded_calls: set[tuple[str, str]] = set()
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(str(ROOT)):
+            call = (str(Path(file).relative_to(ROOT)), frame.f_code.co_name)
+            if call not in recorded_calls:
+                recorded_calls.add(call)
+                calls.append(call)
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
