@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, nearest, shown
+from berth.core.problems import Problem, shown, suggestion
 from pools.engine.budgets import UNBOUND, Allowance, Budget, DisruptionReason, allowance
 from pools.engine.cron import NotCron, cron
 from pools.models import Node, NodePool
@@ -96,7 +96,7 @@ def _problems(path: str, each: object) -> Iterator[Problem]:
         yield Problem(path, "is no budget", shown(each), ", ".join(KEYS))
         return
     for key in each.keys() - set(KEYS):
-        yield Problem(f"{path}.{key}", "is not known", allowed=nearest(str(key), KEYS) or ", ".join(KEYS))
+        yield Problem(f"{path}.{key}", "unknown key", allowed=suggestion(str(key), KEYS))
     if each.get("nodes") is None:
         yield Problem(f"{path}.nodes", "is missing", allowed=NODES_ALLOWED)
     elif not _is_count(each["nodes"]):

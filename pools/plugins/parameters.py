@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from berth.core.problems import Problem, nearest, shown
+from berth.core.problems import Problem, shown, suggestion
 from pools.plugins.errors import PluginError
 
 Schema = Mapping[str, Any]
@@ -90,8 +90,8 @@ def _in_object(schema: Schema, given: Mapping[Any, Any], path: str) -> Iterator[
         if name in known:
             yield from problems_of(known[name], value, place)
         elif more is False:
-            meant = nearest(str(name), known) or ", ".join(known) or "no parameters"
-            yield Problem(place, "is not known", allowed=meant)
+            allowed = suggestion(str(name), known) or "no parameters"
+            yield Problem(place, "unknown parameter", allowed=allowed)
         else:
             yield from problems_of(more, value, place)
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, nearest, shown
+from berth.core.problems import Problem, shown, suggestion
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from pools import budgets
 from pools.engine.node_spec import NodeSpec, node_spec
@@ -37,7 +37,8 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     unknown = sorted(set(given) - EDITABLE)
     if unknown:
         raise Invalid(
-            Problem(name, "cannot be set", allowed=nearest(name, EDITABLE | {"nodes"})) for name in unknown
+            Problem(name, "cannot be set", allowed=suggestion(name, sorted(EDITABLE | {"nodes"})))
+            for name in unknown
         )
     check_offered(pool, given)
     if "disruption_budgets" in given:

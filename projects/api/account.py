@@ -67,7 +67,7 @@ class TokenAnswer(Answer):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
-    by_sign_in: bool = Field(description="Created by sign-in: it ends when the password changes.")
+    interactive: bool = Field(description="Created by sign-in: it ends when the password changes.")
 
 
 class NewTokenAnswer(TokenAnswer):
@@ -130,7 +130,7 @@ class Login(PasswordView):
         acting = Acting.person(user, request_id=getattr(request, "request_id", ""))
         token, secret = tokens.issue(
             acting=acting, name=tokens.sign_in_name(), scopes=SCOPES,
-            expires_at=timezone.now() + LOGIN_LASTS, by_sign_in=True,
+            expires_at=timezone.now() + LOGIN_LASTS, interactive=True,
         )  # fmt: skip
         assert token.expires_at is not None
         return Response(LoginAnswer(token=secret, expires_at=token.expires_at))
@@ -226,5 +226,6 @@ def _role(row: Membership) -> RoleAnswer:
 
 
 def _token(row: ApiToken) -> TokenAnswer:
-    known: dict[str, Any] = {name: getattr(row, name) for name in TokenAnswer.model_fields}
-    return TokenAnswer(**known)
+    names = [name for name in TokenAnswer.model_fields if name != "interactive"]
+    values: dict[str, Any] = {name: getattr(row, name) for name in names}
+    return TokenAnswer(interactive=row.interactive, **values)

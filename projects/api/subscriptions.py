@@ -24,7 +24,7 @@ from projects.models import Delivery, Subscription
 from projects.services.notifications import subscriptions
 from projects.services.notifications.subscriptions import Place
 
-NewsWord = Literal[
+EventWord = Literal[
     "started", "completed", "failed", "preempted", "cancelled", "unschedulable", "waiting", "idle",
     "budget", "pool",
 ]  # fmt: skip
@@ -32,98 +32,100 @@ OLDEST = Order("oldest", ("id",))
 
 
 class NewSubscription(Body):
-    """Of one's own work; or of a `project`, a `department` or the whole `platform` that one administers."""
+    """A subscription to one's own workloads, or to a scope that one administers."""
 
     to: Text
-    news: Annotated[list[NewsWord], Field(min_length=1, max_length=9)]
-    waiting_minutes: int = 60
+    events: Annotated[list[EventWord], Field(min_length=1, max_length=10)]
+    pending_minutes: int = Field(60, description="How long a workload is pending before `waiting` is sent.")
     project: Text | None = None
     department: Text | None = None
-    platform: bool = False
+    platform_wide: bool = False
 
 
 class SubscriptionAnswer(Answer):
     id: int
-    of: str = Field(description="What it tells of: one's own work, a project, a department, the platform.")
+    scope: str = Field(description="The user's workloads, a project, a department or the platform.")
     project: str | None
     department: str | None
     user: str | None
-    news: list[NewsWord]
-    waiting_minutes: int
-    to: str = Field(description="Of a hook only the host and the last letters: it is as good as a password.")
+    events: list[EventWord]
+    pending_minutes: int
+    to: str = Field(description="Of a webhook, which is a secret, only the host and the last characters.")
     channel: Literal["mail", "webhook", "chat"]
-    made_by: str
-    made_at: datetime
+    created_by: str
+    created_at: datetime
 
 
 class DeliveryAnswer(Answer):
     id: int
     at: datetime
-    kind: NewsWord
+    kind: EventWord
     to: str
     channel: Literal["mail", "webhook", "chat"]
     state: Literal["waiting", "delivered", "given_up"]
-    tries: int
-    due_at: datetime
+    attempts: int
+    next_attempt_at: datetime
     last_error: str
     ended_at: datetime | None
 
 
 class Subscriptions(ApiView):
-    @operation("Who is told what, as far as it is yours", query=ListQuery, page=SubscriptionAnswer)
+    @operation("List the subscriptions you may change", query=ListQuery, page=SubscriptionAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ListQuery)
         return Response(page(selectors.subscriptions(self.acting), query, OLDEST, presented))
 
-    @operation("Be told", body=NewSubscription, answer=SubscriptionAnswer, status=201)
+    @operation("Create a subscription", body=NewSubscription, answer=SubscriptionAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
         body = parse_body(request, NewSubscription)
-        made = subscriptions.subscribe(
-            acting=self.acting, place=self._place(body), to=body.to, news=body.news,
-            waiting_minutes=body.waiting_minutes,
+        subscription = subscriptions.subscribe(
+            acting=self.acting, place=self._place(body), to=body.to, news=body.events,
+            waiting_minutes=body.pending_minutes,
         )  # fmt: skip
-        return created(answer(made), f"/api/v1/subscriptions/{made.pk}")
+        return created(answer(subscription), f"/api/v1/subscriptions/{subscription.pk}")
 
     def _place(self, body: NewSubscription) -> Place:
-        named = [name for name in ("project", "department", "platform") if getattr(body, name)]
-        if len(named) > 1:
-            raise Invalid([Problem(named[1], f"given together with {named[0]}", shown(named), "one of them")])
+        scopes = [name for name in ("project", "department", "platform_wide") if getattr(body, name)]
+        if len(scopes) > 1:
+            raise Invalid([Problem(scopes[1], f"conflicts with {scopes[0]}", shown(scopes), "one of them")])
         if body.project is not None:
             return project_in_body(self.acting, body.project)
         if body.department is not None:
             return department_in_body(self.acting, body.department)
-        if body.platform:
+        if body.platform_wide:
             return None
         user: Place = self.acting.user
         return user
 
 
 class OneSubscription(ApiView):
-    @operation("One of them", answer=SubscriptionAnswer)
+    @operation("Get a subscription", answer=SubscriptionAnswer)
     def get(self, request: Request, subscription_id: int) -> Response:
         no_query(request)
-        return Response(answer(found(self.acting, subscription_id)))
+        return Response(answer(find_subscription(self.acting, subscription_id)))
 
-    @operation("Be told no more", status=204)
+    @operation("Delete a subscription", status=204)
     def delete(self, request: Request, subscription_id: int) -> Response:
         no_query(request)
-        row = found(self.acting, subscription_id)
+        row = find_subscription(self.acting, subscription_id)
         subscriptions.unsubscribe(acting=self.acting, subscription=row)
         return no_content()
 
 
 class DeliveriesOfSubscription(ApiView):
-    @operation("What was told there, newest first", query=ListQuery, page=DeliveryAnswer)
+    @operation("List the deliveries of a subscription, newest first", query=ListQuery, page=DeliveryAnswer)
     def get(self, request: Request, subscription_id: int) -> Response:
         query = parse_query(request, ListQuery)
-        row = found(self.acting, subscription_id)
+        row = find_subscription(self.acting, subscription_id)
         return Response(page(Delivery.objects.filter(subscription=row), query, NEWEST, deliveries))
 
 
 class DeliveriesOfWorkload(ApiView):
-    @operation("Who was told what about one workload, newest first", query=ListQuery, page=DeliveryAnswer)
+    @operation(
+        "List the notifications sent about a workload, newest first", query=ListQuery, page=DeliveryAnswer
+    )
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.acting, workload_id)
@@ -131,10 +133,10 @@ class DeliveriesOfWorkload(ApiView):
         return Response(page(rows, query, NEWEST, deliveries))
 
 
-def found(acting: Any, subscription_id: int) -> Subscription:
+def find_subscription(acting: Any, subscription_id: int) -> Subscription:
     row = selectors.subscriptions(acting).filter(pk=subscription_id).first()
     if row is None:
-        raise NotFound("There is no subscription with that id.")
+        raise NotFound("No subscription with this id.")
     return row
 
 
@@ -143,27 +145,28 @@ def presented(rows: Sequence[Subscription]) -> list[Any]:
 
 
 def answer(row: Subscription) -> SubscriptionAnswer:
-    columns: Any = row  # holds words that were checked when they were written
+    columns: Any = row  # its words were validated when they were written
     return SubscriptionAnswer(
         id=row.pk,
-        of=row.place,
+        scope=row.place,
         project=row.project.name if row.project else None,
         department=row.department.name if row.department else None,
         user=row.user.get_username() if row.user else None,
-        news=columns.news,
-        waiting_minutes=row.waiting_minutes,
+        events=columns.news,
+        pending_minutes=row.waiting_minutes,
         to=subscriptions.shown_address(row.to),
         channel=columns.channel,
-        made_by=row.made_by,
-        made_at=row.made_at,
+        created_by=row.made_by,
+        created_at=row.made_at,
     )
 
 
 def deliveries(rows: Sequence[Delivery]) -> list[Any]:
-    columns = [name for name in DeliveryAnswer.model_fields if name != "to"]
+    same = ("id", "at", "kind", "channel", "state", "last_error", "ended_at")
     return [
         DeliveryAnswer(
-            to=subscriptions.shown_address(row.to), **{name: getattr(row, name) for name in columns}
+            to=subscriptions.shown_address(row.to), attempts=row.tries, next_attempt_at=row.due_at,
+            **{name: getattr(row, name) for name in same},
         )
         for row in rows
-    ]
+    ]  # fmt: skip

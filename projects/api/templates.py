@@ -38,15 +38,15 @@ class TemplateValues(Body):
 
     document: dict[str, Any] | None = None
     text: str | None = None
-    about: Text = ""
+    description: Text = ""
 
 
 class TemplateAnswer(Answer):
     name: str
     project: str
-    about: str
+    description: str
     kind: str
-    made_by: str | None
+    created_by: str | None
     changed_by: str
     changed_at: datetime
     version: int
@@ -98,7 +98,7 @@ class OneTemplate(ApiView):
         expected = expected_version(request, present.version if present else None)
         values = parse_body(request, TemplateValues)
         stored = templates.save_template(
-            acting=self.acting, project=project, name=template, text=_text(values), about=values.about,
+            acting=self.acting, project=project, name=template, text=_text(values), about=values.description,
             expected_version=expected,
         )  # fmt: skip
         tag = etag(stored.version)
@@ -137,9 +137,9 @@ def _columns(row: Template) -> dict[str, Any]:
     return {
         "name": row.name,
         "project": row.project.name,
-        "about": row.about,
+        "description": row.about,
         "kind": str(templates.document_of(row).get("kind", "training")),
-        "made_by": row.made_by.get_username() if row.made_by else None,
+        "created_by": row.made_by.get_username() if row.made_by else None,
         "changed_by": row.changed_by,
         "changed_at": row.changed_at,
         "version": row.version,

@@ -85,5 +85,5 @@ class ApiToken(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
     @property
-    def by_sign_in(self) -> bool:
+    def interactive(self) -> bool:
         return bool(self.session_hash)

@@ -39,10 +39,10 @@ TITLES = {
 
 class SubscriptionForm(forms.Form):
     of = forms.ChoiceField(label="Scope")
-    news = forms.MultipleChoiceField(
+    events = forms.MultipleChoiceField(
         label="Events", choices=list(TITLES.items()), widget=forms.CheckboxSelectMultiple
     )
-    waiting_minutes = forms.IntegerField(
+    pending_minutes = forms.IntegerField(
         label="Long wait, minutes",
         min_value=1,
         max_value=MINUTES_MOST,
@@ -124,7 +124,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: Request) -> HttpResponse:
     initial = {
-        "of": MINE, "news": ["preempted", "failed", "waiting"], "waiting_minutes": 60,
+        "of": MINE, "events": ["preempted", "failed", "waiting"], "pending_minutes": 60,
         "to": getattr(request.user, "email", ""),
     }  # fmt: skip
     form = SubscriptionForm(request.POST or None, initial=initial, auto_id="told_%s")
@@ -133,8 +133,8 @@ def add(request: Request) -> HttpResponse:
         said = form.cleaned_data
         try:
             made = service.subscribe(
-                acting=request.acting, place=_place(request, said["of"]), to=said["to"], news=said["news"],
-                waiting_minutes=said["waiting_minutes"],
+                acting=request.acting, place=_place(request, said["of"]), to=said["to"], news=said["events"],
+                waiting_minutes=said["pending_minutes"],
             )  # fmt: skip
         except BerthError as error:
             take_faults(form, error)

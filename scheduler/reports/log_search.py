@@ -37,21 +37,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`matching` counts all lines from where the search began to `searched`, `lines` are the first of them.
+    """A search result: `matches` counts all lines up to `searched_bytes`, `lines` has the first ones.
 
     `following` is where to go on: behind the last of `lines` if there are more, else where time ran out.
     """
 
-    matching: int
+    matches: int
     lines: tuple[Line, ...]
     size: int
-    searched: int
+    searched_bytes: int
     following: Place | None
 
     @property
     def whole(self) -> bool:
         """Whether it came to the end that the log had."""
-        return self.searched >= self.size
+        return self.searched_bytes >= self.size
 
 
 class Searching:
@@ -64,7 +64,7 @@ class Searching:
         self._hit = False  # it has matched already
         self._rest = b""  # its last bytes, where what is wanted may have begun
         self._next = start.offset
-        self.matching = 0
+        self.matches = 0
         self.places: list[Place] = []
         self.beyond: Place | None = None
 
@@ -108,7 +108,7 @@ class Searching:
 
     def _count(self) -> None:
         self._hit = True
-        self.matching += 1
+        self.matches += 1
         if len(self.places) < self._most:
             self.places.append(self._line)
         elif self.beyond is None:
@@ -136,7 +136,7 @@ def search(
     whole = offset >= size
     lines = tuple(_shown(read, place, around) for place in searching.places)
     return Found(
-        searching.matching, lines, size, offset,
+        searching.matches, lines, size, offset,
         searching.beyond or (None if whole else searching.reached),
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ NEW = {"If-None-Match": "*"}
 NOW = {"If-Match": "*"}
 SESSION = {"name": "play", "pools": ["local"], "python": "3.11.7", "cloudpickle": "3.1.2"}
 ONE_CALL = packed([({"key": str(uuid.uuid4())}, b"closed")])
-TOLD = {"to": "ops@example.org", "news": ["failed"]}
+TOLD = {"to": "ops@example.org", "events": ["failed"]}
 KEPT = {"text": "command: a\nroles: [{replicas: 2}]\n"}
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
@@ -86,7 +86,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "subscriptions", TOLD, {}, "201 201 201 201 201 201 201 401"),
     ("POST", "subscriptions", TOLD | {"project": "vision"}, {}, "201 201 201 403 403 422 422 401"),
     ("POST", "subscriptions", TOLD | {"department": "research"}, {}, "201 201 403 403 403 422 422 401"),
-    ("POST", "subscriptions", TOLD | {"platform": True}, {}, "201 403 403 403 403 403 403 401"),
+    ("POST", "subscriptions", TOLD | {"platform_wide": True}, {}, "201 403 403 403 403 403 403 401"),
     ("GET", "subscriptions/{told}", None, {}, "200 200 200 404 404 404 404 401"),
     ("GET", "subscriptions/{told}/deliveries", None, {}, "200 200 200 404 404 404 404 401"),
     ("DELETE", "subscriptions/{told}", None, {}, "204 204 204 404 404 404 404 401"),

@@ -173,12 +173,12 @@ def test_lines_are_found_by_the_server(cast: Cast, dave: Caller, runtime: FakeRu
     runtime.write(str(pod.pk), b"one\n<b>Two</b>\nthree\xff two\n\x00two\x1b[31m\n")
     path = f"workloads/{pod.workload_id}/logs/search"
     told = dave.get(path, text="two", around=1).json()
-    assert (told["matching"], told["pod"], told["run"], told["next"]) == (2, "big-worker-0", 1, None)
-    assert told["searched"] == told["size"] == 36
+    assert (told["matches"], told["pod"], told["run"], told["next"]) == (2, "big-worker-0", 1, None)
+    assert told["searched_bytes"] == told["size"] == 36
     first, second = told["items"]
     assert (first["line"], first["text"], first["before"]) == (3, "three\ufffd two", ["<b>Two</b>"])
     assert second["text"] == "\ufffdtwo\x1b[31m"
-    assert dave.get(path, text="two", ignore_case="true").json()["matching"] == 3
+    assert dave.get(path, text="two", ignore_case="true").json()["matches"] == 3
     page = dave.get(path, text="two", limit=1).json()
     rest = dave.get(path, text="two", limit=1, cursor=page["next"]).json()
     assert [item["line"] for item in (*page["items"], *rest["items"])] == [3, 4]

@@ -75,7 +75,7 @@ def test_nobody_is_offered_a_fake_unless_the_installation_has_it(
         ]
         for (error,), word in zip(told, ("fake", "moon"), strict=True):
             assert (error["path"], error["message"]) == (field, "is not one of the choices")
-            assert (error["given"], error["allowed"]) == (f"'{word}'", allowed)
+            assert (error["received"], error["allowed"]) == (f"'{word}'", allowed)
     assert cast.pool.provider == cast.pool.runtime == "fake"
     change = {"provider": "fake", "runtime": "fake", "memory_mib": 2048}
     changed = alice("PATCH", "node-pools/local", change, headers={"If-Match": "*"})

@@ -170,7 +170,7 @@ def test_password_set_behind_our_back_ends_sign_in_tokens(cast: Cast, dave: Call
 
 def test_token_list_tells_which_were_created_by_sign_in(cast: Cast, dave: Caller) -> None:
     signed_in()
-    named = {token["name"]: token["by_sign_in"] for token in dave.get("tokens").json()["items"]}
+    named = {token["name"]: token["interactive"] for token in dave.get("tokens").json()["items"]}
     assert named.pop("test admin read write") is False
     assert list(named.values()) == [True]
 
@@ -179,6 +179,6 @@ def test_name_alone_makes_no_sign_in_token(cast: Cast) -> None:
     token, secret = tokens.issue(
         acting=cast.dave, name="login 2026-01-01 00:00:00 0123abcd", scopes=["write"], expires_at=None
     )
-    assert not token.by_sign_in
+    assert not token.interactive
     assert changed(Caller(secret)).status_code == 200
     assert Caller(secret).get("tokens").status_code == 403, "still known; it lacks the scope read"

@@ -57,7 +57,7 @@ def worker(session: str, node: int = 0) -> Caller:
 def test_a_call_goes_to_a_worker_and_its_result_comes_back(dave: Caller, running: str) -> None:
     ours = worker(running)
     welcome = ours.post("workers/hello", HELLO).json()
-    assert (welcome["fault"], welcome["executor"], welcome["setup"]) == ("", "process", "c2VjcmV0")
+    assert (welcome["error"], welcome["executor"], welcome["setup"]) == ("", "process", "c2VjcmV0")
     assert [node["node"] for node in dave.get(f"sessions/{running}").json()["nodes"]] == [0]
     key = str(uuid.uuid4())
     assert dave.post(f"sessions/{running}/calls", frames(({"key": key}, b"closed"))).status_code == 201

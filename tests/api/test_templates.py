@@ -12,14 +12,14 @@ TEXT = "# the night's run\ncommand: train   # all of it\nroles: [{replicas: 2, g
 
 
 def save(caller: Caller, path: str = OF_VISION, **values: object) -> object:
-    return caller("PUT", path, {"text": TEXT, "about": "every night", **values}, headers=NEW)
+    return caller("PUT", path, {"text": TEXT, "description": "every night", **values}, headers=NEW)
 
 
 def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Caller) -> None:
     made = save(dave)
     assert made.status_code == 201
     told = made.json()
-    assert (told["text"], told["about"], told["made_by"]) == (TEXT, "every night", "dave")
+    assert (told["text"], told["description"], told["created_by"]) == (TEXT, "every night", "dave")
     assert told["document"] == {
         "name": "nightly", "project": "vision", "command": "train", "roles": [{"replicas": 2, "gpu": 1}],
     }  # fmt: skip
@@ -28,7 +28,7 @@ def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Calle
     assert read.json() == told
     changed = dave("PUT", OF_VISION, {"text": TEXT + "priority: 10\n"}, headers={"If-Match": read["ETag"]})
     assert (changed.status_code, changed.json()["document"]["priority"]) == (200, 10)
-    assert changed.json()["about"] == ""
+    assert changed.json()["description"] == ""
     stale = dave("PUT", OF_VISION, {"text": TEXT}, headers={"If-Match": read["ETag"]})
     assert stale.status_code == 412
     assert dave("PUT", OF_VISION, {"text": TEXT}).status_code == 428
@@ -40,7 +40,7 @@ def test_a_template_is_made_read_and_changed_by_its_etag(cast: Cast, dave: Calle
 
 def test_what_is_saved_again_as_it_is_is_no_change(cast: Cast, dave: Caller) -> None:
     tag = save(dave)["ETag"]
-    again = dave("PUT", OF_VISION, {"text": TEXT, "about": "every night"}, headers={"If-Match": tag})
+    again = dave("PUT", OF_VISION, {"text": TEXT, "description": "every night"}, headers={"If-Match": tag})
     assert (again.status_code, again["ETag"]) == (200, tag)
     assert Audit.objects.filter(object_type="template").count() == 1
 
@@ -75,8 +75,8 @@ def test_a_document_as_json_is_kept_as_text(cast: Cast, dave: Caller) -> None:
         ({"text": TEXT + "image: torch\npools: [later]\n"}, "document.image"),
         ({"text": TEXT + "# " + "x" * 70_000}, "document"),
         ({"text": "command: \x00\n"}, "document"),
-        ({"text": TEXT, "about": "x" * 300}, "about"),
-        ({"text": TEXT, "about": "a\nb"}, "about"),
+        ({"text": TEXT, "description": "x" * 300}, "description"),
+        ({"text": TEXT, "description": "a\nb"}, "description"),
         ({}, "document"),
         ({"text": TEXT, "document": {}}, "document"),
         ({"text": 7}, "text"),

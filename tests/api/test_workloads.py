@@ -178,7 +178,7 @@ def test_image_goes_to_the_pools_that_run_images(
     assert dave.post("workloads", document).json()["pools"] == ["pods"]
     refused = dave.post("workloads", {**document, "name": "b", "pools": ["pods", "local"]})
     (error,) = refused.json()["errors"]
-    assert (error["path"], error["given"], error["allowed"]) == ("pools[1]", "'local'", "pods")
+    assert (error["path"], error["received"], error["allowed"]) == ("pools[1]", "'local'", "pods")
     refused = dave.post("workloads", {**document, "name": "b", "pools": ["local"]})
     assert refused.json()["errors"][0]["allowed"].startswith("one of the pools pods, or no image")
 

@@ -31,7 +31,7 @@ def found(*lines: tuple[int, str], before: Any = (), after: Any = (), **more: An
         {"line": number, "offset": number, "text": text, "before": before, "after": after}
         for number, text in lines
     ]
-    told = {"pod": "worker-0", "run": 1, "matching": len(items), "size": 9, "searched": 9, "next": None}
+    told = {"pod": "worker-0", "run": 1, "matches": len(items), "size": 9, "searched_bytes": 9, "next": None}
     return httpx.Response(200, json={**told, "items": items, **more})
 
 

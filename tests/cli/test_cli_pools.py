@@ -86,7 +86,7 @@ def test_no_number_of_nodes_is_told_in_one_line(terminal: Terminal, typed: str) 
 
 @pytest.mark.shows("SKY-18")
 def test_what_the_server_refuses_names_its_field(terminal: Terminal) -> None:
-    fault = {"path": "nodes.max", "message": "is below nodes.min", "given": "3", "allowed": "at least 4"}
+    fault = {"path": "nodes.max", "message": "is below nodes.min", "received": "3", "allowed": "at least 4"}
     told = terminal.run("pool", "create", "x", "--nodes", "4:3", desk=Desk(problem(422, errors=[fault])))
     assert told.exit_code == 2
     assert told.stderr.startswith("berth: nodes.max: is below nodes.min")

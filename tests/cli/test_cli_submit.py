@@ -12,7 +12,7 @@ from tests.cli.desk_of_commands import Terminal
 from tests.client.desk import Desk, page, problem, workload
 
 TAKEN = httpx.Response(201, json=workload(phase="pending"))
-NO_GPU = {"path": "roles[0].gpu", "message": "too many", "given": "9", "allowed": "at most 8"}
+NO_GPU = {"path": "roles[0].gpu", "message": "too many", "received": "9", "allowed": "at most 8"}
 
 
 def test_the_document_is_sent_as_it_was_written(terminal: Terminal) -> None:

@@ -17,8 +17,8 @@ NOT_THERE = problem(404, code="not-found", detail="There is no such template.")
 
 def template(version: int = 1, **values: Any) -> httpx.Response:
     told = {
-        "name": "nightly", "project": "vision", "about": "every night", "kind": "training",
-        "made_by": "dave", "changed_by": "dave", "changed_at": "2026-06-01T00:00:00Z", "version": version,
+        "name": "nightly", "project": "vision", "description": "every night", "kind": "training",
+        "created_by": "dave", "changed_by": "dave", "changed_at": "2026-06-01T00:00:00Z", "version": version,
         "text": TEXT, "document": DOCUMENT, **values,
     }  # fmt: skip
     return httpx.Response(200, json=told, headers={"ETag": f'"{version}"'})
@@ -40,14 +40,14 @@ def test_templates_are_listed_and_shown_as_they_were_written(terminal: Terminal)
 def test_a_first_one_is_created_and_a_second_save_changes_it(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(TEXT)
-    saved = ("template", "set", "vision/nightly", "-f", str(file), "--about", "every night")
+    saved = ("template", "set", "vision/nightly", "-f", str(file), "--description", "every night")
     told = terminal.run(*saved, desk=(desk := Desk(NOT_THERE, template())))
     assert (told.exit_code, told.output) == (0, "vision/nightly saved\n")
     assert desk.requests[1].headers["If-None-Match"] == "*"
-    assert json.loads(desk.requests[1].content) == {"text": TEXT, "about": "every night"}
+    assert json.loads(desk.requests[1].content) == {"text": TEXT, "description": "every night"}
     told = terminal.run(*saved[:5], desk=(desk := Desk(template(7), template(7), template(8))))
     assert desk.requests[2].headers["If-Match"] == '"7"'
-    assert json.loads(desk.requests[2].content)["about"] == "every night", "what is not said stays"
+    assert json.loads(desk.requests[2].content)["description"] == "every night", "what is not said stays"
     lost = Desk(template(7), template(7), problem(412, code="precondition-failed", detail="Too late."))
     assert terminal.run(*saved, desk=lost).exit_code == 5
 
@@ -119,7 +119,7 @@ async def _under_asyncio(desk: Desk) -> list[str]:
         found = [each.handle async for each in client.templates.list("vision")]
         one = await client.templates.get("vision", "nightly")
         made = await client.templates.create("vision", "b", one.document)
-        changed = await client.templates.edit("vision", "b", TEXT, about="x")
+        changed = await client.templates.edit("vision", "b", TEXT, description="x")
         await client.templates.delete("vision", "b")
     return [*found, made.name, changed.name]
 

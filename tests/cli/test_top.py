@@ -24,10 +24,10 @@ STATUS = {
 }  # fmt: skip
 CONDITIONS = {
     "conditions": {
-        "queue_backlog": {"type": "scale_out", "triggered": True, "holds": True, "value": 45, "threshold": 40,
+        "queue_backlog": {"type": "scale_out", "triggered": True, "met": True, "value": 45, "threshold": 40,
                           "held_secs": 20, "duration_secs": 20},
-        "ttft_high": {"type": "scale_out", "triggered": False, "holds": None, "value": None, "threshold": 10},
-        "no_queue": {"type": "scale_in", "triggered": False, "holds": False, "value": 45, "threshold": 0},
+        "ttft_high": {"type": "scale_out", "triggered": False, "met": None, "value": None, "threshold": 10},
+        "no_queue": {"type": "scale_in", "triggered": False, "met": False, "value": 45, "threshold": 0},
     },
     "metrics": {},
 }  # fmt: skip

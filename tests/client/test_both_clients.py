@@ -110,7 +110,7 @@ def test_evictions_of_a_workload_are_read_to_the_end(ask: Asked) -> None:
 def test_a_log_is_searched_answer_by_answer_up_to_a_limit(ask: Asked) -> None:
     def found(*lines: int, following: str | None) -> httpx.Response:
         items = [{"line": n, "offset": n * 10, "text": f"loss {n}"} for n in lines]
-        rest = {"pod": "p", "run": 1, "matching": len(items), "size": 100, "searched": 100}
+        rest = {"pod": "p", "run": 1, "matches": len(items), "size": 100, "searched_bytes": 100}
         return httpx.Response(200, json={"items": items, "next": following, **rest})
 
     desk = Desk(found(1, 2, following="more"), found(3, following="more"), found(4, following=None))

@@ -46,7 +46,7 @@ def test_each_refusal_has_its_own_error(status: int, kind: type[Exception]) -> N
 
 
 def test_an_invalid_document_names_each_field() -> None:
-    errors = [{"path": "roles[0].gpu", "message": "too many", "given": "9", "allowed": "at most 8"}]
+    errors = [{"path": "roles[0].gpu", "message": "too many", "received": "9", "allowed": "at most 8"}]
     desk = Desk(problem(422, detail="x", errors=errors))
     with pytest.raises(Invalid) as caught:
         desk.client().workloads.submit({})

@@ -96,7 +96,7 @@ def test_status_conditions_and_health_are_told_and_asking_changes_nothing(
     assert status["recent_metrics"]["avg_token_usage"] == 0.88
     said = dave.get("services/chat/autoscaler/conditions").json()
     high = said["conditions"]["token_usage_high"]
-    assert (high["type"], high["triggered"], high["holds"]) == ("scale_out", False, True)
+    assert (high["type"], high["triggered"], high["met"]) == ("scale_out", False, True)
     assert (high["threshold"], high["duration_secs"], high["value"]) == (0.85, 15, 0.88)
     assert said["conditions"]["no_queue"]["type"] == "scale_in"
     assert dave.get("services/chat/autoscaler/health").json()["status"] == "healthy"

@@ -5,7 +5,7 @@ from projects.services.notifications.subscriptions import subscribe
 from tests.cast import Cast
 
 HTMX = {"HTTP_HX_REQUEST": "true"}
-WANTED = {"of": "mine", "news": ["failed"], "waiting_minutes": "60", "to": "d@example.org"}
+WANTED = {"of": "mine", "events": ["failed"], "pending_minutes": "60", "to": "d@example.org"}
 
 
 def test_one_asks_for_news_and_ends_them(cast: Cast, sign_in) -> None:

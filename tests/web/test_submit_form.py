@@ -121,7 +121,7 @@ def test_what_the_document_cannot_take_stays_in_the_field_with_the_reason() -> N
     draft = post(opened(TEXT), env="A=1\nnonsense")
     assert draft.text == TEXT
     assert fields(draft)["env"] == "A=1\nnonsense"
-    assert [(each.path, each.given) for each in draft.problems] == [("env", "nonsense")]
+    assert [(each.path, each.received) for each in draft.problems] == [("env", "nonsense")]
     assert post(draft, env="A=1").text == TEXT.replace("# short\n", "# short\nenv:\n  A: '1'\n")
 
 

@@ -122,4 +122,4 @@ def refusal(status: int, problem: Mapping[str, Any], retry_after: float | None =
 
 
 def _problem(entry: Mapping[str, Any]) -> Problem:
-    return Problem(*(str(entry.get(key) or "") for key in ("path", "message", "given", "allowed")))
+    return Problem(*(str(entry.get(key) or "") for key in ("path", "message", "received", "allowed")))

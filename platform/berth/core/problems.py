@@ -1,56 +1,68 @@
-"""One validation problem: where it is, what was given, what is allowed."""
+"""Validation problems: where, what was received, what is allowed."""
 
 import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 SHOWN = 80
+SUGGESTION = "Did you mean "
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend. `path` is how a person would point at it: `roles[0].gpu`."""
+    """One invalid value. `path` locates it as a user would: `roles[0].gpu`."""
 
     path: str
     message: str
-    given: str = ""
-    allowed: str = ""
+    received: str = ""
+    allowed: str = ""  # what is allowed, or a `suggestion`
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)
 
+    @property
+    def advice(self) -> str:
+        """The end of a sentence about this problem: what is allowed, or a suggestion."""
+        if self.allowed.startswith(SUGGESTION):
+            return f". {self.allowed}"
+        return f"; allowed: {self.allowed}" if self.allowed else ""
+
     def __str__(self) -> str:
-        parts = [f"{self.path or 'document'}: {self.message}"]
-        if self.given:
-            parts.append(f"given {self.given}")
-        if self.allowed:
-            parts.append(f"allowed: {self.allowed}")
-        return "; ".join(parts)
+        received = f"; received {self.received}" if self.received else ""
+        return f"{self.path or 'document'}: {self.message}{received}{self.advice}"
 
 
 def shown(value: object) -> str:
-    """A value as it may stand in a message: short, on one line, harmless to print."""
+    """Return a value for use in a message: short, on one line, printable."""
     text = ascii(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
 def path_of(location: Iterable[str | int]) -> str:
+    """Join keys and list indexes to a path such as `roles[0].gpu`."""
     path = ""
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
         else:
-            shown_step = step if step.isidentifier() or _plain(step) else ascii(step)[:SHOWN]
+            shown_step = step if step.isidentifier() or _is_plain(step) else ascii(step)[:SHOWN]
             path += f".{shown_step}" if path else shown_step
     return path
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, or nothing."""
-    return next(iter(difflib.get_close_matches(word[:SHOWN], sorted(known), n=1)), "")
+def suggestion(word: str, valid: Iterable[str]) -> str:
+    """Return "Did you mean `x`?" for the nearest valid word, or all valid words if none is near."""
+    words = list(valid)
+    match = nearest(word, words)
+    return f"{SUGGESTION}`{match}`?" if match else ", ".join(words)
 
 
-def _plain(step: str) -> bool:
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Return the nearest valid word, or "" if none is near."""
+    return next(iter(difflib.get_close_matches(word[:SHOWN], sorted(valid), n=1)), "")
+
+
+def _is_plain(step: str) -> bool:
     return (
         0 < len(step) <= SHOWN and all(char.isalnum() or char in "-_/." for char in step) and step.isascii()
     )

@@ -31,7 +31,7 @@ class GivenUp(Exception):
 class Welcome:
     """What the worker is told at first. `setup` is the client's, to be read by us only."""
 
-    fault: str
+    error: str
     executor: str
     slots: int
     result_bytes_max: int
@@ -78,8 +78,8 @@ class Link:
         query = urlencode([("having", number) for number in having])
         return _orders(self._ask("POST", f"results?{query}", packed(frames), CONTENT_TYPE))
 
-    def leave(self, fault: str = "") -> None:
-        self._post("leave", {"fault": fault[:20_000]})
+    def leave(self, error: str = "") -> None:
+        self._post("leave", {"error": error[:20_000]})
 
     def _post(self, what: str, said: dict[str, Any]) -> bytes:
         return self._ask("POST", what, json.dumps(said).encode())

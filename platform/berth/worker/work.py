@@ -54,8 +54,8 @@ class Worker:
         except (Turned, GivenUp) as error:
             log.critical("the session does not take this worker: %s", error)
             return 1
-        if welcome.fault:
-            log.error("%s", welcome.fault)
+        if welcome.error:
+            log.error("%s", welcome.error)
             return 1
         try:
             return self._within_ray(welcome, ours)

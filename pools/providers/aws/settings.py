@@ -80,4 +80,4 @@ def _within(path: str) -> str:
 
 def _given(problem: Problem) -> str:
     """Not the whole of it, where the whole is wrong."""
-    return problem.given if problem.path else ""
+    return problem.received if problem.path else ""

@@ -73,13 +73,13 @@ class AutoscalerStatusAnswer(Answer):
     last_decision: ScaleDecisionAnswer | None
     pending_requests: list[UUID]
     recent_metrics: dict[str, Any]
-    trouble: str
+    error: str
 
 
 class AutoscalerConditionAnswer(Answer):
     type: ActionWord
     triggered: bool
-    holds: bool | None = Field(description="Now; null where too few engines tell.")
+    met: bool | None = Field(description="Now; null where too few engines tell.")
     value: float | None
     threshold: float
     duration_secs: float
@@ -97,7 +97,7 @@ class AutoscalerHealthAnswer(Answer):
     status: Literal["healthy", "unhealthy"]
     enabled: bool
     running: bool
-    last_look: float | None
+    last_evaluated_at: float | None
     message: str
 
 
@@ -191,7 +191,8 @@ class AutoscalerHealth(ServiceView):
         return Response(
             AutoscalerHealthAnswer(
                 status="healthy" if running and not row.trouble else "unhealthy", enabled=row.enabled,
-                running=running, last_look=seconds(row.scraped_at) if row.scraped_at else None, message=said,
+                running=running,
+                last_evaluated_at=seconds(row.scraped_at) if row.scraped_at else None, message=said,
             )
         )  # fmt: skip
 
@@ -239,7 +240,7 @@ def status_of(service: Service) -> AutoscalerStatusAnswer:
         last_scale_time=seconds(last.created_at) if last else None,
         last_scale_action=last.direction if last else None,  # type: ignore[arg-type]
         last_decision=ScaleDecisionAnswer(**row.last_decision) if row.last_decision else None,
-        pending_requests=list(pending), recent_metrics=snapshot(window_of(row), config), trouble=row.trouble,
+        pending_requests=list(pending), recent_metrics=snapshot(window_of(row), config), error=row.trouble,
     )  # fmt: skip
 
 
@@ -249,7 +250,7 @@ def _settings(row: Autoscaler) -> AutoscalerSettingsAnswer:
 
 def _condition(one: Condition) -> AutoscalerConditionAnswer:
     return AutoscalerConditionAnswer(
-        type="scale_out" if one.scales_out else "scale_in", triggered=one.triggered, holds=one.holds,
+        type="scale_out" if one.scales_out else "scale_in", triggered=one.triggered, met=one.holds,
         value=one.value, threshold=one.threshold, duration_secs=one.duration, held_secs=one.held,
         since=one.since, reporting=one.reporting,
     )  # fmt: skip

@@ -89,7 +89,7 @@ class SessionAnswer(Answer):
     phase: PhaseWord
     reason: str
     message: str
-    fault: str
+    error: str
     run: int
     executor: Literal["process", "thread"]
     slots: int
@@ -143,6 +143,7 @@ def answer(session: Session) -> SessionAnswer:
         **{name: getattr(session, name) for name in _OWN},
         call_bytes_max=calls.limit(),
         ended=session.ends,
+        error=session.fault,
         nodes=[
             WorkerAnswer(
                 node=worker.node, pod=worker.pod_id, pool=worker.pod.node.pool.name, python=worker.python,
@@ -153,7 +154,7 @@ def answer(session: Session) -> SessionAnswer:
     )  # fmt: skip
 
 
-_OWN = ("fault", "executor", "slots", "max_attempts", "idle_timeout")
+_OWN = ("executor", "slots", "max_attempts", "idle_timeout")
 
 
 def _document(body: SessionBody) -> dict[str, Any]:

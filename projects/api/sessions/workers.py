@@ -38,7 +38,7 @@ class HelloBody(Body):
 
 
 class WelcomeAnswer(Answer):
-    fault: str = Field(description="Why it cannot be used; empty if it can.")
+    error: str = Field(description="Why it cannot be used; empty if it can.")
     executor: Literal["process", "thread"]
     slots: int
     result_bytes_max: int
@@ -57,7 +57,7 @@ class OrdersQuery(HavingQuery):
 
 
 class LeaveBody(Body):
-    fault: Annotated[str, Field(max_length=20_000)] = ""
+    error: Annotated[str, Field(max_length=20_000)] = ""
 
 
 class DoneWords(Body):
@@ -85,13 +85,13 @@ class Hello(WorkerView):
         no_query(request)
         pod, body = self.pod(request), parse_body(request, HelloBody)
         hello = workers.Hello(body.python, body.cloudpickle)
-        fault = workers.greet(pod=pod, hello=hello)
-        if body.ready and not fault:
+        error = workers.greet(pod=pod, hello=hello)
+        if body.ready and not error:
             workers.join(pod=pod, hello=hello)
         session = pod.workload.session
         return Response(
             WelcomeAnswer(
-                fault=fault, executor="thread" if session.executor == "thread" else "process",
+                error=error, executor="thread" if session.executor == "thread" else "process",
                 slots=session.slots, result_bytes_max=calls.limit(),
                 plugins=pod.node.pool.plugins, setup=base64.b64encode(bytes(session.setup)).decode(),
             )
@@ -132,7 +132,7 @@ class LeaveSession(WorkerView):
     def post(self, request: Request) -> Response:
         no_query(request)
         pod = self.pod(request)
-        workers.leave(pod=pod, fault=parse_body(request, LeaveBody).fault)
+        workers.leave(pod=pod, fault=parse_body(request, LeaveBody).error)
         return no_content()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from berth.core.problems import SHOWN, Problem, nearest, shown
+from berth.core.problems import SHOWN, Problem, shown, suggestion
 from projects.engine.replicas.config import (
     AutoscalerConfig,
     ScaleInPolicy,
@@ -143,9 +143,8 @@ def _checked(
     for key, value in values.items():
         place = f"{path}.{key}" if path else str(key)
         if key not in known:
-            meant = nearest(str(key), known)
-            allowed = f"did you mean {meant}?" if meant else ", ".join(sorted(known))
-            problems.append(Problem(place[:SHOWN], "there is no such field", shown(key), allowed))
+            allowed = suggestion(str(key), sorted(known))
+            problems.append(Problem(place[:SHOWN], "unknown field", shown(key), allowed))
         elif value is not None and not rules[key].fits(value):
             problems.append(Problem(place, "this value does not fit", shown(value), rules[key].allowed))
         elif value is not None:

@@ -97,12 +97,12 @@ def _checked(place: Place, to: str, news: list[str], minutes: int) -> tuple[Chan
     allowed = NEWS if place is None else OF_WORK if isinstance(place, User) else TOLD_OF_PLACES
     for word in news:
         if word not in allowed:
-            problems.append(Problem("news", "is not told of there", shown(word), ", ".join(allowed)))
+            problems.append(Problem("events", "is not told of there", shown(word), ", ".join(allowed)))
     if not news:
-        problems.append(Problem("news", "names nothing", "", ", ".join(allowed)))
+        problems.append(Problem("events", "names nothing", "", ", ".join(allowed)))
     if not 1 <= minutes <= MINUTES_MOST:
         span = f"1 to {MINUTES_MOST} minutes"
-        problems.append(Problem("waiting_minutes", "is not a time to wait", shown(minutes), span))
+        problems.append(Problem("pending_minutes", "is not a time to wait", shown(minutes), span))
     if problems or channel is None:
         raise Invalid(problems)
     return channel, [word for word in NEWS if word in news]

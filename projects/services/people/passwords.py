@@ -62,11 +62,11 @@ def change(*, acting: Acting, current: str, new: str, revoke_tokens: bool = Fals
         revoked = tokens.revoke_all(acting=acting, user=user, only_by_sign_in=not revoke_tokens)
         audit.write_down(acting, "set_password", user, after={"revoked_tokens": revoked})
         end_visits(user)
-        if used is None or not used.by_sign_in:
+        if used is None or not used.interactive:
             return Changed(user, revoked)
         token, secret = tokens.issue(
             acting=acting, name=tokens.sign_in_name(), scopes=used.scopes, expires_at=used.expires_at,
-            user=user, by_sign_in=True,
+            user=user, interactive=True,
         )  # fmt: skip
         return Changed(user, revoked, token, secret)
 

@@ -30,7 +30,7 @@ def issue(
     scopes: Collection[str],
     expires_at: datetime | None,
     user: User | None = None,
-    by_sign_in: bool = False,
+    interactive: bool = False,
 ) -> tuple[ApiToken, str]:
     """The token and its secret, which is shown this once.
 
@@ -56,7 +56,7 @@ def issue(
         digest=_digest(secret),
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
-        session_hash=owner.get_session_auth_hash() if by_sign_in else "",
+        session_hash=owner.get_session_auth_hash() if interactive else "",
     )
     try:
         with transaction.atomic():
@@ -122,7 +122,9 @@ def valid_tokens(now: datetime) -> QuerySet[ApiToken]:
 
 def is_usable(token: ApiToken) -> bool:
     """Whether its person is active and, for a token created by sign-in, still has the password of then."""
-    return token.user.is_active and (not token.by_sign_in or has_session_hash(token.user, token.session_hash))
+    return token.user.is_active and (
+        not token.interactive or has_session_hash(token.user, token.session_hash)
+    )
 
 
 def has_session_hash(user: User, given: str) -> bool:

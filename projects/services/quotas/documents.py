@@ -12,7 +12,7 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.errors import Invalid
-from berth.core.problems import Problem, nearest, shown
+from berth.core.problems import Problem, nearest, shown, suggestion
 from berth.core.spec.quantities import MOMENT_ALLOWED, moment
 from pools.models import NodePool
 from projects import selectors
@@ -95,9 +95,7 @@ def _change(names: "_Names", path: str, entry: Any, problems: list[Problem]) -> 
     known = len(problems)
     for key in entry:
         if key not in KEYS:
-            meant = nearest(str(key), KEYS)
-            hint = f"unknown key; did you mean {meant}?" if meant else "unknown key"
-            problems.append(Problem(f"{path}.{key}", hint, shown(entry[key]), ", ".join(KEYS)))
+            problems.append(Problem(f"{path}.{key}", "unknown key", shown(key), suggestion(str(key), KEYS)))
     owner = names.owner(path, entry, problems)
     pool = names.pool(path, entry.get("pool"), problems)
     columns = _columns(path, entry, problems)
@@ -118,7 +116,9 @@ def _columns(path: str, entry: Mapping[str, Any], problems: list[Problem]) -> di
     try:
         return columns_of(values)
     except Invalid as error:
-        problems += [Problem(f"{path}.set.{p.path}", p.message, p.given, p.allowed) for p in error.problems]
+        problems += [
+            Problem(f"{path}.set.{p.path}", p.message, p.received, p.allowed) for p in error.problems
+        ]
         return None
 
 
@@ -147,10 +147,10 @@ class _Names:
         known = self._known[kind]
         found = known.get(name) if isinstance(name, str) else None
         if found is None:
-            meant = nearest(str(name), known)
-            hint = f"; did you mean {meant}?" if meant else ""
-            said = f"there is none of that name{hint}"
-            problems.append(Problem(path, said, shown(name), f"the name of a {kind} that you see"))
+            allowed = (
+                suggestion(str(name), known) if nearest(str(name), known) else f"a {kind} that you can see"
+            )
+            problems.append(Problem(path, f"no such {kind}", shown(name), allowed))
         return found
 
     def _rows(self, kind: str) -> Any:

@@ -69,7 +69,7 @@ def compared(draft: Draft, *, lock: bool = False) -> list[Drafted]:
     stored = _stored(draft, lock=lock)
     found = [Drafted(change, before, _after(change, before)) for change, before in stored]
     problems = [
-        Problem(f"{each.change.path}.set.{fault.path}", fault.message, fault.given, fault.allowed)
+        Problem(f"{each.change.path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
         for each in found
         for fault in (faults_of(each.after) if each.after else ())
     ]

@@ -148,4 +148,4 @@ def _locked_free(workload: Workload) -> Workload:
 
 def _as_it_was_asked(problem: Problem) -> Problem:
     path = re.sub(r"^roles\[0\]\.?", "node.", problem.path).rstrip(".")
-    return Problem(path, problem.message, problem.given, problem.allowed)
+    return Problem(path, problem.message, problem.received, problem.allowed)

@@ -110,7 +110,7 @@ def _check(project: Project, name: str, text: str, about: str) -> None:
         problems.append(Problem("name", "is not a name", shown(name), NAME_ALLOWED))
     if len(about) > ABOUT_MOST or hidden_character(about):
         allowed = f"one line of at most {ABOUT_MOST} characters"
-        problems.append(Problem("about", "is not a line of text", shown(about), allowed))
+        problems.append(Problem("description", "is not a line of text", shown(about), allowed))
     extra: dict[str, Any] = {}
     try:
         check_document(project, text)
@@ -139,7 +139,7 @@ def check_document(project: Project, text: str) -> None:
 
 def _inside(problem: Problem) -> Problem:
     path = f"{INSIDE}.{problem.path}" if problem.path else INSIDE
-    return Problem(path, problem.message, problem.given, problem.allowed)
+    return Problem(path, problem.message, problem.received, problem.allowed)
 
 
 def _guard(template: Template | None, expected: int | None) -> None:

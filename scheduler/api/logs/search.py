@@ -59,9 +59,9 @@ class LogLineAnswer(Answer):
 class FoundAnswer(Answer):
     pod: str
     run: int
-    matching: int = Field(description="Lines from where the search began to `searched`.")
+    matches: int = Field(description="Lines from where the search began to `searched_bytes`.")
     size: int = Field(description="Bytes that the log has.")
-    searched: int = Field(description="Up to this byte: a search of a very long log ends early.")
+    searched_bytes: int = Field(description="Up to this byte: a search of a very long log ends early.")
     items: list[LogLineAnswer]
     next: str | None
 
@@ -78,8 +78,8 @@ class SearchLogs(ApiView):
         )  # fmt: skip
         return Response(
             FoundAnswer(
-                pod=log.name, run=log.pod.run, matching=found.matching, size=found.size,
-                searched=found.searched, items=[_line(line) for line in found.lines],
+                pod=log.name, run=log.pod.run, matches=found.matches, size=found.size,
+                searched_bytes=found.searched_bytes, items=[_line(line) for line in found.lines],
                 next=cursor_of(found.following),
             )
         )  # fmt: skip

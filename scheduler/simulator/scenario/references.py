@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from berth.core.problems import Problem, nearest, shown
+from berth.core.problems import Problem, nearest, shown, suggestion
 from berth.core.spec.roles import RoleSpec, Topology
 from berth.core.spec.rules import broken_rules
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
@@ -62,7 +62,7 @@ def _workloads(document: ScenarioDocument, pools: Collection[str]) -> Iterator[P
         at = f"workloads[{number}]"
         for problem in broken_rules(workload):
             path = f"{at}.{problem.path}" if problem.path else at
-            yield Problem(path, problem.message, problem.given, problem.allowed)
+            yield Problem(path, problem.message, problem.received, problem.allowed)
         yield from _exists(f"{at}.project", "project", workload.project, projects)
         for place, pool in enumerate(workload.pools):
             yield from _exists(f"{at}.pools[{place}]", "pool", pool, pools)
@@ -110,5 +110,5 @@ def _unique(kind: str, names: Sequence[str]) -> Iterator[Problem]:
 
 def _exists(path: str, kind: str, name: str, names: Collection[str]) -> Iterator[Problem]:
     if name not in names:
-        meant = nearest(name, names) if len(names) < 1000 else ""
-        yield Problem(path, f"no such {kind}", shown(name), f"{meant}?" if meant else "")
+        near = nearest(name, names) if len(names) < 1000 else ""
+        yield Problem(path, f"no such {kind}", shown(name), suggestion(name, [near]) if near else "")

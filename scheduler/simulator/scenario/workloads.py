@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from berth.core.problems import Problem, nearest, shown
+from berth.core.problems import Problem, nearest, shown, suggestion
 from berth.core.words import counted
 from scheduler.engine.board.gang import roles_of
 from scheduler.engine.from_spec import seconds_of, workload_from_spec
@@ -144,8 +144,8 @@ def _role(path: str, name: str | None, workload: Workload) -> Role:
 
 def _named(path: str, kind: str, name: str, by_name: Mapping[str, Named]) -> Named:
     if name not in by_name:
-        meant = nearest(name, by_name)
-        allowed = f"{meant}?" if meant else ", ".join(sorted(by_name)[:SOME])
+        near = nearest(name, by_name)
+        allowed = suggestion(name, [near] if near else sorted(by_name)[:SOME])
         raise _refusal(path, f"no such {kind}", shown(name), allowed)
     return by_name[name]
 

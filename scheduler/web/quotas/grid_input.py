@@ -78,7 +78,7 @@ def changes_of(typed: Sequence[Typed]) -> tuple[Change, ...]:
             columns = _columns(each, alike=alike)
         except Invalid as error:
             problems += [
-                Problem(f"{path}.set.{fault.path}", fault.message, fault.given, fault.allowed)
+                Problem(f"{path}.set.{fault.path}", fault.message, fault.received, fault.allowed)
                 for fault in error.problems
             ]
         else:

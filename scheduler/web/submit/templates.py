@@ -243,11 +243,11 @@ def _take(shows: Page, error: BerthError) -> None:
         return
     inside = f"{service.INSIDE}."
     for each in error.problems:
-        if each.path in ("name", "about"):
+        if each.path in ("name", "about", "description"):
             shows.named.append(each)
         else:
             path = each.path.removeprefix(inside) if each.path != service.INSIDE else ""
-            shows.problems.append(Problem(path, each.message, each.given, each.allowed))
+            shows.problems.append(Problem(path, each.message, each.received, each.allowed))
 
 
 def _page(request: Request, draft: Draft, shows: Page, *, status: int = 200) -> HttpResponse:

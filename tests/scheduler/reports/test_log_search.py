@@ -35,7 +35,7 @@ def numbers(log: Log, text: str, **options: object) -> list[int]:
 def test_lines_are_found_by_number_and_place_with_those_around_them() -> None:
     log = Log(b"one\ntwo error\nthree\nerror error\nfive")
     found = search(log.read, "error", around=1)
-    assert (found.matching, found.whole, found.following) == (2, True, None)
+    assert (found.matches, found.whole, found.following) == (2, True, None)
     first, second = found.lines
     assert (first.at, first.text, first.before, first.after) == (
         Place(4, 2), b"two error", (b"one",), (b"three",),
@@ -76,12 +76,12 @@ def test_it_does_not_matter_how_the_log_is_cut(piece: int, monkeypatch: pytest.M
 def test_all_are_counted_and_the_rest_is_found_from_where_the_first_ended() -> None:
     log = Log(b"".join(b"%d hit\nmiss\n" % number for number in range(10)))
     first = search(log.read, "hit", most=4)
-    assert (first.matching, len(first.lines)) == (10, 4)
+    assert (first.matches, len(first.lines)) == (10, 4)
     assert first.following is not None
     second = search(log.read, "hit", most=10, start=first.following)
     assert [line.text for line in first.lines + second.lines] == [b"%d hit" % n for n in range(10)]
     assert [line.at.line for line in second.lines] == [9, 11, 13, 15, 17, 19]
-    assert second.matching == 6
+    assert second.matches == 6
 
 
 def test_time_runs_out_and_the_search_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ def test_time_runs_out_and_the_search_goes_on_where_it_stopped(monkeypatch: pyte
     log = Log(b"abcd\nwanted\nabcd\nwanted")
     ticks = iter(range(100))
     first = search(log.read, "nodes_desired", seconds=2, clock=lambda: next(ticks))
-    assert (first.whole, first.searched, first.following) == (False, 16, Place(12, 3))
+    assert (first.whole, first.searched_bytes, first.following) == (False, 16, Place(12, 3))
     second = search(log.read, "nodes_desired", start=first.following)
-    assert first.matching + second.matching == 2
+    assert first.matches + second.matches == 2
     assert [line.at.line for line in second.lines] == [4]
 
 
@@ -115,6 +115,6 @@ def test_a_long_log_is_never_in_memory_and_a_line_without_end_counts_once() -> N
     found = search(log.read, "xxx", around=2, ignore_case=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (found.matching, found.whole, len(found.lines[0].text)) == (1, True, log_search.LINE_MAX)
+    assert (found.matches, found.whole, len(found.lines[0].text)) == (1, True, log_search.LINE_MAX)
     assert peak < 24 * 1024 * 1024
     assert log.most <= log_search.PIECE

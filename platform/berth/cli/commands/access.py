@@ -194,7 +194,7 @@ def list_tokens(
         Column("BEGINS", lambda t: t.prefix),
         Column("SCOPES", lambda t: ",".join(t.scopes)),
         Column("EXPIRES", lambda t: local(t.expires_at) if t.expires_at else "never"),
-        Column("SIGN-IN", lambda t: "yes" if t.by_sign_in else "", wide=True),
+        Column("SIGN-IN", lambda t: "yes" if t.interactive else "", wide=True),
         Column("USED", lambda t: age(t.last_used_at, moment), right=True),
         Column("REVOKED", lambda t: local(t.revoked_at), wide=not every),
         Column("ID", lambda t: str(t.id), right=True, wide=True),

@@ -51,7 +51,7 @@ def requests() -> list[Column]:
             spare=True,
         ),
         Column("STATUS", lambda r: r.status, style=lambda r: _style(r.status)),
-        Column("BY", lambda r: r.asked_by),
+        Column("BY", lambda r: r.requested_by),
         Column("ENGINES", lambda r: ",".join(r.engine_ids) or "-", wide=True),
         Column("WHY", lambda r: r.error_message or r.reason, grows=True),
     ]
@@ -110,7 +110,7 @@ def autoscaler(status: Any, conditions: Any, output: Output) -> None:
             ("Engines", f"{status.current_engines}, {status.min_engines} to {status.max_engines} allowed"),
             ("Last scaled", local(_at(status.last_scale_time)) if status.last_scale_time else "never"),
             ("Decided", decision.get("reason", "")),
-            ("Trouble", status.trouble),
+            ("Error", status.error),
         ]
     )
     rows = [{"name": name, **values} for name, values in conditions.conditions.items()]
@@ -127,7 +127,7 @@ def autoscaler(status: Any, conditions: Any, output: Output) -> None:
 
 
 def _met(condition: dict[str, Any]) -> str:
-    if condition["holds"] is None:
+    if condition["met"] is None:
         return "unknown"
     return "yes" if condition["triggered"] else "no"
 

@@ -144,7 +144,7 @@ def _context_of(address: str, contexts: "Contexts") -> str:
 def _revoke(client: "Client", secret: str) -> None:
     """Revoke the token if sign-in created it. One that was issued by hand may be in use elsewhere."""
     for token in client.tokens.list():
-        if token.by_sign_in and token.prefix and secret.startswith(token.prefix):
+        if token.interactive and token.prefix and secret.startswith(token.prefix):
             client.tokens.revoke(token.id)
 
 

@@ -165,7 +165,7 @@ def _show_dry_runs(output: Output, answers: list["DryRun"]) -> None:
 
 def _tell_dry_run(answer: "DryRun") -> None:
     for error in answer.errors:
-        problem = Problem(error.path, error.message, error.given, error.allowed)
+        problem = Problem(error.path, error.message, error.received, error.allowed)
         print(f"berth: {safe(problem)}", file=sys.stderr)
     if answer.errors:
         return

@@ -40,7 +40,7 @@ def create(
     project: Annotated[str | None, typer.Option("--project", "-p", help="Of this project's work.")] = None,
     department: Annotated[str | None, typer.Option(help="Of this department's work.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="Of everything.")] = False,
-    minutes: Annotated[int, typer.Option(min=1, help="Waiting longer than this is news.")] = 60,
+    minutes: Annotated[int, typer.Option(min=1, help="Waiting longer than this is events.")] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Be told of your own work, or of a project, department or platform that you administer.
@@ -49,10 +49,15 @@ def create(
     berth subscription create me@example.org --on preempted,failed,waiting --minutes 30
     berth subscription create slack:https://chat.example.org/hook --project vision --on failed,budget
     """
-    news = [word.strip() for word in on.split(",") if word.strip()]
+    events = [word.strip() for word in on.split(",") if word.strip()]
     with connected() as client:
         made = client.subscriptions.create(
-            to, news, project=project, department=department, platform=platform, waiting_minutes=minutes
+            to,
+            events,
+            project=project,
+            department=department,
+            platform_wide=platform,
+            pending_minutes=minutes,
         )
     show_one(made, output, lambda _: show_list([made], _columns(), output, ""))
 
@@ -98,8 +103,10 @@ def _delivery_columns() -> list[Column]:
         Column("TIME", lambda d: local(d.at), brief=lambda d: short(d.at)),
         Column("NEWS", lambda d: d.kind),
         Column("STATE", lambda d: d.state),
-        Column("TRIES", lambda d: str(d.tries), right=True),
-        Column("NEXT TRY", lambda d: local(d.due_at) if d.state == "waiting" else "-", wide=True),
+        Column("ATTEMPTS", lambda d: str(d.attempts), right=True),
+        Column(
+            "NEXT ATTEMPT", lambda d: local(d.next_attempt_at) if d.state == "waiting" else "-", wide=True
+        ),
         Column("TO", lambda d: d.to, wide=True),
         Column("LAST ERROR", lambda d: safe(d.last_error) or "-", grows=True),
     ]
@@ -108,9 +115,9 @@ def _delivery_columns() -> list[Column]:
 def _columns() -> list[Column]:
     return [
         Column("ID", lambda s: str(s.id), right=True),
-        Column("OF", lambda s: s.of),
-        Column("ON", lambda s: ",".join(s.news)),
-        Column("MINUTES", lambda s: str(s.waiting_minutes), right=True, wide=True),
+        Column("OF", lambda s: s.scope),
+        Column("ON", lambda s: ",".join(s.events)),
+        Column("MINUTES", lambda s: str(s.pending_minutes), right=True, wide=True),
         Column("TO", lambda s: s.to, grows=True),
-        Column("BY", lambda s: s.made_by, wide=True),
+        Column("BY", lambda s: s.created_by, wide=True),
     ]

@@ -32,7 +32,7 @@ def list_templates(project: OfProject = None, output: OutputOption = Output.TABL
 
 @app.command("show")
 def show(template: Reference, project: OfProject = None, output: OutputOption = Output.TABLE) -> None:
-    """Its document as it is kept; -o json or yaml tells everything about it.
+    """Its document as it is kept; -o json or yaml tells everything description it.
 
     \b
     berth template show vision/nightly > nightly.yaml
@@ -57,13 +57,15 @@ def set_template(
     workload: Annotated[
         str | None, typer.Option(metavar="WORKLOAD", help="Take the document of this workload.")
     ] = None,
-    about: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for, in a line.")] = None,
+    description: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What it is for, in a line.")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a template, or change one. Refused (exit 5) if somebody changes it meanwhile.
 
     \b
-    berth template set vision/nightly -f nightly.yaml --about 'The run of every night'
+    berth template set vision/nightly -f nightly.yaml --description 'The run of every night'
     berth template set nightly -p vision --workload train
     """
     from berth.client import NotFound
@@ -77,9 +79,9 @@ def set_template(
         try:
             client.templates.get(where, name)
         except NotFound:
-            stored = client.templates.create(where, name, document, about=about or "")
+            stored = client.templates.create(where, name, document, description=description or "")
         else:
-            stored = client.templates.edit(where, name, document, about=about)
+            stored = client.templates.edit(where, name, document, description=description)
     if output in (Output.JSON, Output.YAML):
         show_data(stored.plain(), output)
     else:
@@ -115,5 +117,5 @@ def _columns() -> list[Column]:
         Column("KIND", lambda t: t.kind),
         Column("BY", lambda t: t.changed_by),
         Column("CHANGED", lambda t: f"{t.changed_at:%Y-%m-%d}" if t.changed_at else "-"),
-        Column("ABOUT", lambda t: t.about, grows=True),
+        Column("DESCRIPTION", lambda t: t.description, grows=True),
     ]

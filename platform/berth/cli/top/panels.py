@@ -34,8 +34,8 @@ def status_lines(sight: Sight) -> Iterator[str]:
         yield f"decided    {plain(decision.get('action'))}{delta}: {plain(decision.get('reason'))}"
     pending = status.get("pending_requests") or []
     yield f"under way  {', '.join(safe(request) for request in pending) or 'nothing'}"
-    if trouble := status.get("trouble"):
-        yield f"trouble    {safe(trouble)}"
+    if error := status.get("error"):
+        yield f"error      {safe(error)}"
 
 
 def metric_rows(sight: Sight) -> list[tuple[str, str]]:
@@ -111,7 +111,7 @@ def _last_action(sight: Sight) -> str:
 def _verdict(one: Mapping[str, Any]) -> str:
     if one.get("triggered"):
         return "MET"
-    return {True: "holds", False: "no"}.get(one.get("holds", False), "unknown")
+    return {True: "met", False: "no"}.get(one.get("met", False), "unknown")
 
 
 def _took(record: Mapping[str, Any]) -> str:

@@ -7,13 +7,13 @@ from berth.client.models.base import Model
 
 class Subscription(Model):
     id: int
-    of: str
-    news: list[str] = []
+    scope: str
+    events: list[str] = []
     to: str = ""
     channel: str = ""
-    waiting_minutes: int = 60
-    made_by: str = ""
-    made_at: datetime | None = None
+    pending_minutes: int = 60
+    created_by: str = ""
+    created_at: datetime | None = None
 
 
 class Delivery(Model):
@@ -23,7 +23,7 @@ class Delivery(Model):
     to: str = ""
     channel: str = ""
     state: str = ""
-    tries: int = 0
-    due_at: datetime | None = None
+    attempts: int = 0
+    next_attempt_at: datetime | None = None
     last_error: str = ""
     ended_at: datetime | None = None

@@ -15,7 +15,7 @@ class Token(Model):
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
-    by_sign_in: bool = False
+    interactive: bool = False
     token: str | None = None
 
 

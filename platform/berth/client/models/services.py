@@ -77,7 +77,7 @@ class ScaleRequest(Model):
     error_message: str | None = None
     failure: str | None = None
     weight_version: str | None = None
-    asked_by: str = ""
+    requested_by: str = ""
     reason: str = ""
     steps: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
@@ -110,7 +110,7 @@ class AutoscalerStatus(Model):
     last_decision: dict[str, Any] | None = None
     pending_requests: list[str] = []
     recent_metrics: dict[str, Any] = {}
-    trouble: str = ""
+    error: str = ""
 
 
 class AutoscalerConditions(Model):

@@ -11,9 +11,9 @@ class Template(Model):
 
     name: str
     project: str
-    about: str = ""
+    description: str = ""
     kind: str = ""
-    made_by: str | None = None
+    created_by: str | None = None
     changed_by: str = ""
     changed_at: datetime | None = None
     version: int = 0

@@ -133,7 +133,7 @@ class Problem(Model):
 
     path: str = ""
     message: str = ""
-    given: str = ""
+    received: str = ""
     allowed: str = ""
 
 
@@ -170,12 +170,12 @@ class LineInLog(Model):
 
 
 class FoundInLog(Model):
-    """`matching` counts all lines from where this answer begins to `searched`, of `size` bytes."""
+    """`matches` counts all lines from where this answer begins to `searched_bytes`, of `size` bytes."""
 
     pod: str
     run: int
-    matching: int
+    matches: int
     size: int
-    searched: int
+    searched_bytes: int
     items: list[LineInLog]
     next: str | None = None

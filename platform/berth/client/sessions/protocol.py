@@ -37,7 +37,7 @@ class SessionState(Model):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    fault: str = ""
+    error: str = ""
     run: int = 0
     slots: int = 1
     call_bytes_max: int = 32 << 20
@@ -45,10 +45,10 @@ class SessionState(Model):
 
     @property
     def has_ended(self) -> bool:
-        return bool(self.fault) or self.phase in ("completed", "failed", "cancelled")
+        return bool(self.error) or self.phase in ("completed", "failed", "cancelled")
 
     def end(self) -> SessionEnded:
-        said = self.fault or self.message or f"it is {self.phase}"
+        said = self.error or self.message or f"it is {self.phase}"
         return SessionEnded(f"The session {self.project}/{self.name} has ended: {said}")
 
     def start_timeout(self, wanted: int, seconds: float) -> SessionEnded:

@@ -18,16 +18,16 @@ class Subscriptions:
     def create(
         self,
         to: str,
-        news: Sequence[str],
+        events: Sequence[str],
         *,
         project: str | None = None,
         department: str | None = None,
-        platform: bool = False,
-        waiting_minutes: int = 60,
+        platform_wide: bool = False,
+        pending_minutes: int = 60,
     ) -> Subscription:
         """Of one's own work, unless a place is named."""
-        body: dict[str, object] = {"to": to, "news": [*news], "waiting_minutes": waiting_minutes}
-        body |= {"platform": True} if platform else {}
+        body: dict[str, object] = {"to": to, "events": [*events], "pending_minutes": pending_minutes}
+        body |= {"platform_wide": True} if platform_wide else {}
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
         return Subscription.model_validate(self._transport.post("subscriptions", body))
 

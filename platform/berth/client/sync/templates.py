@@ -21,18 +21,18 @@ class Templates:
         return Template.model_validate(self._transport.get(path_of(project, name)))
 
     def create(
-        self, project: str, name: str, document: Mapping[str, Any] | str, *, about: str = ""
+        self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
     ) -> Template:
         """Refused with Conflict when there is one already."""
-        return self._put(path_of(project, name), body_of(document, about), {"If-None-Match": "*"})
+        return self._put(path_of(project, name), body_of(document, description), {"If-None-Match": "*"})
 
     def edit(
-        self, project: str, name: str, document: Mapping[str, Any] | str, *, about: str | None = None
+        self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str | None = None
     ) -> Template:
         """Refused with Conflict when somebody was faster."""
         path = path_of(project, name)
         found = self._transport.ask("GET", path)
-        kept = content_of(found)["about"] if about is None else about
+        kept = content_of(found)["description"] if description is None else description
         return self._put(path, body_of(document, kept), {"If-Match": found.headers.get("ETag", "*")})
 
     def delete(self, project: str, name: str) -> None:
@@ -45,9 +45,9 @@ class Templates:
         return Template.model_validate(content_of(answer))
 
 
-def body_of(document: Mapping[str, Any] | str, about: str) -> dict[str, Any]:
+def body_of(document: Mapping[str, Any] | str, description: str) -> dict[str, Any]:
     kept = {"text": document} if isinstance(document, str) else {"document": dict(document)}
-    return {**kept, "about": about}
+    return {**kept, "description": description}
 
 
 def path_of(project: str, name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from berth.core.problems import Problem, nearest, path_of, shown
+from berth.core.problems import Problem, path_of, shown, suggestion
 from berth.core.spec.roles import ONE_LINE, WORD_LIST
 
 EXPECTED = {
@@ -52,8 +52,7 @@ def _problem_of(details: ErrorDetails, top: type[BaseModel]) -> Problem:
 
 def _unknown_key(path: str, location: tuple[str | int, ...], top: type[BaseModel]) -> Problem:
     known = sorted(_owner(location[:-1], top).model_fields)
-    meant = nearest(str(location[-1]), known)
-    return Problem(path, "unknown key", shown(location[-1]), f"{meant}?" if meant else ", ".join(known))
+    return Problem(path, "unknown key", shown(location[-1]), suggestion(str(location[-1]), known))
 
 
 def _owner(location: tuple[str | int, ...], top: type[BaseModel]) -> type[BaseModel]:

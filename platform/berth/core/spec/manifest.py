@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from berth.core.problems import Problem, nearest, path_of, shown
+from berth.core.problems import Problem, path_of, shown, suggestion
 from berth.core.spec.refusal import SpecError
 
 KIND = "TrainingJob"
@@ -177,6 +177,5 @@ def _known_keys(
 ) -> None:
     for key in part:
         if key not in known:
-            meant = nearest(str(key), known)
-            allowed = f"{meant}?" if meant else ", ".join(known)
-            problems.append(Problem(path_of((*at, str(key))), "unknown key", shown(key), allowed))
+            where = path_of((*at, str(key)))
+            problems.append(Problem(where, "unknown key", shown(key), suggestion(str(key), known)))

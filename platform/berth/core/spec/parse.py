@@ -81,4 +81,4 @@ def _lone_role_problems(path: str, node: object) -> Iterator[Problem]:
 
 def _sorted(problems: list[Problem]) -> list[Problem]:
     """Each once, in an order that does not hang on how they were found."""
-    return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.given))
+    return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

@@ -80,7 +80,7 @@ def validated(model: type[M], data: Mapping[str, Any]) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         problems = set(problems_of(error, model))
-    raise Invalid(sorted(problems, key=lambda problem: (problem.path, problem.message, problem.given)))
+    raise Invalid(sorted(problems, key=lambda problem: (problem.path, problem.message, problem.received)))
 
 
 def may_repeat(model: type[Query], name: str) -> bool:

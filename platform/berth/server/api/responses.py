@@ -31,7 +31,7 @@ class ProblemAnswer(BaseModel):
     class Fault(BaseModel):
         path: str
         message: str
-        given: str
+        received: str
         allowed: str
 
     type: str

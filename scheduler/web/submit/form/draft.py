@@ -136,7 +136,7 @@ def _take(draft: Draft, each: Field, before: Mapping[str, Any], change: Any) -> 
             draft.text = edited(draft.text, each.at, meant, order=ORDER)
     except NotMeant as fault:
         draft.typed[each.path] = change
-        draft.problems.append(Problem(each.path, fault.message, fault.given, fault.allowed))
+        draft.problems.append(Problem(each.path, fault.message, fault.received, fault.allowed))
     except CannotEdit:
         draft.typed[each.path] = change if isinstance(change, str) else ""
         draft.problems.append(Problem(each.path, BY_TEXT_ONLY))

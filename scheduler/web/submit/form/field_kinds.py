@@ -16,9 +16,9 @@ SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 class NotMeant(Exception):
     """No value of the document: `given` is at fault, `allowed` would do."""
 
-    def __init__(self, message: str, given: str, allowed: str) -> None:
+    def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
-        self.message, self.given, self.allowed = message, given, allowed
+        self.message, self.received, self.allowed = message, received, allowed
 
 
 @dataclass(frozen=True, slots=True)
