@@ -226,6 +226,5 @@ def _role(row: Membership) -> RoleAnswer:
 
 
 def _token(row: ApiToken) -> TokenAnswer:
-    names = [name for name in TokenAnswer.model_fields if name != "interactive"]
-    values: dict[str, Any] = {name: getattr(row, name) for name in names}
-    return TokenAnswer(interactive=row.interactive, **values)
+    values: dict[str, Any] = {name: getattr(row, name) for name in TokenAnswer.model_fields}
+    return TokenAnswer(**values)

@@ -60,7 +60,7 @@ def test_a_wrong_option_is_named_as_it_was_typed(terminal: Terminal) -> None:
 def test_what_the_server_finds_wrong_is_one_line_each(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "t", "-g", "9", desk=Desk(problem(422, errors=[NO_GPU, NO_GPU])))
     assert result.exit_code == 2
-    assert result.stderr == "berth: roles[0].gpu: too many; given 9; allowed: at most 8\n" * 2
+    assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8\n" * 2
 
 
 def test_a_key_given_twice_is_refused(terminal: Terminal) -> None:
@@ -118,7 +118,7 @@ def test_a_dry_run_of_what_would_be_refused_is_bad_input(terminal: Terminal, out
         assert json.loads(result.stdout)["errors"] == [NO_GPU]
     else:
         assert result.stdout == ""
-        assert result.stderr == "berth: roles[0].gpu: too many; given 9; allowed: at most 8\n"
+        assert result.stderr == "berth: roles[0].gpu: too many; received 9; allowed: at most 8\n"
 
 
 @pytest.mark.parametrize(("phase", "code"), [("completed", 0), ("failed", 10), ("cancelled", 11)])

@@ -92,7 +92,10 @@ def test_parts_of_a_file_may_be_set_too(terminal: Terminal, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--template", "vision/nightly", "--set", "gpu"), "--set: is not a setting; given 'gpu'; allowed:"),
+        (
+            ("--template", "vision/nightly", "--set", "gpu"),
+            "--set: is not a setting; received 'gpu'; allowed:",
+        ),
         (("--template", "vision/nightly", "--set", "roles[7].gpu=1"), "--set: there is no such part"),
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a part of a device"),
         (("--template", "vision/nightly", "--gpu", "1"), "--template: given together with --gpu"),

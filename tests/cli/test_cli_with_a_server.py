@@ -161,8 +161,11 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
         ([], "nothing to change"),
         (["--set", "research/vision.gpu=4"], "allowed: DEPARTMENT/PROJECT:POOL.KEY=VALUE"),
         (["--set", "product/vision:local.gpu=4"], "vision belongs to research; allowed: research/vision"),
-        (["--set", "research/vision:local.gpu=many"], "changes[0].set.gpu: is not an amount; given 'many'"),
-        (["--set", "research/visoin:local.gpu=1"], "did you mean vision?"),
+        (
+            ["--set", "research/vision:local.gpu=many"],
+            "changes[0].set.gpu: is not an amount; received 'many'",
+        ),
+        (["--set", "research/visoin:local.gpu=1"], "Did you mean `vision`?"),
         (["--set", "research/vision:local.gpu=1", "--set", "research/vision:local.gpu=2"], "given twice"),
         (["--remove", "research/vision"], "allowed: DEPARTMENT/PROJECT:POOL"),
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),

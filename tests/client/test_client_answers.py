@@ -50,7 +50,7 @@ def test_an_invalid_document_names_each_field() -> None:
     desk = Desk(problem(422, detail="x", errors=errors))
     with pytest.raises(Invalid) as caught:
         desk.client().workloads.submit({})
-    assert caught.value.lines() == ["roles[0].gpu: too many; given 9; allowed: at most 8"]
+    assert caught.value.lines() == ["roles[0].gpu: too many; received 9; allowed: at most 8"]
 
 
 def test_another_kind_of_server_at_the_address_is_told_apart() -> None:

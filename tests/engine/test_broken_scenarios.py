@@ -144,9 +144,9 @@ def test_the_refusal_names_the_key(path: Path_, value: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("pods", "said"),
     [
-        ([{"role": "w", "index": 0, "node": "n9"}], "no such node; given 'n9'; allowed: n0, n1"),
-        ([{"role": "v", "node": "n0"}], "no such role; given 'v'; allowed: w"),
-        ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 holds; given 1 GPU; allowed: 4 GPUs for"),
+        ([{"role": "w", "index": 0, "node": "n9"}], "no such node; received 'n9'; allowed: n0, n1"),
+        ([{"role": "v", "node": "n0"}], "no such role; received 'v'; allowed: w"),
+        ([{"role": "w", "node": "n0"}] * 5, "more GPUs than n0 holds; received 1 GPU; allowed: 4 GPUs for"),
     ],
 )
 def test_the_refusal_names_what_was_given_and_what_is_allowed(pods: list[Any], said: str) -> None:

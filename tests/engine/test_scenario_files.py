@@ -235,7 +235,7 @@ def test_the_command_answers_in_words_or_in_json(tmp_path: Path) -> None:
 def test_the_command_refuses_a_bad_file_with_status_2_and_one_line(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("format: berth.scenario/1\nnodes: [{name: n, gpu: 1}]\n")
-    assert run(path) == (2, "nodes[0].gpu: unknown key; given 'gpu'; allowed: gpus?")
+    assert run(path) == (2, "nodes[0].gpu: unknown key; received 'gpu'. Did you mean `gpus`?")
 
 
 def test_only_named_actions_run(tmp_path: Path) -> None:

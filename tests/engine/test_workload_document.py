@@ -112,7 +112,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_an_unknown_key_is_answered_with_the_one_that_was_meant() -> None:
-    assert "priority?" in problems_of(one_role() | {"prioritty": 3})["prioritty"]
+    assert "Did you mean `priority`?" in problems_of(one_role() | {"prioritty": 3})["prioritty"]
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], {"roles": [{}]}, {"name": "w"}])

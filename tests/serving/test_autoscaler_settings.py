@@ -113,7 +113,7 @@ def test_what_is_wrong_is_named_by_its_field(document: Any, path: str) -> None:
 
 def test_a_misspelt_field_is_told_what_was_meant() -> None:
     _, (problem,) = parsed({"max_engine": 4})
-    assert (problem.received, problem.allowed) == ("'max_engine'", "did you mean max_engines?")
+    assert (problem.received, problem.allowed) == ("'max_engine'", "Did you mean `max_engines`?")
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
