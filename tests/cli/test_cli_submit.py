@@ -54,7 +54,7 @@ def test_a_wrong_option_is_named_as_it_was_typed(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "train", "-g", "1.5", "--", "true")
     assert result.exit_code == 2
     assert result.stderr.startswith("berth: --gpu: ")
-    assert "given 1.5; allowed: a whole number from 0 to 1024" in result.stderr
+    assert "received 1.5; allowed: a whole number from 0 to 1024" in result.stderr
 
 
 def test_what_the_server_finds_wrong_is_one_line_each(terminal: Terminal) -> None:

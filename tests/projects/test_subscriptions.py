@@ -134,9 +134,9 @@ def test_only_who_administers_a_place_asks_for_its_news(cast: Cast) -> None:
     ("wrong", "path"),
     [
         ({"to": "nowhere"}, "to"),
-        ({"news": []}, "news"),
-        ({"news": ["pool"]}, "news"),
-        ({"waiting_minutes": 0}, "waiting_minutes"),
+        ({"news": []}, "events"),
+        ({"news": ["pool"]}, "events"),
+        ({"waiting_minutes": 0}, "pending_minutes"),
     ],
 )
 def test_what_cannot_be_told_is_refused_by_name(cast: Cast, wrong: dict, path: str) -> None:
