@@ -48,7 +48,7 @@ class Forecast:
 
 
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
-    """Of everybody whom the plan leaves waiting."""
+    """Return the forecast of every workload that the plan leaves pending."""
     by_name = {workload.name: workload for workload in snapshot.workloads}
     by_pool: dict[str, list[Refusal]] = {}
     for refusal in plan.refusals:
@@ -85,7 +85,7 @@ def _of(refusal: Refusal, workload: Workload, future: "_Future", now: int) -> Fo
 
 
 class _Future:
-    """What will be free in one pool, as declared ends come one after the other."""
+    """Free resources of one pool as declared runtimes end."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, pool: str, by_name: Mapping[str, Workload]) -> None:
         self._now = self._began = snapshot.now
@@ -134,7 +134,7 @@ class _Future:
 def _held(
     snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    """What stands on these nodes, and what this plan starts there."""
+    """Yield what runs on these nodes and what the plan starts there."""
     here = set(nodes)
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}

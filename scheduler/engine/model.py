@@ -57,7 +57,7 @@ class FairShareMode:
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What one more node of an elastic pool would be like."""
+    """The shape of a node that an elastic pool adds."""
 
     gpus: int = 0
     gpu_model: str = ""
@@ -139,7 +139,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """What one queue may expect of one pool. A quota of None is unlimited."""
+    """Quota, limit and weights of one queue in one pool. A quota of None is unlimited."""
 
     quota: Bounds = NO_GPUS
     limit: Bounds = UNLIMITED
@@ -171,7 +171,7 @@ class TopologyConstraint:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one replica asks for.
+    """What one replica requests.
 
     `gpu` is milli-GPU on each of `devices` devices: 1000 x n whole, below 1000 shared.
     `gpu_memory_mib` (exclusive with `gpu`) asks for memory on each device: a share of whatever device it
@@ -267,7 +267,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place on a node promised to one pod of a workload in an earlier cycle."""
+    """Capacity of a node reserved for one pod in an earlier cycle."""
 
     workload: str
     role: str

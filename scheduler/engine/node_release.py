@@ -41,7 +41,7 @@ class Release:
 def empty_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], at_most: int
 ) -> tuple[str, ...]:
-    """Those of `offered` on which nothing stands and without which nobody waits; the newest first."""
+    """Return nodes of `offered` without pods that no pending workload needs, the newest first."""
     if at_most < 1 or not is_at_rest(plan, pool):
         return ()
     pods_on = _held(snapshot)
@@ -80,7 +80,7 @@ def node_to_empty(
 
 
 def is_at_rest(plan: Plan, pool: str) -> bool:
-    """Nothing is decided there, and nobody waits there for room."""
+    """Return whether nothing is decided in the pool and no workload waits there for capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)
@@ -92,7 +92,7 @@ def is_at_rest(plan: Plan, pool: str) -> bool:
 
 
 def _candidates(snapshot: Snapshot, pool: str, offered: Iterable[str]) -> list[Node]:
-    """The newest first. Never the head, and none that is promised to somebody."""
+    """Return candidates, the newest first: never the head, none with reservations."""
     names = set(offered) - {promise.node for promise in snapshot.reservations}
     result = [
         node

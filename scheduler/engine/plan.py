@@ -70,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Stop this replica where it stands (for a move, a Place of the same replica follows)."""
+    """Stop this replica on its node (for a move, a Place of the same replica follows)."""
 
     workload: str
     role: str
@@ -106,7 +106,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The audit of one workload that gave way: who, for whom, by which rule, at what cost."""
+    """Audit record of one evicted workload: victim, preemptor, rule and cost."""
 
     kind: Kind
     workload: str
@@ -169,7 +169,7 @@ class UnmetShape:
 
 
 class Load(NamedTuple):
-    """What pods take of nodes. CPU and memory are limits, by which free room is counted."""
+    """Resources that pods take of nodes. CPU and memory are their limits."""
 
     gpu: int = 0
     cpu: int = 0
@@ -185,7 +185,7 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What waits for nodes (`queued`), and what is on the nodes once the plan is carried out (`standing`)."""
+    """Load that waits for nodes (`queued`), and load on the nodes after the plan (`standing`)."""
 
     pool: str
     queued: Load = NO_LOAD

@@ -30,7 +30,7 @@ def run(
 
 
 def as_text(answer: Mapping[str, Any], run: int, spared: int = 0) -> str:
-    """The answer for people: what was decided, what became of everybody, who holds what."""
+    """Format decisions, workloads, queues and nodes as tables."""
     parts = [
         _decisions(answer["cycles"]),
         _rest(run, spared),
@@ -76,7 +76,7 @@ def _rest(run: int, spared: int) -> str:
 
 
 def _pod_moves(pods: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Pods that go the same way are told together."""
+    """Yield moves, with identical ones counted."""
     ways: dict[tuple[str, str | None, str | None], int] = {}
     for pod in pods:
         way = (pod["role"], pod["from"], pod["to"])

@@ -22,7 +22,7 @@ MOST_CYCLES = 10_000  # of a run that should become stable by itself; of those l
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of it: each cycle's snapshot and plan, and the cluster after the last one."""
+    """Result of a run: each cycle's snapshot and plan, and the cluster after the last one."""
 
     cycles: tuple[tuple[Snapshot, Plan], ...]
     after: Snapshot

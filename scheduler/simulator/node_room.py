@@ -10,7 +10,7 @@ from scheduler.simulator.gangs import HOLDING
 
 
 class Room:
-    """What one node has left."""
+    """Free resources of one node."""
 
     def __init__(self, node: Node) -> None:
         self.ready = node.state is NodeState.READY

@@ -16,7 +16,7 @@ PASSING = (PodState.STOPPING, PodState.STARTING)
 
 
 class World:
-    """What is where, now. Workloads are frozen values that are replaced; only what changes is looked at."""
+    """The simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
         """`checkpoint`: seconds of a run after which it is saved, again and again; None: never."""
@@ -60,7 +60,7 @@ class World:
         self._write(workload)
 
     def forget(self, name: str) -> None:
-        """It is over, and nobody waits for it."""
+        """Remove a finished workload that no other depends on."""
         del self.workloads[name]
         self._unjudged.discard(name)
         self._promised.discard(name)
@@ -78,7 +78,7 @@ class World:
         self._mark_stale()
 
     def passes(self, seconds: int) -> None:
-        """What was stopping has stopped, what has run its time has ended, what was promised starts."""
+        """Advance the clock: finish stopping pods and ended runs, start reserved pods."""
         self.now += seconds
         self._boot()
         for name in [name for name, until in self._passing.items() if until <= self.now]:
@@ -252,7 +252,7 @@ class World:
 
 
 def _runtime(workload: Workload) -> int | None:
-    """What it really takes, but never longer than it may."""
+    """Return the actual runtime, capped by max_runtime."""
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds
     return min(workload.runtime_seconds, workload.max_runtime)

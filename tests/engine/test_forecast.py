@@ -39,7 +39,7 @@ def test_what_declared_no_end_is_not_counted_upon() -> None:
     found = expected(world.queued("p/a", "p", 4).queued("p/b", "p", 2))
     assert found["p/a"].at is None
     assert found["p/a"].because.startswith("2 GPUs would be missing even after every workload")
-    assert found["p/a"].because.endswith("holds, or will hold, 6 GPUs")
+    assert found["p/a"].because.endswith("hold, or will hold, 6 GPUs")
     assert found["p/b"].at == NOON + 600, "who cannot be told does not keep the others from being told"
 
 

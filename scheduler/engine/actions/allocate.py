@@ -44,9 +44,9 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
-    """Whether nobody can start; then everybody has been told why.
+    """Return whether no group can start; all of them are refused then.
 
-    As long as nobody starts the board is the same for all, and their order does not matter.
+    While no gang starts, the board is the same for all groups and their order does not matter.
     """
     start, refused, refusals = board.mark(), Refused(), []
     for group in waiting:
@@ -61,7 +61,7 @@ def _all_refused(board: Board, waiting: Sequence[PendingGroup]) -> bool:
 
 
 def _started_or(board: Board, group: PendingGroup, gang: Gang, refused: Refused) -> Refusal | None:
-    """Why it cannot start; None: what it needs stands on the board."""
+    """Place the gang; return why it cannot start, or None if it was placed."""
     bound = over_bounds(gang, gang.requested)
     if bound is not None and _starts_on_larger_devices(board, gang):
         return None
@@ -78,7 +78,7 @@ def _started_or(board: Board, group: PendingGroup, gang: Gang, refused: Refused)
 
 
 def _alike(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
-    """Where there are several ways to start, one of them may fail by the bounds of its own queues."""
+    """Return a key that is equal for groups with the same refusal."""
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 
@@ -124,7 +124,7 @@ def _starts_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _horizons(board: Board) -> list[Horizon]:
-    """What is free now goes before what will be."""
+    """Return the horizons to try, the earliest first."""
     horizons = [Horizon.NOW]
     if board.nodes.leaving:
         horizons.append(Horizon.LEAVING)

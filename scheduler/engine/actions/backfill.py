@@ -19,7 +19,7 @@ def hold_nodes(board: Board, gang: Gang, requested: tuple[int, int, int]) -> Non
 
 
 def _earliest(board: Board, gang: Gang, requested: tuple[int, int, int]) -> NodeHold | None:
-    """The nodes it fits on first, and within its share, as declared runtimes end one after the other.
+    """Return the first nodes on which the gang fits within its share as declared runtimes end.
 
     What of its own project will have ended by then does not count against it: else whoever used its nodes
     meanwhile would cost it the nodes.

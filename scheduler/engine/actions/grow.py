@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 def grow(board: Board, choice: int) -> None:
-    """First as far as queues are entitled, then into what nobody else wants."""
+    """Grow gangs up to the deserved amounts of their queues first, then into free capacity."""
     grown = Counter[str]()
     for deserved_only in (True, False):
         queue = GrowthQueue(elastic(board, choice))
@@ -62,7 +62,7 @@ def grow(board: Board, choice: int) -> None:
 
 
 class GrowthQueue:
-    """Steps that could be taken next, in order; what one step changes in its gang is looked at again."""
+    """Possible growth steps in order; the steps of a gang are renewed after each step."""
 
     def __init__(self, gangs: Sequence[Gang]) -> None:
         self._now = {gang.name: {step.role: step for step in steps(gang)} for gang in gangs}
@@ -86,7 +86,7 @@ class GrowthQueue:
 
 
 def elastic(board: Board, choice: int) -> list[Gang]:
-    """Gangs that stand whole and could be bigger, but for those that were just made smaller."""
+    """Return complete elastic gangs, except those that this cycle scaled down."""
     return [
         gang
         for gang in board.elastic

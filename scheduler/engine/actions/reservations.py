@@ -39,7 +39,7 @@ def _waiting_for(board: Board, reserved: Sequence[Held], late: Sequence[Held]) -
 
 
 def _within_limits(gang: Gang) -> bool:
-    """Limits hold while those who gave way have not stopped yet, too."""
+    """Return whether the limits hold while victims have not stopped yet."""
     requested = [any(part.amounts[kind] for part in gang.parts) for kind in KINDS]
     return all(
         not requested[kind] or not account.leaving[kind]
@@ -57,7 +57,7 @@ def _reserved_pods(board: Board, gang: Gang) -> Iterator[Held]:
 
 
 def _is_free(board: Board, pod: Pod) -> bool:
-    """Its place is taken on the board already: free now means that nothing is leaving there."""
+    """Return whether no stopping pod uses the reserved capacity."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     leaving_pods = nodes.leaving.get(i)
     if not nodes.ready[i] or nodes.pods[i] < 0 or any(nodes.devices[i][device] < 0 for device in pod.devices):

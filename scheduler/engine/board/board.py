@@ -180,7 +180,7 @@ class Board:
 
     @cached_property
     def fragmentation(self) -> "Fragmentation":
-        """Counted from when it is first asked for; NumPy takes its time to load, so not before."""
+        """Fragmentation index, created on first use because NumPy loads slowly."""
         from scheduler.engine.placement.fragmentation import Fragmentation
 
         return Fragmentation(self.nodes, self.mix)
@@ -200,10 +200,11 @@ class Board:
         return len(self._log)
 
     def refuse_all(self, refusals: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Open and refuse a trial for each gang. The board has to be the same for all of them."""
+        """Refuse one trial per gang, without moves: for gangs found hopeless on an unchanged board."""
         for gang, reason, numbers in refusals:
-            with self.trial(gang, reason) as trial:
-                trial.numbers = numbers
+            self.cycle.trials += 1
+            if reason is not None:
+                self.add_reason(gang, reason, numbers)
 
     def put(self, gang: Gang, part: BoardRole, index: int, spot: Spot) -> None:
         self.cycle.reclaimable_cache.pop(gang.account, None)
@@ -216,7 +217,7 @@ class Board:
         self._log.append(move)
 
     def drop(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
-        """Ask a standing pod to go. What it holds is free for good, but not yet."""
+        """Take a pod off the board. Its resources count as leaving until it has stopped."""
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._depart(move)
         if pod.state is not PodState.RESERVED:  # a promise holds nothing that would have to be freed
@@ -238,7 +239,7 @@ class Board:
                 self._arrive(move)
 
     def reset(self) -> set[str]:
-        """Take everything back, kept or not; whose pods were touched."""
+        """Undo all moves, accepted or not; return the names of the gangs they touched."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._emptied:
             part.used.discard(index)
@@ -285,7 +286,7 @@ class Board:
     # -- keeping and refusing
 
     def accept(self, trial: Trial) -> None:
-        """Write the kept moves down as a bundle. A gang starts when all of it can."""
+        """Turn the moves of an accepted trial into a bundle. A gang starts when all of it can."""
         assert trial.kind is not None
         moves, gang = self._log[trial.start :], trial.gang
         self.cycle.accepted_trials += 1
@@ -335,7 +336,7 @@ class Board:
         self.cycle.bundles.append(bundle)
 
     def start_reserved(self, gang: Gang) -> None:
-        """What stood in the way of its reserved pods is gone."""
+        """Start the reserved pods of a gang: their capacity is free."""
         places = tuple(
             Place(gang.name, pod.role, pod.index, pod.node, pod.devices, pod.milli)
             for part in gang.parts
@@ -349,7 +350,7 @@ class Board:
         )
 
     def is_fresh(self, pod: Pod) -> bool:
-        """Whether it was put here in this very cycle."""
+        """Return whether this cycle placed the pod."""
         return id(pod) in self._fresh
 
     def _start_otherwise(self, taken_back: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
@@ -377,7 +378,7 @@ class Board:
         return {move.gang: None for move in self._fresh.values()}
 
     def starts(self, gang: Gang) -> bool:
-        """Whether it runs from this cycle on: nothing of it stood before, and it waits for nobody."""
+        """Return whether all of the gang starts in this cycle."""
         return gang.name not in self.cycle.reserved_only and all(
             self.is_fresh(pod) for part in gang.parts for pod in part.live.values()
         )
@@ -388,7 +389,7 @@ class Board:
         return own if gang.group is None else {**gang.group.reasons, **own}
 
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
-        """It speaks for all of its peers."""
+        """Record why the gang and its group wait."""
         if gang.group is None:
             self.add_own_reason(gang, reason, numbers)
             return

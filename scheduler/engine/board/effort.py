@@ -21,7 +21,7 @@ class Effort:
 
 
 class Efforts:
-    """What the cycle has spent, by workload and by project."""
+    """Placement attempts of this cycle, by workload and by project."""
 
     def __init__(self) -> None:
         self._spent: dict[str | QueueAccount, Effort] = {}

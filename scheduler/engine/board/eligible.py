@@ -13,7 +13,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
 def pending(board: Board, choice: int | None = None) -> list[PendingGroup]:
-    """Who could start now, peers together; of those for whom this pool is that choice, or of all."""
+    """Return groups with a gang that may start; `choice`: position of this pool among the gang's."""
     for group in board.waiting.values():
         group.at = 0  # who had started may wait again
     return [
@@ -58,7 +58,7 @@ def over_bounds(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] 
 
 
 def over_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Where non-preemptible work would stand above quota, which no taking could cure."""
+    """Return the quota that non-preemptible pods would exceed; no eviction can help there."""
     if gang.non_preemptible:
         for account in gang.account.path:
             kind = over(account.non_preemptible, account.quota, requested)
@@ -82,12 +82,12 @@ def _numbers(
 
 
 def over_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Why the workload may not take from others: its project would stand above quota and fair share."""
+    """Return why the gang may not reclaim: its project would exceed quota and fair share."""
     return _over_share(gang.account, requested)
 
 
 def over_deserved(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Who on its path would stand above quota and fair share: its project, or its department for good.
+    """Return which of its queues would exceed quota and fair share, if reclaim inside it cannot help.
 
     A department that stands there by what a sibling borrows is none: that may be reclaimed.
     """
@@ -114,7 +114,7 @@ def _over_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason
 
 
 def lowest_priority(board: Board, account: QueueAccount) -> int | None:
-    """Of what stands in a project; looked for again when what it holds has changed."""
+    """Return the lowest priority among the project's running gangs."""
     if _LOWEST not in account.cache:
         standing = board.by_project.get(account, {}).values()
         account.cache[_LOWEST] = min((gang.workload.priority for gang in standing), default=None)
@@ -123,7 +123,7 @@ def lowest_priority(board: Board, account: QueueAccount) -> int | None:
 
 
 def has_elastic(board: Board, account: QueueAccount) -> bool:
-    """Whether anything that stands in a project may ever grow, and so be made smaller."""
+    """Return whether the project runs an elastic gang."""
     if _ELASTIC not in account.cache:
         standing = board.by_project.get(account, {}).values()
         account.cache[_ELASTIC] = any(gang.may_grow for gang in standing)

@@ -17,7 +17,7 @@ ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
 class BoardRole:
-    """A role on the board: its replicas that stand, by index."""
+    """A role on the board, with its placed replicas by index."""
 
     __slots__ = (
         "_first", "amounts", "done", "live", "loose", "mask", "milli", "on", "request", "role", "soft",
@@ -45,7 +45,7 @@ class BoardRole:
         return len(self.live) + self.done >= self.role.min
 
     def free_indices(self) -> Iterator[int]:
-        """Indices that no replica has, the lowest first. Valid while indices are only taken."""
+        """Yield unused indices, the lowest first. Valid until an index is vacated."""
         while self._first in self.live or self._first in self.used:
             self._first += 1
         return (i for i in range(self._first, self.role.max) if i not in self.live and i not in self.used)
@@ -93,7 +93,7 @@ Arrangement = tuple[ReplicaRequest, ...]  # one way to make a gang whole, or to 
 
 
 class PendingGroup:
-    """Gangs of one project that ask for the very same, in order. The first who still waits speaks for all."""
+    """Gangs of one project with identical requests, in order. The first pending one represents all."""
 
     __slots__ = ("account", "at", "choice", "gangs", "kind", "reasons", "request_key", "shared")
 
@@ -165,7 +165,7 @@ class Gang:
 
     @property
     def requested(self) -> tuple[int, int, int]:
-        """What it lacks of its minimum, by its most natural way."""
+        """Resources missing for its minimum, by its most natural arrangement."""
         if self.standing:
             return amounts_of(next(arrangements(self)))
         if self._requested is None:
@@ -193,7 +193,7 @@ class Gang:
 
     @property
     def runs(self) -> bool:
-        """Whether any of it is more than a promise."""
+        """Whether any of its pods is more than a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def part(self, role: str) -> BoardRole:
@@ -218,7 +218,7 @@ def _section(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
 
 
 def _is_simple(group: Group) -> bool:
-    """Every child must run and no constraint binds them: one way, no scopes."""
+    """Return whether every child must run without topology constraints: one arrangement, no scopes."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
@@ -228,7 +228,7 @@ def _is_simple(group: Group) -> bool:
 
 
 def arrangements(gang: Gang) -> Iterator[Arrangement]:
-    """What could be added to make the gang whole, the most natural choice first."""
+    """Yield the arrangements that would complete the gang, the most natural one first."""
     if gang.simple:
         result = [ReplicaRequest(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
         yield tuple(result) or _first_replica(gang)
@@ -238,7 +238,7 @@ def arrangements(gang: Gang) -> Iterator[Arrangement]:
 
 
 def arrangements_of(gang: Gang, node: "BoardGroup | BoardRole") -> Iterator[Arrangement]:
-    """What could be added to make one group or role of the gang whole."""
+    """Yield the arrangements that would complete one group or role of the gang."""
     first = next(leaves(node))
     outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaves(node)))
     return _ways(node, outer)
@@ -262,7 +262,7 @@ def _scopes(node: "BoardGroup | BoardRole", part: BoardRole) -> Iterator[Scope]:
 
 
 def _first_replica(gang: Gang) -> Arrangement:
-    """A gang that needs nobody starts with one replica."""
+    """Return one replica of a gang whose minimum is zero."""
     return next(((ReplicaRequest(part, 1),) for part in gang.parts if part.role.max > part.count), ())
 
 

@@ -15,7 +15,7 @@ NO_CLAIM = Entitlement()
 
 
 class RelativeUsage(NamedTuple):
-    """What a queue used, with 1 for its due of what all its siblings used."""
+    """Decayed usage of a queue; 1 is its weighted share of what its siblings used."""
 
     used: float
     mean: float  # of all of them: 1 but for a past in which much was idle
@@ -23,7 +23,7 @@ class RelativeUsage(NamedTuple):
 
 
 class QueueKey(NamedTuple):
-    """Where a queue stands with its next workload; the smallest goes next, then who was submitted earlier."""
+    """Sort key of a queue with its next workload; the smallest is next, then the earliest submission."""
 
     over_quota: bool
     rank: int  # negated: higher first
@@ -49,7 +49,7 @@ def _plain(bounds: Bounds) -> tuple[int, int, int]:
 
 
 class QueueAccount:
-    """One queue in one pool. Sums are kept up to date with every pod that comes or goes."""
+    """One queue in one pool. Sums are updated with every pod placed or removed."""
 
     __slots__ = (
         "allocated",
@@ -133,11 +133,11 @@ class QueueAccount:
         return result
 
     def is_starved(self, requested: Sequence[int]) -> bool:
-        """Whether it used clearly less than its due."""
+        """Whether its decayed usage is clearly below its weighted share."""
         return bool(self.past) and self.past[first(requested)].used < self.past[first(requested)].mean
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Whether it is not yet at its share: one workload may lift it beyond, no second."""
+        """Whether one more workload may lift the queue over its share, since it is below it now."""
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
             or self.allocated[kind] < self.deserved[kind]
@@ -147,7 +147,7 @@ class QueueAccount:
         )
 
     def saturation(self, requested: Sequence[int], plus: bool = True) -> float:
-        """Allocated (and asked) against what is due, in the worst of the resources asked for."""
+        """Return allocated (plus requested) over deserved, the largest ratio of the requested resources."""
         worst = 0.0
         for kind in KINDS:
             if requested[kind] <= 0:
@@ -183,7 +183,7 @@ class Ledger:
 
     @staticmethod
     def charge(project: QueueAccount, gpu: int, cpu: int, memory: int, non_preemptible: bool) -> None:
-        """Add (or, negative, give back) what one pod holds, all the way up."""
+        """Add the resources of one pod (negative: remove them) to a project and its department."""
         for account in project.path:
             held = account.allocated
             held[GPU] += gpu
@@ -200,7 +200,7 @@ class Ledger:
 
 
 def over(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
-    """The first resource asked for in which `held + asked` passes the bound."""
+    """Return the first requested resource in which `held + requested` exceeds the bound."""
     for kind in KINDS:
         if requested[kind] > 0 and held[kind] + requested[kind] > bound[kind]:
             return kind
@@ -208,7 +208,7 @@ def over(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) ->
 
 
 def first(requested: Sequence[int]) -> int:
-    """The resource that matters most of those asked for: GPUs, where there are any."""
+    """Return the most important requested resource: GPUs, if any."""
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 

@@ -25,7 +25,7 @@ def matches(role: Role, node: Node) -> bool:
 
 
 def is_kind_of(role: Role, node: Node) -> bool:
-    """Whether the node is of the kind that the role asks for, large enough or not."""
+    """Return whether the node meets the role's labels, models and taints, whatever its size."""
     return (
         all(node.labels.get(key) == value for key, value in role.node_selector.items())
         and (not role.gpu_models or node.gpu_model in role.gpu_models)
@@ -34,7 +34,7 @@ def is_kind_of(role: Role, node: Node) -> bool:
 
 
 def avoids(role: Role, node: Node) -> bool:
-    """The node asks not to be chosen while another will do."""
+    """Return whether the node should be chosen only if no other fits."""
     return any(taint.effect not in HARD and not tolerates(role.tolerations, taint) for taint in node.taints)
 
 
@@ -82,7 +82,7 @@ class Matcher:
         return self._soft[key]
 
     def milli(self, role: Role, least: int = 0) -> int:
-        """What a request by memory counts for: a part of the smallest device on which it could land."""
+        """Return what a GPU memory request takes of the smallest suitable device, in thousandths."""
         key, requested = (node_constraints(role), least), role.request.gpu_memory_mib
         if key not in self._millis:
             mask = self.mask(role, least)

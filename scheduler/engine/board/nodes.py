@@ -22,7 +22,7 @@ class Spot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes that only the one they are kept for may use, and work that ends before it can start."""
+    """Nodes reserved for one workload; others may use them only if they end before it can start."""
 
     name: str
     nodes: frozenset[int]
@@ -31,7 +31,7 @@ class NodeHold(NamedTuple):
 
 @dataclass(slots=True)
 class LeavingPods:
-    """What pods on their way out still hold of one node."""
+    """Resources that stopping pods still hold on one node."""
 
     cpu: int = 0
     memory: int = 0
@@ -66,7 +66,7 @@ class Nodes:
 
     @property
     def by_whole(self) -> list[list[int]]:
-        """Ready nodes by how many whole devices are free; kept up to date from the first question on."""
+        """Ready nodes by the number of free whole devices; maintained from the first use on."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):
@@ -87,7 +87,7 @@ class Nodes:
             self._shared.discard(i)
 
     def capacity(self) -> tuple[int, int, int]:
-        """What the pool has to divide: nodes that work and nodes that are on their way."""
+        """Return the capacity that shares divide: ready and booting nodes."""
         if self._capacity is None:
             self._capacity = self._counted()
         return self._capacity
@@ -101,7 +101,7 @@ class Nodes:
         )
 
     def free(self) -> tuple[int, int, int]:
-        """Of all nodes that work, as long as nothing comes or goes."""
+        """Return what is free on ready nodes; cached until a pod is placed or removed."""
         if self._free is None:
             gpu, cpu, memory = (
                 sum([free for free, ready in zip(kind, self.ready, strict=True) if ready and free > 0])
@@ -111,7 +111,7 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """What one device of this node gives up to a replica, in thousandths; above 1000: cannot."""
+        """Return what a replica takes of a device of this node, in thousandths; above 1000: no fit."""
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib
@@ -128,7 +128,7 @@ class Nodes:
         self.take(self.index[node], devices, milli, Request())
 
     def widen(self, i: int, devices: Sequence[int]) -> None:
-        """Devices that the node does not have any more are there and have nothing to give."""
+        """Add devices that the node lost, with nothing free."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 
@@ -166,7 +166,7 @@ class Nodes:
             self._note_shared(i)
 
     def leave(self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1) -> None:
-        """A pod on this node is on its way out (or, with sign -1, was never asked to go)."""
+        """Mark the resources of a pod as leaving; with sign -1, undo that."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib
@@ -177,7 +177,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Whether this much is free already; ask before taking it."""
+        """Return whether the resources are free now. Call it before taking them."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

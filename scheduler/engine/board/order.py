@@ -22,7 +22,7 @@ Head = tuple[tuple[int, int, str], Gang, P]
 
 
 class QueueOrder(Generic[P]):
-    """Everybody who waits, each handed out once."""
+    """Iterates over pending gangs in queue order, each once."""
 
     def __init__(self, waiting: Iterable[P]) -> None:
         by_project: dict[QueueAccount, list[Head[P]]] = {}
@@ -36,11 +36,11 @@ class QueueOrder(Generic[P]):
         self._top = _Level(self, None, self._gather(members))
 
     def next_of(self, group: P) -> Gang | None:
-        """The first of them who is still to be handed out."""
+        """Return the next gang of the group, or None."""
         raise NotImplementedError
 
     def turn(self, account: QueueAccount, group: P, gang: Gang) -> QueueKey:
-        """Where a queue stands with this gang, which is next in it."""
+        """Return the sort key of a queue whose next gang is this one."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[tuple[P, Gang]]:
@@ -59,7 +59,7 @@ class QueueOrder(Generic[P]):
 
 
 class PendingOrder(QueueOrder[PendingGroup]):
-    """The order as the board stands. What happens to one changes who comes after."""
+    """Queue order of a board that changes between the gangs."""
 
     def __init__(self, board: Board, waiting: Iterable[PendingGroup]) -> None:
         self._board = board
@@ -67,7 +67,7 @@ class PendingOrder(QueueOrder[PendingGroup]):
         super().__init__(waiting)
 
     def leave(self, group: PendingGroup) -> None:
-        """What was said to the one handed out was said to all of its peers."""
+        """Skip the rest of the group."""
         self._left.add(group)
 
     def next_of(self, group: PendingGroup) -> Gang | None:
@@ -79,7 +79,7 @@ class PendingOrder(QueueOrder[PendingGroup]):
 
 
 class _Project(Generic[P]):
-    """Who speaks for whom in one project, as a heap by their own order."""
+    """Groups of one project in a heap by the order of their first gangs."""
 
     __slots__ = ("account", "heap", "order")
 

@@ -12,7 +12,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 
 class Move(NamedTuple):
-    """One pod put on the board (`placed`) or taken off it."""
+    """One pod placed on the board or removed from it."""
 
     gang: Gang
     part: BoardRole

@@ -47,7 +47,7 @@ class Topology:
     def choices(
         self, level: str, scope: Scope, within: frozenset[int], needs: Sequence[ReplicaRequest]
     ) -> list[frozenset[int]]:
-        """Domains in which the scope's pods may all stand: where some stand already, only there."""
+        """Return domains for all pods of the scope; if some are placed, only their domain."""
         standing = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
         gpus = sum(need.part.amounts[0] * need.count for need in needs)
         fitting = []
@@ -59,7 +59,7 @@ class Topology:
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]  # the fullest first
 
     def home(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
-        """Where a pod of this role may be put beside those it must stand with; None: anywhere."""
+        """Return the nodes on which topology allows a pod of this role; None: all."""
         home: frozenset[int] | None = None
         for scope in scopes_above(gang, part):
             beside = next((pod for other in scope.parts for pod in other.live.values()), None)

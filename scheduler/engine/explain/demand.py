@@ -140,14 +140,14 @@ def _is_ahead(gang: Gang, group: PendingGroup) -> bool:
 
 
 def _times(held: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
-    """How many times what is asked fits under the bound."""
+    """Return how many times the request fits under the bound."""
     return max(
         0, min([(bound[k] - held[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )
 
 
 class _NewNodes:
-    """What more nodes would hold: pending gangs first, then the growth of gangs that run.
+    """Simulates new nodes: pending gangs first, then growth of running gangs.
 
     Booting nodes are filled first, then new nodes one by one; a gang that does not fit asks for none.
     """

@@ -41,7 +41,7 @@ class ReportedGroup(PendingGroup):
 
 @dataclass(frozen=True, slots=True)
 class PoolRefusals:
-    """All who wait in one pool."""
+    """Refusals of one pool."""
 
     pool: str
     groups: Sequence[ReportedGroup]
@@ -51,7 +51,7 @@ class PoolRefusals:
     hold: tuple[str, int] | None  # whom nodes are kept for, and until when
 
     def written(self) -> Iterator[Refusal]:
-        """Who is next in front, then those who do not stand in line."""
+        """Yield refusals in queue order, then those of gangs that are not queued."""
         position, formatter = 0, BlockerFormatter()
         blockers = {group_: formatter.blockers(group_.reasons) for group_ in self.groups}
         keys = {group_: _key(group_) for group_ in self.groups}
@@ -93,7 +93,7 @@ class _Roll(QueueOrder[ReportedGroup]):
 
 
 def collect_refusals(board: Board) -> PoolRefusals:
-    """Everybody who waits gets a reason; what is said holds for the board as it stands."""
+    """Return the refusals of a pool; every pending gang gets a reason."""
     for group in pending(board):
         if not group.reasons:
             gang = _head(board, group)
@@ -161,7 +161,7 @@ def _utc(seconds: int) -> str:
 
 
 class Refusals(Sequence[Refusal]):
-    """Of who waits in several pools, the refusal of the one with the least against it."""
+    """One refusal per workload; of several pools, the one with the least dominant reason."""
 
     def __init__(self, pools: Sequence[PoolRefusals]) -> None:
         self._pools = pools

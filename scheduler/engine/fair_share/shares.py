@@ -41,7 +41,7 @@ Need = Callable[[Claim], int]
 def update_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], story: list[Division] | None = None
 ) -> None:
-    """Give every account its fair share, level by level from the top; and tell how, where asked to."""
+    """Set the fair share of every queue from the top down; `story` collects the divisions."""
     for account in ledger.accounts.values():
         held, more = account.allocated, account.pending_request
         account.requested = [held[0] + more[0], held[1] + more[1], held[2] + more[2]]
@@ -135,7 +135,7 @@ def _brought(claim: Claim, kind: int) -> QueueInput:
 
 
 def _wanted(account: QueueAccount, kind: int) -> int:
-    """What the queue could use: its requests as far as the caps at and below it allow."""
+    """Return what the queue could use: its requests within the limits at and below it."""
     requested = account.requested[kind]
     if account.children:
         requested = sum(child.wanted[kind] for child in account.children)
@@ -173,7 +173,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Fill in what each claim is given. The sum never passes the total."""
+    """Set `granted` of each claim. The sum never exceeds the total."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age))
     ranks = [list(same) for _, same in groupby(ranked, key=lambda claim: claim.account.rank)]
@@ -221,7 +221,7 @@ def _fill(
     weigh: Weigh,
     notes: DivisionLog | None,
 ) -> int:
-    """Rounds of offers in proportion to weight, until nothing is left or nobody wants more."""
+    """Offer what is left in proportion to weight until it is used up or all needs are met."""
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, upto, strict=True)}
@@ -257,7 +257,7 @@ def _fill(
 def _offers(
     left: int, hungry: Sequence[Claim], weights: Sequence[int], need: Need, phase: str
 ) -> list[Offer]:
-    """What a round offers, before anybody has taken anything."""
+    """Return the offers of a round before anything is granted."""
     everything = sum(weights)
     plain = weights if phase == "quota" else _whole_numbers([claim.weight for claim in hungry])
     return [

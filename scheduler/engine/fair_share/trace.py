@@ -7,7 +7,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class QueueInput:
-    """What one queue brought along. Engine units; None is unlimited."""
+    """Inputs of one queue to a division. Engine units; None is unlimited."""
 
     queue: str
     rank: int
@@ -64,7 +64,7 @@ class Division:
 
 @dataclass(slots=True)
 class DivisionLog:
-    """What is written down while one resource is divided. Reading it changes nothing."""
+    """Log of the rounds in which one resource is divided."""
 
     rounds: list[Round] = field(default_factory=list)
     phase: str = ""

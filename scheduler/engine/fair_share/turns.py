@@ -131,7 +131,7 @@ def _charged(board: Board, account: QueueAccount, kind: int) -> int:
 
 
 def is_project_head(board: Board, gang: Gang) -> bool:
-    """Whether it is the next of its project."""
+    """Return whether the gang is the next of its project."""
     heads = (
         first_pending(board, group)
         for group in board.groups_by_project.get(gang.account, ())

@@ -18,7 +18,7 @@ _HERE = (PodState.RUNNING, PodState.STARTING)
 
 
 class Layout:
-    """A snapshot as boards, in the order of the pools' names, and what was found broken on the way.
+    """A snapshot as one board per pool, by name, with notes on inconsistent input.
 
     A workload that was laid can be lifted again, and laid as it has become.
     """
@@ -125,7 +125,7 @@ class Layout:
         return by_pool if by_pool or not completed else {workload.pools[0]: completed}
 
     def _hold(self, pods: Iterable[Pod]) -> None:
-        """Whatever they are, nobody else is put in their place."""
+        """Block the resources of pods that cannot be understood."""
         for pod in pods:
             board = self.boards.get(self.pool_of.get(pod.node, ""))
             if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):
@@ -239,7 +239,7 @@ def _unmet(workload: Workload, unmet: Sequence[str]) -> Numbers:
 
 
 def is_finished(workload: Workload) -> bool:
-    """Everything its minimum asks for has ended well."""
+    """Return whether all replicas of its minimum have completed."""
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
             return False

@@ -15,7 +15,7 @@ MANY = 64  # replicas from which on nodes are ranked once for all of them
 
 
 class Horizon(IntEnum):
-    """How long the newcomer may have to wait for its place."""
+    """How long a gang may have to wait for its capacity."""
 
     NOW = 0  # only what is free
     LEAVING = 1  # also what is being freed

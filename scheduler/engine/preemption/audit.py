@@ -25,7 +25,7 @@ RULES = {
 
 
 def evictions(selection: VictimSelection, outcome: Outcome, before: Held) -> tuple[Eviction, ...]:
-    """One entry for each gang that loses or moves pods. The board stands as it will."""
+    """Return one entry for each gang that loses or moves pods; the board shows the final state."""
     gang, standings = selection.policy.gang, _Standings(selection.board, before)
     winner = standings.path(gang.account)
     refused = blockers(selection.board.reasons(gang))

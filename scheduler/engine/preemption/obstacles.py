@@ -13,14 +13,14 @@ Requested = tuple[int, int, int]
 
 
 def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
-    """What no taking could cure."""
+    """Return an obstacle that no eviction could remove."""
     if not policy.may_evict():
         return over_share(policy.gang, policy.requested) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
     return _out_of_bounds(board, policy.gang, policy.requested, type(policy))
 
 
 def hopeless(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> Obstacle | None:
-    """Why the law cannot help the gang, whichever way it is to be made whole; None: it might."""
+    """Return why the policy cannot help the gang in any arrangement, or None if it might."""
     if gang.simple:
         requested = gang.requested
         beyond = _beyond_share(gang, requested)

@@ -17,7 +17,7 @@ from scheduler.engine.preemption.victims import Held, Victim, single
 
 @dataclass(slots=True)
 class Outcome:
-    """Who gives way for the newcomer, and who only moves."""
+    """Evicted and moved victims of one preemptor."""
 
     evicted: list[Victim] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Outcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> Outcome | None:
-    """Everything taken is off the board, the newcomer is on it. None: the outcome is not acceptable."""
+    """Restore the victims that can stay or move; None if the result is not acceptable."""
     board, policy = selection.board, selection.policy
     newcomer = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()

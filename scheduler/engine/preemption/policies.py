@@ -35,7 +35,7 @@ def _projects(account: QueueAccount) -> Iterator[QueueAccount]:
 
 
 class Reclaim(PreemptionPolicy):
-    """Across queues, compared where the paths part, only in the resources the newcomer asks for."""
+    """Across queues: compared where their paths diverge, in the preemptor's resources only."""
 
     kind = Kind.RECLAIM
     relieves = frozenset({Reason.DEPARTMENT_LIMIT})
@@ -56,7 +56,7 @@ class Reclaim(PreemptionPolicy):
         return sides is not None and any(True for _ in self._above(*sides))
 
     def projects(self) -> Iterator[QueueAccount]:
-        """Only below those who hold more than their quota: nobody else is above anything."""
+        """Yield projects below queues that are over their quota."""
         kinds, held = tuple(self.kinds), self.board.by_project
         for own_queue in self.gang.account.path:
             level = own_queue.parent.children if own_queue.parent else self.board.ledger.roots
@@ -218,7 +218,7 @@ class Reclaim(PreemptionPolicy):
 
 
 class Preempt(PreemptionPolicy):
-    """Inside a project: strictly lower priority gives way."""
+    """Inside a project: evict strictly lower priorities."""
 
     kind = Kind.PREEMPT
     relieves = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})

@@ -12,7 +12,7 @@ Key = tuple[float | int | str, ...]
 
 
 class PreemptionPolicy:
-    """What every law has in common: non-preemptible work never gives way, nor does the newcomer."""
+    """Base of the policies: non-preemptible gangs and the preemptor itself are never victims."""
 
     kind: Kind
     takes_gangs = True
@@ -35,7 +35,7 @@ class PreemptionPolicy:
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        """Whether nobody beyond its fair share is helped at all."""
+        """Return whether gangs over their fair share are refused outright."""
         del board
         return False
 
@@ -46,11 +46,11 @@ class PreemptionPolicy:
         return False
 
     def may_take_from_queue(self, account: QueueAccount) -> bool:
-        """Whether anything of this project could be taken at all, as the board stands."""
+        """Return whether the project may have victims now."""
         raise NotImplementedError
 
     def projects(self) -> Iterator[QueueAccount]:
-        """All of which anything could be taken."""
+        """Yield the projects that may have victims."""
         return (account for account in self.board.by_project if self.may_take_from_queue(account))
 
     def would_take_from(self, gang: Gang) -> bool:
@@ -62,11 +62,11 @@ class PreemptionPolicy:
         return not gang.non_preemptible and self.would_take_from(gang)
 
     def rule(self, victim: Victim) -> str | None:
-        """The rule by which this lump may be taken now; None: it may not."""
+        """Return the rule that allows this victim now, or None."""
         raise NotImplementedError
 
     def holds(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
-        """Whether the outcome is right: judged when everything has been taken and placed."""
+        """Return whether the final outcome is fair."""
         del sides
         return True
 
@@ -112,7 +112,7 @@ class PreemptionPolicy:
         return ()
 
     def key(self, victim: Victim) -> Key | None:
-        """Who gives way first: the smallest; None: it may not be taken now."""
+        """Return the sort key of a victim, the smallest first; None if it is not allowed now."""
         ahead = self.ahead(victim)
         return None if ahead is None else ahead + self.inside_key(victim)
 
@@ -129,7 +129,7 @@ class PreemptionPolicy:
         return (sum([victim.whole for victim in victims]), *worst, len(victims), freed)
 
     def may_evict(self) -> bool:
-        """Whether the newcomer is entitled to what it asks for."""
+        """Return whether the preemptor deserves what it requests."""
         return True
 
     def ceiling(self, account: QueueAccount) -> Sequence[int]:
@@ -142,7 +142,7 @@ class PreemptionPolicy:
         return None
 
     def is_protected(self, gang: Gang) -> bool:
-        """Whether stopping this gang is out of the question."""
+        """Return whether the gang may not be evicted."""
         if gang.non_preemptible or gang is self.gang:
             return True
         if within_min_runtime(self.board, gang, self._guarded_for(gang)):
@@ -163,7 +163,7 @@ class PreemptionPolicy:
         return next((s for s in result if s is not None), self.board.pool.reclaim_min_runtime)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Where the newcomer's path and another's part: its side and the other's."""
+        """Return the first differing queues on the paths of the preemptor and another project."""
         if account not in self._diverging:
             arrangements = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next(

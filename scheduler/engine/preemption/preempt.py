@@ -32,7 +32,7 @@ MOST_PROPOSALS = 24  # for one newcomer by one law; counted, so that every machi
 
 
 def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionPolicy]) -> None:
-    """Try the law for everybody who still waits, in order.
+    """Try a policy for all pending gangs in queue order.
 
     Of those in a project who ask for the same, the first speaks for all; when it is served, the order is
     looked at again and the next one speaks. Nobody is served twice: who lost its new place to the next one
@@ -94,7 +94,7 @@ def _attempt(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> b
 def preempt_for_growth(
     board: Board, gang: Gang, arrangement: Arrangement, policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """Try the law for one step of growth. Nobody waits for growth, so nothing is refused."""
+    """Try a policy for one growth step; return whether it was placed."""
     policy = policy_type(board, gang, amounts_of(arrangement))
     with board.trial(gang, otherwise=None) as trial:
         _try_arrangements(trial, policy, (arrangement,))
@@ -173,7 +173,7 @@ def _all_proposals(
 def _proposals(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: _Budget
 ) -> Iterator[VictimSelection]:
-    """Each stands on the board when it is handed out; the board is rewound before the next."""
+    """Yield victim selections, each applied to the board and rewound before the next."""
     start, banned, offer_cache, free = board.mark(), set[int](), OfferCache(), board.nodes.free()
     if not any(need.scopes for need in arrangement):
         one_may = single_victim_may_suffice(VictimSelection(board, policy), arrangement, free)

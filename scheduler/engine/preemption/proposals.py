@@ -27,7 +27,7 @@ def propose_by_node(
     offer_cache: OfferCache,
     inside: AbstractSet[int] | None = None,
 ) -> bool:
-    """Put the way on the board, clearing for each replica the node that costs least.
+    """Place the arrangement, clearing the cheapest node for each replica.
 
     Until a node is cleared, every proposal for this way finds the board as the first did: what that one found
     of nodes is `known` to the others.
@@ -143,7 +143,7 @@ def _held(gang: Gang, kind: int) -> int:
 
 
 def make_room_under_limits(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Where a limit on the newcomer's path would be passed, take below that limit first."""
+    """Evict below each limit that the preemptor would exceed; return whether that suffices."""
     requested = amounts_of(arrangement)
     for account in selection.policy.gang.account.path:
         while not _under(selection, account, requested):
@@ -163,7 +163,7 @@ def _below(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim
 
 
 def propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
-    """Take 1, 2, 4, ... lumps in their order; a step is offered whenever the newcomer then fits."""
+    """Take 1, 2, 4, ... victims in order; yield whenever the preemptor fits."""
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
         return

@@ -14,7 +14,7 @@ Entry = tuple[Gang, BoardRole, int | None]  # a pod by its index; a replica of t
 
 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:
-    """Put the way where packing leaves room for it; whatever was taken is still off the board.
+    """Place the arrangement where repacking all victims leaves room for it.
 
     A newcomer that is placed first takes the best room for itself, and who is larger may then find none.
     """

@@ -63,7 +63,7 @@ class Restorer:
 
 
 def put_back(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Where it stood, if that is still free and still beside those it must stand with."""
+    """Put a pod back on its old node, if its resources are free and topology allows it."""
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
     if part.on is not None and apart is not None and part.on.get(i, 0) >= apart:

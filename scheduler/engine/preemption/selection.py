@@ -10,7 +10,7 @@ from scheduler.engine.preemption.victims import Victim, growth, single, whole
 
 
 class VictimSelection:
-    """Knows what may be taken now, and remembers what was."""
+    """Selects victims under one policy and records those taken off the board."""
 
     def __init__(self, board: Board, policy: PreemptionPolicy) -> None:
         self.board, self.policy = board, policy
@@ -57,7 +57,7 @@ class VictimSelection:
         return result
 
     def everything(self) -> Iterator[Victim]:
-        """All that could be taken anywhere."""
+        """Yield all victims that could be taken."""
         for account, gangs in self.board.by_project.items():
             if self._may_look_at(account):
                 for gang in gangs.values():
@@ -70,7 +70,7 @@ class VictimSelection:
                         yield from self.lumps_of(gang)
 
     def nodes_in_reach(self) -> set[int]:
-        """Nodes on which something stands that could be taken."""
+        """Return the nodes with pods of possible victims."""
         index = self.board.nodes.index
         open_to = self.policy.may_take_from
         return {
@@ -90,7 +90,7 @@ class VictimSelection:
         return [victim for _, victim in allowed]
 
     def take(self, victim: Victim) -> bool:
-        """Drop it, if the law still allows that now."""
+        """Take a victim off the board if the policy still allows it."""
         rule = self.policy.rule(victim)
         if rule is None or not self.is_available(victim):
             return False
@@ -103,7 +103,7 @@ class VictimSelection:
         return True
 
     def is_available(self, victim: Victim) -> bool:
-        """All of it stands, and growth can still be spared."""
+        """Return whether all its pods still run and growth can still be spared."""
         if any(part.live.get(pod.index) is not pod for part, pod in victim.pods):
             return False
         if victim.whole or self.policy.moves_only:
@@ -115,7 +115,7 @@ class VictimSelection:
                    for other in growth(self.board, victim.gang))  # fmt: skip
 
     def forget(self, count: int) -> None:
-        """The board was rewound to where so many lumps had been taken."""
+        """Forget all but the first `count` victims after the board was rewound."""
         for victim in self.taken[count:]:
             self._whole.pop(victim.gang.name, None)
         self._looked.clear()

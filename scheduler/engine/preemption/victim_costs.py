@@ -22,13 +22,13 @@ Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # by the payer's name
 
 @dataclass(slots=True)
 class OfferCache:
-    """What the first proposal found of nodes; the next ones find the same board."""
+    """Node offers of the first proposal, shared with the next ones."""
 
     offers: Offers | None = None
 
 
 class Costs:
-    """Nodes by what clearing them costs, in one heap for each queue that would pay.
+    """Nodes by the cost of clearing them, in one heap per victim queue.
 
     What is taken changes how queues compare, but not how the nodes that one queue pays for do: so only
     the queues are compared again, and a node is looked at again when its payer has come down to its share.
@@ -162,7 +162,7 @@ class Costs:
 
 
 def cheapest_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
-    """The cheapest lumps whose going makes this node hold one more replica."""
+    """Return the cheapest victims that make room for one more replica on this node."""
     room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None

@@ -52,7 +52,7 @@ class Victim:
 
 
 def whole(board: Board, gang: Gang) -> Victim:
-    """All of it that stands."""
+    """Return all pods of the gang as one victim."""
     result = gang.all_of_it
     if not isinstance(result, Victim) or result.at != board.now:
         result = gang.all_of_it = _whole(board, gang)
@@ -78,7 +78,7 @@ def single(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Victim:
 
 
 def growth(board: Board, gang: Gang) -> Iterator[Victim]:
-    """What the gang can spare and still be whole, newest replicas first; each taken alone."""
+    """Yield what the gang can lose and stay complete, newest replicas first."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
             tied = _followers(gang, part)
@@ -118,7 +118,7 @@ def _optional(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]
 
 
 def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
-    """Whether the gang has not run its guaranteed time yet."""
+    """Return whether the gang is within its minimum runtime."""
     if seconds <= 0:
         return False
     started = gang.workload.started

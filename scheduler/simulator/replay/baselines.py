@@ -16,7 +16,7 @@ Seat = tuple[int, Role, tuple[int, ...]]  # node, what stands there, on which de
 
 
 class Machine:
-    """What one node has left."""
+    """Free resources of one node."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.free = node, [MILLI] * node.gpus
@@ -46,7 +46,7 @@ class Machine:
 
 
 class InOrder:
-    """Jobs start in the order of arrival; without `skip`, nobody passes the first who does not fit."""
+    """Starts jobs in the order of arrival; `skip` lets jobs pass one that does not fit."""
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip

@@ -50,7 +50,7 @@ class Player:
         self.plan = Plan()
 
     def play(self) -> Iterator[Progress]:
-        """Until all who came have ended, or nothing more will happen."""
+        """Run until all workloads have ended or nothing more can happen."""
         while (at := self._next_event()) is not None:
             self._pass_until(at)
             self._arrive()

@@ -8,7 +8,7 @@ from berth.core.problems import Problem
 
 
 class ScenarioError(Invalid):
-    """A scenario that cannot be taken; `problems` holds all that was found, the message the first."""
+    """An invalid scenario; `problems` holds all findings, the message the first."""
 
     code: ClassVar[str] = "invalid-scenario"
     title: ClassVar[str] = "The scenario cannot be taken"

@@ -76,7 +76,7 @@ def test_a_limit_is_told_with_its_numbers(stage: Stage, gpus: int) -> None:
     assert told.blockers[0]["reason"] == "ProjectLimit"
     assert told.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert told.expected_start is None
-    assert told.expected_start_reason.startswith("other work of its project has to end")
+    assert told.expected_start_reason.startswith("another workload of its project has to end")
 
 
 def test_an_estimate_that_stays_the_same_is_no_news(stage: Stage) -> None:
