@@ -20,7 +20,7 @@ from berth.server.web.numbers import gpu_hours, milliseconds, spoken, thousandth
 from berth.server.web.time_filter import TimesBetween
 from scheduler.api.evictions import as_csv
 from scheduler.models import Allocation, Cycle, Eviction, QueueStanding, Reservation, Usage, UsageHour
-from scheduler.reports.evictions.rendering import told
+from scheduler.reports.evictions.rendering import render
 from scheduler.reports.fair_share.trace import UNITS, whole_story
 from scheduler.reports.replay import Replayed, replay
 from scheduler.reports.visibility import EVERYTHING
@@ -92,8 +92,8 @@ class EvictionAdmin(ReadOnly):
                 )
             },
         ),
-        ("Who gave way", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
-        ("For whom", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
+        ("Victim", {"fields": ("workload_name", "project_name", "department_name", "victim")}),
+        ("Preemptor", {"fields": ("preemptor_name", "preemptor_project_name", "preemptor")}),
         ("Why it was allowed", {"fields": ("rule", "refused")}),
         ("As stored", {"fields": ("all_numbers",), "classes": ("collapse",)}),
     )
@@ -116,7 +116,7 @@ class EvictionAdmin(ReadOnly):
 
     @display(description="In words")
     def in_words(self, row: Eviction) -> SafeString:
-        each = told(EVERYTHING, [row])[0]
+        each = render(EVERYTHING, [row])[0]
         return format_html(
             "{}<br>{}", each.summary, format_html_join("", "<br>{}", ((line,) for line in each.explanation))
         )
@@ -137,7 +137,7 @@ class EvictionAdmin(ReadOnly):
     def preemptor(self, row: Eviction) -> SafeString:
         return _standings(row, "preemptor")
 
-    @display(description="Tried before, and refused")
+    @display(description="Alternatives considered")
     def refused(self, row: Eviction) -> SafeString:
         return table(("Because",), [(each,) for each in row.numbers.get("refused") or []])
 

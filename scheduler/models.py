@@ -112,7 +112,7 @@ class Reservation(models.Model):
 
 
 class Eviction(models.Model):
-    """The audit of one workload that gave way: who, for whom, by which rule. Rows are only ever added.
+    """Audit row of one eviction: victim, preemptor and rule. Rows are append-only.
 
     Ids and names are copied: the audit outlives the workloads it tells of.
     """

@@ -52,13 +52,13 @@ class AuditAdmin(ReadOnly):
 
 @admin.register(QuotaChange)
 class QuotaChangeAdmin(ReadOnly):
-    list_display = ("id", "at", "actor", "note", "quotas", "undoes")
+    list_display = ("id", "at", "actor", "comment", "quotas", "reverts")
     list_filter = (("at", TimesBetween), ("actor", FieldTextFilter))
-    search_fields = ("actor", "note")
+    search_fields = ("actor", "comment")
     date_hierarchy = "at"
     readonly_fields = ("what_was_written",)
     fieldsets = (
-        (None, {"fields": ("at", "actor", "note", "undoes")}),
+        (None, {"fields": ("at", "actor", "comment", "reverts")}),
         ("What was written", {"fields": ("what_was_written",)}),
     )
 

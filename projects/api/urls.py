@@ -29,7 +29,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas/apply", quota_changes.ApplyQuotas.as_view()),
     path("quotas/changes", quota_changes.QuotaChanges.as_view()),
     path("quotas/changes/<int:change_id>", quota_changes.OneQuotaChange.as_view()),
-    path("quotas/changes/<int:change_id>/undo", quota_changes.UndoQuotaChange.as_view()),
+    path("quotas/changes/<int:change_id>/revert", quota_changes.RevertQuotaChange.as_view()),
     path("subscriptions", subscriptions.Subscriptions.as_view()),
     path("subscriptions/<int:subscription_id>", subscriptions.OneSubscription.as_view()),
     path("subscriptions/<int:subscription_id>/deliveries", subscriptions.DeliveriesOfSubscription.as_view()),

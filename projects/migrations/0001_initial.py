@@ -986,14 +986,12 @@ class Migration(migrations.Migration):
                 ),
                 ("actor", models.CharField(max_length=150)),
                 (
-                    "note",
-                    models.CharField(
-                        blank=True, help_text="What the person said it was for.", max_length=500
-                    ),
+                    "comment",
+                    models.CharField(blank=True, help_text="Reason for the change.", max_length=500),
                 ),
                 (
-                    "undoes",
-                    models.BigIntegerField(help_text="The change that this one took back.", null=True),
+                    "reverts",
+                    models.BigIntegerField(help_text="Change that this one reverts.", null=True),
                 ),
                 (
                     "written",
@@ -1006,9 +1004,9 @@ class Migration(migrations.Migration):
                 "ordering": ["-id"],
                 "indexes": [
                     models.Index(
-                        condition=models.Q(("undoes__isnull", False)),
-                        fields=["undoes"],
-                        name="change_undone_by",
+                        condition=models.Q(("reverts__isnull", False)),
+                        fields=["reverts"],
+                        name="change_reverted_by",
                     )
                 ],
             },

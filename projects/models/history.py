@@ -61,12 +61,12 @@ class QuotaChange(models.Model):
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)
-    note = models.CharField(max_length=500, blank=True, help_text="What the person said it was for.")
-    undoes = models.BigIntegerField(null=True, help_text="The change that this one took back.")
+    comment = models.CharField(max_length=500, blank=True, help_text="Reason for the change.")
+    reverts = models.BigIntegerField(null=True, help_text="Change that this one reverts.")
     written = models.JSONField(help_text="Each quota whole, before and after; amounts in documents' units.")
 
     class Meta:
         ordering = ["-id"]
         indexes = [
-            models.Index(fields=["undoes"], name="change_undone_by", condition=Q(undoes__isnull=False)),
+            models.Index(fields=["reverts"], name="change_reverted_by", condition=Q(reverts__isnull=False)),
         ]

@@ -24,7 +24,7 @@ from projects.acting import Acting
 from scheduler.models import Eviction
 from scheduler.reports import selectors
 from scheduler.reports.evictions.matrix import pairs
-from scheduler.reports.evictions.rendering import Told, told
+from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.visibility import Reader, reader
 
 KindWord = Literal["shrink", "consolidate", "reclaim", "preempt", "stale_gang", "drain"]
@@ -79,7 +79,7 @@ class EvictionAnswer(Answer):
 
 class Evictions(ApiView):
     @operation(
-        "Who gave way for whom, newest first",
+        "Evictions, newest first",
         query=EvictionsQuery,
         page=EvictionAnswer,
         media_type="text/csv",
@@ -116,7 +116,7 @@ class MatrixAnswer(Answer):
 
 
 class EvictionMatrix(ApiView):
-    @operation("Who took from whom, added up", query=MatrixQuery, answer=MatrixAnswer)
+    @operation("Evictions summed by pair of projects", query=MatrixQuery, answer=MatrixAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, MatrixQuery)
         every = pairs(_found(self.acting, query))
@@ -137,13 +137,11 @@ class OneEviction(ApiView):
         row = selectors.evictions(self.acting).filter(pk=eviction_id).first()
         if row is None:
             raise NotFound("There is no eviction with that id.")
-        return Response(answer(told(reader(self.acting), [row])[0]))
+        return Response(answer(render(reader(self.acting), [row])[0]))
 
 
 class EvictionsOfWorkload(ApiView):
-    @operation(
-        "When this workload gave way, and when others did for it", query=ListQuery, page=EvictionAnswer
-    )
+    @operation("Evictions of this workload, and evictions for it", query=ListQuery, page=EvictionAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = tenants.find_workload(self.acting, workload_id)
@@ -155,13 +153,13 @@ class EvictionsOfWorkload(ApiView):
 
 def as_csv(request: Request, rows: QuerySet[Eviction], eyes: Reader) -> StreamingHttpResponse:
     """The whole list, however long, in the order of `rows`, as it comes out of the database."""
-    shown = (answer(told(eyes, [row])[0]) for row in rows.iterator(chunk_size=1000))
+    shown = (answer(render(eyes, [row])[0]) for row in rows.iterator(chunk_size=1000))
     return csv_file(
         request, "evictions", COLUMNS, ([getattr(each, key) for key in COLUMNS] for each in shown)
     )
 
 
-def answer(each: Told) -> EvictionAnswer:
+def answer(each: RenderedEviction) -> EvictionAnswer:
     row, victim, winner = each.row, each.victim, each.preemptor
     columns: Any = row
     return EvictionAnswer(
@@ -186,7 +184,7 @@ def answer(each: Told) -> EvictionAnswer:
 
 
 def presenting(acting: Acting) -> Callable[[Sequence[Eviction]], list[Any]]:
-    return lambda rows: [answer(each) for each in told(reader(acting), rows)]
+    return lambda rows: [answer(each) for each in render(reader(acting), rows)]
 
 
 def _found(acting: Acting, query: "EvictionsQuery | MatrixQuery") -> QuerySet[Eviction]:

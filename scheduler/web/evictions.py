@@ -20,7 +20,7 @@ from projects.selectors import projects
 from scheduler.api.evictions import as_csv
 from scheduler.models import Eviction
 from scheduler.reports.evictions.matrix import grid, pairs
-from scheduler.reports.evictions.rendering import Told, to_open
+from scheduler.reports.evictions.rendering import RenderedEviction, to_open
 from scheduler.reports.selectors import evictions, of_workload
 from scheduler.reports.visibility import reader
 
@@ -100,7 +100,7 @@ def moment(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
     return make_aware(at, zone) if at is not None and is_naive(at) else at
 
 
-def sides(each: Told) -> list[tuple[str, list[dict[str, Any]]]]:
+def sides(each: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
     """The queues of who gave way and of whom it was for, as far as the reader may see them."""
     parties = (("Queues of the evicted workload", each.victim), ("Queues of the preemptor", each.preemptor))
     return [(title, party.queues) for title, party in parties if party is not None and party.queues]

@@ -81,7 +81,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "quotas/apply", DRAFT, NOW, "200 200 403 403 403 422 422 401"),
     ("GET", "quotas/changes", None, {}, "200 200 200 200 200 200 200 401"),
     ("GET", "quotas/changes/{change}", None, {}, "200 200 200 200 200 404 404 401"),
-    ("POST", "quotas/changes/{change}/undo", None, {}, "200 200 403 403 403 404 404 401"),
+    ("POST", "quotas/changes/{change}/revert", None, {}, "200 200 403 403 403 404 404 401"),
     ("GET", "subscriptions", None, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "subscriptions", TOLD, {}, "201 201 201 201 201 201 201 401"),
     ("POST", "subscriptions", TOLD | {"project": "vision"}, {}, "201 201 201 403 403 422 422 401"),

@@ -15,7 +15,7 @@ BOTH = {
         {"project": "vision", "pool": "local", "set": {"gpu": 3, "limit": {"gpu": 6}}},
         {"project": "speech", "pool": "local", "set": {"gpu": 1}},
     ],
-    "note": "speech begins",
+    "comment": "speech begins",
 }
 
 
@@ -38,7 +38,7 @@ def gpus() -> dict[str, int | None]:
 def test_a_set_is_applied_whole_with_an_audit_row_for_each_quota(vision: Quota, bob: Caller) -> None:
     answer = bob.post("quotas/apply", BOTH, If_Match=tag(bob))
     change = answer.json()["change"]
-    assert (change["actor"], change["note"], change["hidden"]) == ("bob", "speech begins", 0)
+    assert (change["actor"], change["comment"], change["hidden"]) == ("bob", "speech begins", 0)
     assert [(each["name"], each["before"] and each["before"]["gpu"], each["after"]["gpu"])
             for each in change["quotas"]] == [("vision", 4, 3), ("speech", None, 1)]  # fmt: skip
     rows = Audit.objects.filter(change_id=change["id"]).order_by("object_name")
@@ -121,20 +121,20 @@ def test_a_change_is_taken_back_with_removals_and_creations(cast: Cast, vision: 
     ]}  # fmt: skip
     made = bob.post("quotas/apply", document, If_Match="*").json()["change"]["id"]
     assert gpus() == {"speech": 1000}
-    undone = bob.post(f"quotas/changes/{made}/undo")
+    undone = bob.post(f"quotas/changes/{made}/revert")
     assert undone.status_code == 200, undone.content
-    assert undone.json()["undoes"] == made
+    assert undone.json()["reverts"] == made
     assert gpus() == {"vision": 4000}
-    assert bob.get(f"quotas/changes/{made}").json()["undone_by"] == undone.json()["id"]
-    assert bob.post(f"quotas/changes/{made}/undo").status_code == 409
-    assert bob.post(f"quotas/changes/{undone.json()['id']}/undo").status_code == 200
+    assert bob.get(f"quotas/changes/{made}").json()["reverted_by"] == undone.json()["id"]
+    assert bob.post(f"quotas/changes/{made}/revert").status_code == 409
+    assert bob.post(f"quotas/changes/{undone.json()['id']}/revert").status_code == 200
     assert gpus() == {"speech": 1000}
 
 
 def test_a_change_that_others_built_upon_is_not_taken_back(cast: Cast, vision: Quota, bob: Caller) -> None:
     made = bob.post("quotas/apply", BOTH, If_Match="*").json()["change"]["id"]
     quotas.set_quota(acting=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 2})
-    answer = bob.post(f"quotas/changes/{made}/undo")
+    answer = bob.post(f"quotas/changes/{made}/revert")
     assert (answer.status_code, [each["name"] for each in answer.json()["changed"]]) == (412, ["speech"])
     assert gpus() == {"vision": 3000, "speech": 2000}
 
@@ -156,8 +156,8 @@ def test_the_history_shows_each_reader_their_own(
     assert newest(frank) == ([], 0)
     made = alice.get("quotas/changes").json()["items"][0]["id"]
     assert frank.get(f"quotas/changes/{made}").status_code == 404
-    assert frank.post(f"quotas/changes/{made}/undo").status_code == 404
-    assert carol.post(f"quotas/changes/{made}/undo").status_code == 403
+    assert frank.post(f"quotas/changes/{made}/revert").status_code == 404
+    assert carol.post(f"quotas/changes/{made}/revert").status_code == 403
 
 
 def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_back(
@@ -166,17 +166,17 @@ def test_who_sees_a_part_of_a_change_learns_nothing_of_the_rest_by_taking_it_bac
     secret = Project.objects.create(name="secret-merger", department=cast.product)
     entries = [*BOTH["changes"], {"project": secret.name, "pool": "local", "set": {"gpu": 1}}]
     made = alice.post("quotas/apply", {"changes": entries}, If_Match="*").json()["change"]["id"]
-    there = bob.post(f"quotas/changes/{made}/undo")
+    there = bob.post(f"quotas/changes/{made}/revert")
     secret.quotas.all().delete()
     secret.delete()
-    gone = bob.post(f"quotas/changes/{made}/undo")
+    gone = bob.post(f"quotas/changes/{made}/revert")
     assert (there.status_code, gone.status_code) == (403, 403)
     assert (
         there.json()["detail"]
         == gone.json()["detail"]
         == (f"Change {made} touched quotas that you may not set.")
     )
-    told = alice.post(f"quotas/changes/{made}/undo")
+    told = alice.post(f"quotas/changes/{made}/revert")
     assert (told.status_code, "secret-merger is gone" in told.json()["detail"]) == (409, True)
 
 

@@ -155,7 +155,7 @@ def test_who_was_evicted_finds_out_why_and_for_whom(opened: Open, scene: Scene) 
         expect(gave_way).to_contain_text("a workload of project ads")
         expect(gave_way).not_to_contain_text("ctr-nightly")
         gave_way.locator("tbody a").first.click()
-        told = "detr-long gave way for a workload of project ads"
+        told = "detr-long was reclaimed for a workload of project ads"
         expect(page.get_by_role("heading", level=1)).to_contain_text(told)
         expect(page.get_by_text("stays within its quota")).to_be_visible()
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))

@@ -108,8 +108,10 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
             "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
             "workload_name": "train", "project": "vision", "preemptor_project": "ads", "gpus": 4,
             "victim": "vision/train", "preemptor": "a 4-GPU workload of project ads",
-            "summary": "vision/train gave way for a 4-GPU workload of project ads",
-            "explanation": ["Rule: research held 8 GPUs.", "research: held 8 GPUs before, 4 GPUs after."],
+            "summary": "vision/train was reclaimed for a 4-GPU workload of project ads",
+            "explanation": [
+                "Rule: research held 8 GPUs.", "research: 8 GPUs allocated before, 4 GPUs after.",
+            ],
         }],
     }  # fmt: skip
     desk = Desk(page([workload()]), httpx.Response(200, json=workload()), httpx.Response(200, json=explained))
@@ -120,9 +122,9 @@ def test_why_tells_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         "Fragmented: In pieces.\n  largest free block 1 GPU\n", "Position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    It has no quota.\n",
         "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",
-        "reclaim: vision/train gave way for a 4-GPU workload of project ads\n",
+        "reclaim: vision/train was reclaimed for a 4-GPU workload of project ads\n",
         "    Rule: research held 8 GPUs.\n",
-        "    research: held 8 GPUs before, 4 GPUs after.\n",
+        "    research: 8 GPUs allocated before, 4 GPUs after.\n",
     ):  # fmt: skip
         assert part in told
 
@@ -168,14 +170,14 @@ def test_a_public_trace_that_is_not_here_is_told_where_it_is(terminal: Terminal,
 
 def test_a_quota_that_lapses_says_until_when_in_its_history(terminal: Terminal) -> None:
     quota = {"kind": "project", "name": "ads", "pool": "local", "before": {"gpu": 4}, "after": {"gpu": 2}}
-    made = {"at": "2026-01-01T00:00:00Z", "actor": "ada", "note": "n", "quotas": [quota], "hidden": 0}
+    made = {"at": "2026-01-01T00:00:00Z", "actor": "ada", "comment": "n", "quotas": [quota], "hidden": 0}
     changes = [
-        {**made, "id": 2, "lapses_at": "2026-01-02T00:00:00Z"},
-        {**made, "id": 1, "lapses_at": "2026-01-02T00:00:00Z", "lapsed": "done", "undone_by": 3},
+        {**made, "id": 2, "expires_at": "2026-01-02T00:00:00Z"},
+        {**made, "id": 1, "expires_at": "2026-01-02T00:00:00Z", "expired": "done", "reverted_by": 3},
     ]
     told = terminal.run("quota", "history", desk=Desk(page(changes))).stdout.splitlines()
     assert told[1].endswith("n, until 2026-01-02 00:00:00 UTC")
-    assert told[2].endswith("n, taken back by 3")
+    assert told[2].endswith("n, reverted by 3")
 
 
 def test_who_is_refused_among_several_is_named_and_holds_up_nobody(terminal: Terminal) -> None:

@@ -139,7 +139,7 @@ def test_a_draft_of_quotas_is_planned_applied_listed_and_taken_back(
 
     refused = berth("quota", "apply", *words, typed="n\n", **alice)
     assert (refused.returncode, berth("quota", "show", **alice).stdout) == (1, "")
-    applied = berth("quota", "apply", *words, "--yes", "--note", "vision begins", **alice)
+    applied = berth("quota", "apply", *words, "--yes", "--comment", "vision begins", **alice)
     assert (applied.returncode, applied.stdout[:7]) == (0, "change ")
     change = applied.stdout.split()[1]
     assert berth("quota", "preview", *words, **alice).returncode == 0, "everything is so already"

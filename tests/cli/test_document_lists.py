@@ -58,7 +58,7 @@ def test_the_workloads_of_the_page_are_documents() -> None:
 def test_the_quotas_of_the_page_are_a_draft() -> None:
     (document,) = [example for example in EXAMPLES if "changes" in example]
     read = read_draft(make_cast().alice, document)
-    assert (len(read.changes), read.note) == (3, "for the paper deadline")
+    assert (len(read.changes), read.comment) == (3, "for the paper deadline")
 
 
 def test_the_scenario_of_the_page_can_be_played() -> None:

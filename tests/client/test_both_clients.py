@@ -100,7 +100,7 @@ def test_a_port_that_is_not_there_is_refused_with_its_name(ask: Asked) -> None:
 def test_evictions_of_a_workload_are_read_to_the_end(ask: Asked) -> None:
     row = {
         "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
-        "workload_name": "train", "project": "vision", "gpus": 4, "summary": "vision/train gave way.",
+        "workload_name": "train", "project": "vision", "gpus": 4, "summary": "vision/train was reclaimed.",
     }  # fmt: skip
     desk = Desk(page([row], "more"), page([{**row, "id": 2}]))
     assert [each.id for each in ask(desk, "workloads.evictions", "w-1")] == [1, 2]

@@ -106,7 +106,7 @@ def find_out_why(dave: Page) -> None:
     expect(gave_way).to_contain_text("a 4-GPU workload of project ads")
     address = dave.url
     gave_way.locator("tbody a").first.click()
-    expect(dave.get_by_role("heading", level=1)).to_contain_text("younger gave way")
+    expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")
     expect(dave.get_by_role("main")).to_contain_text("quota")
     dave.goto(address)
     why = dave.get_by_role("region", name="Why it waits")

@@ -26,7 +26,7 @@ def cast(transactional_db: None) -> Cast:
 def applied(cast: Cast, until: datetime, *gpus: tuple[str, int]) -> QuotaChange:
     document: dict[str, Any] = {
         "changes": [{"project": name, "pool": "local", "set": {"gpu": n}} for name, n in gpus],
-        "lapses_at": until.isoformat(),
+        "expires_at": until.isoformat(),
     }
     change, _ = drafts.apply_draft(acting=cast.bob, draft=read_draft(cast.bob, document))
     assert change is not None
@@ -45,7 +45,7 @@ def test_when_its_time_is_over_everything_is_as_before(cast: Cast) -> None:
     assert gpus(cast) == {"speech": 1, "vision": 8}
     assert [lapse_due(until + timedelta(minutes=1)), lapse_due(until + timedelta(minutes=2))] == [1, 0]
     assert gpus(cast) == {"speech": 2, "vision": 2}
-    back = QuotaChange.objects.get(undoes=change.pk)
+    back = QuotaChange.objects.get(reverts=change.pk)
     assert (back.actor, Lapse.objects.get().outcome) == ("lapses", "")
 
 
@@ -69,7 +69,7 @@ def test_a_quota_that_was_made_for_a_while_is_removed(cast: Cast) -> None:
 def test_what_was_taken_back_by_hand_is_left_alone(cast: Cast) -> None:
     until = timezone.now() + timedelta(hours=1)
     change = applied(cast, until, ("vision", 8))
-    drafts.undo(acting=cast.bob, change=change)
+    drafts.revert(acting=cast.bob, change=change)
     quotas.set_quota(acting=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 3})
     assert lapse_due(until) == 1
     assert (gpus(cast)["vision"], Lapse.objects.get().outcome) == (3, "Taken back before its time.")
@@ -88,7 +88,7 @@ def test_an_owner_that_is_gone_ends_the_matter(cast: Cast) -> None:
     "wrong", ["yesterday", "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "2026-12-01T00:00"]
 )
 def test_a_time_that_cannot_come_is_refused(cast: Cast, wrong: str) -> None:
-    document = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}], "lapses_at": wrong}
+    document = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}], "expires_at": wrong}
     with pytest.raises(Invalid) as refused:
         read_draft(cast.bob, document)
-    assert [problem.path for problem in refused.value.problems] == ["lapses_at"]
+    assert [problem.path for problem in refused.value.problems] == ["expires_at"]

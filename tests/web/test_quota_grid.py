@@ -123,7 +123,7 @@ def test_a_draft_over_two_pools_is_previewed_and_applied_whole(
         ("speech", "spot"): 1500,
     }  # fmt: skip
     (change,) = QuotaChange.objects.all()
-    assert (change.actor, change.note, len(change.written)) == ("bob", "both grow", 3)
+    assert (change.actor, change.comment, len(change.written)) == ("bob", "both grow", 3)
     assert Quota.objects.get(project=cast.speech).rank == 7
     assert Quota.objects.get(project=cast.vision, pool=spot).limit_gpu_milli == 4000
     learnt = {(row["owner"], row["pool"]): row["values"]["gpu"] for row in applied["theirs"]}
@@ -155,7 +155,7 @@ def test_quotas_are_removed_in_a_draft_beside_those_that_are_set_and_come_back_b
     assert (learnt["version"], set(learnt["values"].values())) == ("0.0", {NO_QUOTA})
     change = QuotaChange.objects.get()
     assert [entry["after"] is None for entry in change.written] == [True, False]
-    assert bob.post(f"/quotas/changes/{change.pk}/undo").status_code in (200, 302)
+    assert bob.post(f"/quotas/changes/{change.pk}/revert").status_code in (200, 302)
     assert gpus() == {("research", "local"): 4000, ("vision", "local"): 2000, ("vision", "spot"): 1000}
 
 

@@ -31,7 +31,7 @@ def test_a_change_is_taken_back_after_seeing_what_that_does(divided: Cast, sign_
     quotas.set_quota(acting=divided.bob, owner=divided.vision, pool=divided.pool, values={"gpu": 0})
     change = QuotaChange.objects.get()
     listed = bob.get("/quotas/changes").content.decode()
-    address = f"/quotas/changes/{change.pk}/undo"
+    address = f"/quotas/changes/{change.pk}/revert"
     assert f'href="{address}"' in listed
     assert '<span class="soft">2</span> → <strong class="strong">0</strong>' in listed
     asked = bob.get(address, **HTMX).content.decode()
@@ -51,7 +51,7 @@ def test_a_change_that_was_overtaken_is_not_taken_back(divided: Cast, sign_in: A
         quotas.set_quota(acting=divided.alice, owner=divided.vision, pool=divided.pool, values={"gpu": gpu})
     first = QuotaChange.objects.order_by("pk").first()
     assert first is not None
-    page = sign_in("bob").post(f"/quotas/changes/{first.pk}/undo", **HTMX)
+    page = sign_in("bob").post(f"/quotas/changes/{first.pk}/revert", **HTMX)
     assert page.status_code == 412
     assert "Somebody was faster: vision on local (by alice)" in page.content.decode()
     assert gpus()["vision"] == 3000
@@ -72,8 +72,8 @@ def test_of_changes_everybody_reads_what_they_see_and_takes_back_what_they_may_s
     }
     for name, (of_department, of_project) in seen.items():
         client = sign_in(name)
-        assert client.get(f"/quotas/changes/{department}/undo").status_code == of_department, name
-        assert client.get(f"/quotas/changes/{project}/undo").status_code == of_project, name
+        assert client.get(f"/quotas/changes/{department}/revert").status_code == of_department, name
+        assert client.get(f"/quotas/changes/{project}/revert").status_code == of_project, name
         text = client.get("/quotas/changes").content.decode()
-        assert (f"/quotas/changes/{project}/undo" in text) is (of_project == 200), name
-        assert (f"/quotas/changes/{department}/undo" in text) is (of_department == 200), name
+        assert (f"/quotas/changes/{project}/revert" in text) is (of_project == 200), name
+        assert (f"/quotas/changes/{department}/revert" in text) is (of_department == 200), name

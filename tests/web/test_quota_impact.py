@@ -37,7 +37,7 @@ def test_the_form_tells_who_starts_and_who_gives_way(cast: Cast, waiting: None, 
     assert page.status_code == 200
     assert "Impact on the next cycle" in text
     assert "vision/waits on local, 2 GPUs, once the evicted workloads have stopped" in text
-    assert "speech/holder would give way for vision/waits (2 GPUs, the whole gang)" in text
+    assert "speech/holder would be reclaimed for vision/waits (2 GPUs, entire workload)" in text
     assert f'hx-post="{ADDRESS}"' in text, "the form can be saved as it stands"
     assert 'value="2"' in text
     assert Quota.objects.get(project=cast.vision).gpu_milli == 0

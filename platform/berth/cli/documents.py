@@ -70,7 +70,7 @@ def draft_of(
             raise BadInput("give either -f FILE or --set and --remove")
         draft["changes"] = _from_words(client, *words)
     if note is not None:
-        draft["note"] = note
+        draft["comment"] = note
     elif file is not None and "changes" not in draft:
         raise BadInput(f"{file}: says no `changes`; given {', '.join(map(str, draft))}; allowed: {FILE_FORM}")
     if not draft.get("changes"):

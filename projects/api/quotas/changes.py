@@ -34,11 +34,11 @@ class QuotaChangeAnswer(Answer):
     id: int
     at: datetime
     actor: str
-    note: str
-    undoes: int | None
-    undone_by: int | None
-    lapses_at: datetime | None = Field(description="When what it set goes back by itself.")
-    lapsed: str | None = Field(description="Once that was done, what was left alone; else null.")
+    comment: str
+    reverts: int | None
+    reverted_by: int | None
+    expires_at: datetime | None = Field(description="When what it set goes back by itself.")
+    expired: str | None = Field(description="Once that was done, what was left alone; else null.")
     quotas: list[ChangedQuota] = Field(description="Those that you may see.")
     hidden: int = Field(description="How many more were changed together with them.")
 
@@ -78,7 +78,7 @@ class OneQuotaChange(ApiView):
         return Response(presented(self.acting, [selectors.find_quota_change(self.acting, change_id)])[0])
 
 
-class UndoQuotaChange(ApiView):
+class RevertQuotaChange(ApiView):
     change_scope = "admin"
 
     @operation("Take a change of quotas back unless overtaken", answer=QuotaChangeAnswer)
@@ -86,29 +86,31 @@ class UndoQuotaChange(ApiView):
     def post(self, request: Request, change_id: int) -> Response:
         no_query(request)
         change = selectors.find_quota_change(self.acting, change_id)
-        return Response(presented(self.acting, [drafts.undo(acting=self.acting, change=change)])[0])
+        return Response(presented(self.acting, [drafts.revert(acting=self.acting, change=change)])[0])
 
 
 def presented(acting: Acting, rows: Sequence[QuotaChange]) -> list[Any]:
     seen = selectors.Scope(acting)
-    undone = dict(QuotaChange.objects.filter(undoes__in=[row.pk for row in rows]).values_list("undoes", "pk"))
+    reverted_by = dict(
+        QuotaChange.objects.filter(reverts__in=[row.pk for row in rows]).values_list("reverts", "pk")
+    )
     lapses = {row.change_id: row for row in Lapse.objects.filter(change__in=[row.pk for row in rows])}
-    return [_answer(row, seen, undone.get(row.pk), lapses.get(row.pk)) for row in rows]
+    return [_answer(row, seen, reverted_by.get(row.pk), lapses.get(row.pk)) for row in rows]
 
 
 def _answer(
-    row: QuotaChange, seen: selectors.Scope, undone_by: int | None, lapse: Lapse | None
+    row: QuotaChange, seen: selectors.Scope, reverted_by: int | None, lapse: Lapse | None
 ) -> QuotaChangeAnswer:
     shown = [entry for entry in row.written if seen.holds(entry.get("project_id"), entry["department_id"])]
     return QuotaChangeAnswer(
         id=row.pk,
         at=row.at,
         actor=row.actor,
-        note=row.note,
-        undoes=row.undoes,
-        undone_by=undone_by,
-        lapses_at=lapse.due_at if lapse else None,
-        lapsed=lapse.outcome if lapse and lapse.done_at else None,
+        comment=row.comment,
+        reverts=row.reverts,
+        reverted_by=reverted_by,
+        expires_at=lapse.due_at if lapse else None,
+        expired=lapse.outcome if lapse and lapse.done_at else None,
         quotas=[ChangedQuota(**{name: entry[name] for name in ChangedQuota.model_fields}) for entry in shown],
         hidden=len(row.written) - len(shown),
     )

@@ -54,8 +54,8 @@ class DraftBody(Body):
     """Quotas that are to change together; each is named once."""
 
     changes: Annotated[list[DraftChange], Field(min_length=1, max_length=MOST_CHANGES)]
-    note: Annotated[str, Field(max_length=MOST_NOTE)] = ""
-    lapses_at: Annotated[Moment | None, Field(description="Then what it set goes back by itself.")] = None
+    comment: Annotated[str, Field(max_length=MOST_NOTE)] = ""
+    expires_at: Annotated[Moment | None, Field(description="Then what it set goes back by itself.")] = None
 
 
 OwnerKind = Literal["department", "project"]

@@ -22,11 +22,11 @@ class Written:
 
 
 def record(
-    acting: Acting, written: Sequence[Written], *, note: str = "", undoes: int | None = None
+    acting: Acting, written: Sequence[Written], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
     """In the caller's transaction, after what was set is stored and before what is removed goes."""
     change = QuotaChange.objects.create(
-        actor=acting.name, note=note, undoes=undoes, written=[_entry(each) for each in written]
+        actor=acting.name, comment=comment, reverts=reverts, written=[_entry(each) for each in written]
     )
     for each in written:
         _audit(acting, each, change.pk)

@@ -33,27 +33,27 @@ Owner = Department | Project
 def read_draft(acting: Acting, document: Mapping[str, Any]) -> Draft:
     """Raises Invalid, and Forbidden where the person may not set one of these quotas."""
     problems = [
-        Problem(str(key), "unknown key", shown(value), "changes, lapses_at, note")
+        Problem(str(key), "unknown key", shown(value), "changes, comment, expires_at")
         for key, value in document.items()
-        if key not in ("changes", "lapses_at", "note")
+        if key not in ("changes", "expires_at", "comment")
     ]
-    note = _note(document.get("note"), problems)
+    comment = _note(document.get("comment"), problems)
     changes = _changes(acting, document.get("changes"), problems)
-    lapses_at = _lapses_at(document.get("lapses_at"), problems)
+    expires_at = _expires_at(document.get("expires_at"), problems)
     if problems:
         raise Invalid(problems)
     for change in changes:
         require_to_set(acting, change.owner)
-    return Draft(tuple(changes), note, lapses_at)
+    return Draft(tuple(changes), comment, expires_at)
 
 
-def _lapses_at(given: Any, problems: list[Problem]) -> datetime | None:
+def _expires_at(given: Any, problems: list[Problem]) -> datetime | None:
     if given is None:
         return None
     try:
         at = moment(given)
     except ValueError:
-        problems.append(Problem("lapses_at", "is not a time", shown(given), MOMENT_ALLOWED))
+        problems.append(Problem("expires_at", "is not a time", shown(given), MOMENT_ALLOWED))
         return None
     problems.extend(faults_of_time(at, timezone.now()))
     return at
@@ -63,7 +63,9 @@ def _note(given: Any, problems: list[Problem]) -> str:
     if given is None:
         return ""
     if not isinstance(given, str) or len(given) > MOST_NOTE or "\x00" in given:
-        problems.append(Problem("note", "is not a note", shown(given), f"at most {MOST_NOTE} characters"))
+        problems.append(
+            Problem("comment", "is not a comment", shown(given), f"at most {MOST_NOTE} characters")
+        )
         return ""
     return given.strip()
 

@@ -47,8 +47,8 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Draft:
     changes: tuple[Change, ...]
-    note: str = ""
-    lapses_at: datetime | None = None  # then what it set goes back, unless somebody has set it since
+    comment: str = ""
+    expires_at: datetime | None = None  # then what it set goes back, unless somebody has set it since
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def tag_after(drafted: Sequence[Drafted]) -> str:
 
 
 def apply_draft(
-    *, acting: Acting, draft: Draft, expected: str | None = None, undoes: int | None = None
+    *, acting: Acting, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[Drafted]]:
     """All or nothing. None where everything is as the draft says already.
 
@@ -103,7 +103,7 @@ def apply_draft(
             if expected is not None and expected != tag_of(drafted):
                 raise _overtaken(drafted, expected)
             news = [each for each in drafted if each.is_news]
-            return (_write(acting, news, draft, undoes) if news else None), drafted
+            return (_write(acting, news, draft, reverts) if news else None), drafted
     except IntegrityError as error:
         if not isinstance(error.__cause__, UniqueViolation):
             raise
@@ -124,7 +124,7 @@ def inverse_of(change: QuotaChange) -> tuple[Draft, str]:
     return Draft(tuple(changes), f"Takes back change {change.pk}"), "-".join(versions)
 
 
-def undo(*, acting: Acting, change: QuotaChange) -> QuotaChange:
+def revert(*, acting: Acting, change: QuotaChange) -> QuotaChange:
     """Refused with PreconditionFailed where somebody has changed one of its quotas since.
 
     Who does not see all of it learns nothing of the rest, nor what has become of it.
@@ -132,16 +132,16 @@ def undo(*, acting: Acting, change: QuotaChange) -> QuotaChange:
     seen = selectors.Scope(acting)
     if not all(seen.holds(entry.get("project_id"), entry["department_id"]) for entry in change.written):
         raise Forbidden(f"Change {change.pk} touched quotas that you may not set.")
-    taken_back = QuotaChange.objects.filter(undoes=change.pk).first()
+    taken_back = QuotaChange.objects.filter(reverts=change.pk).first()
     if taken_back is not None:
         raise Conflict(f"Change {change.pk} was taken back already, by change {taken_back.pk}.")
     draft, left = inverse_of(change)
-    made, _ = apply_draft(acting=acting, draft=draft, expected=left, undoes=change.pk)
+    made, _ = apply_draft(acting=acting, draft=draft, expected=left, reverts=change.pk)
     assert made is not None, "a change that changed nothing is not written down"
     return made
 
 
-def _write(acting: Acting, news: Sequence[Drafted], draft: Draft, undoes: int | None) -> QuotaChange:
+def _write(acting: Acting, news: Sequence[Drafted], draft: Draft, reverts: int | None) -> QuotaChange:
     written = []
     for each in news:
         quota = each.after or each.before
@@ -150,9 +150,9 @@ def _write(acting: Acting, news: Sequence[Drafted], draft: Draft, undoes: int | 
             quota.version = next_version(quota)
             quota.save()
         written.append(Written(quota, each.change.owner, _values(each.before), _values(each.after)))
-    change = record(acting, written, note=draft.note, undoes=undoes)
-    if draft.lapses_at is not None:
-        Lapse.objects.create(change=change, due_at=draft.lapses_at)
+    change = record(acting, written, comment=draft.comment, reverts=reverts)
+    if draft.expires_at is not None:
+        Lapse.objects.create(change=change, due_at=draft.expires_at)
     for each in news:
         if each.after is None and each.before is not None:
             each.before.delete()

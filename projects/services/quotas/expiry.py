@@ -24,7 +24,7 @@ def faults_of_time(at: datetime, now: datetime) -> list[Problem]:
     if now < at <= now + LONGEST:
         return []
     allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {LONGEST.days} days"
-    return [Problem("lapses_at", "is not a time to come", shown(at.isoformat()), allowed)]
+    return [Problem("expires_at", "is not a time to come", shown(at.isoformat()), allowed)]
 
 
 def lapse_due(now: datetime) -> int:
@@ -47,16 +47,16 @@ def _settle(pk: int, now: datetime) -> bool:
 
 def _take_back(change: QuotaChange) -> str:
     """What was left alone, in a sentence; nothing where all went back."""
-    if QuotaChange.objects.filter(undoes=change.pk).exists():
+    if QuotaChange.objects.filter(reverts=change.pk).exists():
         return NOT_SET_SINCE
     try:
         draft, _ = inverse_of(change)
         still = [_is_as_left(entry) for entry in change.written]
         ours = tuple(each for each, same in zip(draft.changes, still, strict=True) if same)
         if ours:
-            note = f"Change {change.pk} was made for a while, which is over"
+            comment = f"Change {change.pk} was made for a while, which is over"
             with transaction.atomic():
-                apply_draft(acting=Acting.system("lapses"), draft=Draft(ours, note), undoes=change.pk)
+                apply_draft(acting=Acting.system("lapses"), draft=Draft(ours, comment), reverts=change.pk)
     except BerthError as error:
         return error.detail
     left = [

@@ -139,7 +139,7 @@ def _cycles() -> Iterable[Metric]:
 
 def _evictions() -> Metric:
     counts = dict(Eviction.objects.order_by().values_list("kind").annotate(n=Count("pk")))
-    counter = CounterMetricFamily("berth_evictions", "Workloads that gave way, by kind.", labels=["kind"])
+    counter = CounterMetricFamily("berth_evictions", "Evicted workloads by kind.", labels=["kind"])
     for kind, _ in Eviction.KINDS:
         counter.add_metric([kind], counts.get(kind, 0))
     return counter

@@ -11,24 +11,20 @@ from projects.models import Workload
 from scheduler.models import Eviction
 from scheduler.reports.visibility import Reader, called, parted
 
-DID = {
-    "shrink": "gave back growth",
+DONE = {
+    "shrink": "was scaled down",
     "consolidate": "was moved",
-    "reclaim": "gave way",
-    "preempt": "gave way",
-    "stale_gang": "was stopped: its gang stayed below its minimum",
-    "drain": "gave way, its node is drained",
+    "reclaim": "was reclaimed",
+    "preempt": "was preempted",
+    "stale_gang": "was stopped because its gang stayed below its minimum",
+    "drain": "was evicted because its node is drained",
 }
-WOULD = {
-    "shrink": "would give back growth",
-    "consolidate": "would be moved",
-    "stale_gang": "would be stopped: its gang stayed below its minimum",
-}
+PREDICTED = {kind: sentence.replace("was", "would be", 1) for kind, sentence in DONE.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One of the two workloads. Where the reader does not see its project, `name` is empty and `id` None."""
+    """Victim or preemptor. `name` is empty and `id` None if the reader may not see its project."""
 
     called: str
     project: str
@@ -40,8 +36,8 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An eviction as one reader may know it. `explanation` are the sentences that follow the summary."""
+class RenderedEviction:
+    """An eviction as far as one reader may see it; `explanation` has the sentences after the summary."""
 
     row: Eviction
     victim: Party
@@ -54,45 +50,45 @@ class Told:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The audit's numbers, as far as the reader may see them."""
+        """Numbers of the audit that the reader may see."""
         stored = _stored(self.row)
         if self.victim.seen and (self.preemptor is None or self.preemptor.seen):
             return stored
-        kept: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
+        shared: dict[str, Any] = {key: stored[key] for key in ("units", "sizes") if key in stored}
         queues = self.preemptor.queues if self.preemptor else []
-        return {"victim": self.victim.queues, "preemptor": queues, "refused": self.refused, **kept}
+        return {"victim": self.victim.queues, "preemptor": queues, "refused": self.refused, **shared}
 
 
-def told(reader: Reader, rows: Iterable[Eviction], there: Collection[UUID] = ()) -> list[Told]:
-    """`there`: ids of workloads that still have rows, for readers who would follow a link."""
-    return [_told(reader, row, there) for row in rows]
+def render(reader: Reader, rows: Iterable[Eviction], there: Collection[UUID] = ()) -> list[RenderedEviction]:
+    """Render evictions for one reader; `there` has the ids of workloads that can still be opened."""
+    return [_rendered(reader, row, there) for row in rows]
 
 
-def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[Told]:
-    """The same for pages, where what is still there can be opened."""
-    found = list(rows)
-    ids = {pk for row in found for pk in (row.workload_id, row.preemptor_id) if pk is not None}
+def to_open(reader: Reader, rows: Iterable[Eviction]) -> list[RenderedEviction]:
+    """Render evictions with links to the workloads that still exist."""
+    evictions = list(rows)
+    ids = {pk for row in evictions for pk in (row.workload_id, row.preemptor_id) if pk is not None}
     there = set(Workload.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
-    return told(reader, found, there)
+    return render(reader, evictions, there)
 
 
-def standing_line(queue: Mapping[str, Any], gpus_taken: bool) -> str:
-    """research: held 8 GPUs before, 4 GPUs after; quota 4 GPUs, fair share 4 GPUs."""
+def standing_line(queue: Mapping[str, Any], gpus_freed: bool) -> str:
+    """Return such as "research: 8 GPUs allocated before, 4 GPUs after, quota 4 GPUs, fair share 4 GPUs"."""
     parts = [
-        _resource_line(queue, resource) for resource in RESOURCES if _speaks_of(queue, resource, gpus_taken)
+        _resource_line(queue, resource) for resource in RESOURCES if _mentions(queue, resource, gpus_freed)
     ]
-    past = f"; past use {queue['usage']:.3f} of its parent's" if queue.get("usage") else ""
-    return f"{queue.get('queue', '')}: {'; '.join(parts)}{past}"
+    usage = f"; decayed usage {queue['usage']:.3f} of its parent's" if queue.get("usage") else ""
+    return f"{queue.get('queue', '')}: {'; '.join(parts)}{usage}"
 
 
-def _told(reader: Reader, row: Eviction, there: Collection[UUID]) -> Told:
+def _rendered(reader: Reader, row: Eviction, there: Collection[UUID]) -> RenderedEviction:
     stored = _stored(row)
     victim = _victim(reader, row, stored, there)
     preemptor = _preemptor(reader, row, stored, there)
     refused = [str(each) for each in stored.get("refused") or ()]
     if preemptor is not None and not preemptor.seen:
         refused = []
-    return Told(
+    return RenderedEviction(
         row=row,
         victim=victim,
         preemptor=preemptor,
@@ -144,30 +140,30 @@ def _listed(stored: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
 
 
 def _summary(row: Eviction, victim: Party, preemptor: Party | None) -> str:
-    whom = f" for {preemptor.called}" if preemptor else ""
-    part = "the whole gang" if row.entire_workload else "a part of it"
-    held = f" ({gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
-    stored = row.pk is not None  # else it is only foreseen
-    done = DID.get(row.kind, "gave way") if stored else WOULD.get(row.kind, "would give way")
-    return f"{victim.called} {done}{whom}{held}"
+    preemptor_suffix = f" for {preemptor.called}" if preemptor else ""
+    part = "entire workload" if row.entire_workload else "some of its pods"
+    freed = f" ({gpus(row.gpu_milli)}, {part})" if row.gpu_milli else ""
+    is_stored = row.pk is not None  # otherwise the eviction is predicted
+    outcome = (DONE if is_stored else PREDICTED)[row.kind]
+    return f"{victim.called} {outcome}{preemptor_suffix}{freed}"
 
 
 def _explanation(row: Eviction, victim: Party, preemptor: Party | None, refused: list[str]) -> Iterator[str]:
     if row.rule:
         yield f"Rule: {row.rule.removesuffix('.')}."
     queues = (*victim.queues, *(preemptor.queues if preemptor else ()))
-    told = (f"{standing_line(queue, row.gpu_milli > 0)}." for queue in queues)
-    yield from dict.fromkeys(told)  # what both are part of: once
+    sentences = (f"{standing_line(queue, row.gpu_milli > 0)}." for queue in queues)
+    yield from dict.fromkeys(sentences)  # queues above both sides appear once
     if row.lost_gpu_seconds:
         yield f"{counted(row.lost_gpu_seconds, 'GPU-second')} of work lost."
     for sentence in refused:
-        yield f"Tried before, and refused: {sentence}"
+        yield f"Alternative considered: {sentence}"
 
 
-def _speaks_of(queue: Mapping[str, Any], resource: str, gpus_taken: bool) -> bool:
-    """Of GPUs where they changed hands, be it within one queue; of the others where it was not about GPUs."""
+def _mentions(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
+    """Mention GPUs if some were freed or moved, otherwise the resources that changed."""
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
-    about_gpus = gpus_taken or before.get("gpu") != after.get("gpu")
+    about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")
     if resource == "gpu":
         return about_gpus or before == after
     return not about_gpus and before.get(resource) != after.get(resource)
@@ -178,4 +174,4 @@ def _resource_line(queue: Mapping[str, Any], resource: str) -> str:
         amount(resource, (queue.get(key) or {}).get(resource, 0))
         for key in ("allocated_before", "allocated_after", "quota", "share")
     )
-    return f"held {before} before, {after} after, quota {quota}, fair share {share}"
+    return f"{before} allocated before, {after} after, quota {quota}, fair share {share}"

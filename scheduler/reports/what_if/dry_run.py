@@ -18,7 +18,7 @@ from scheduler.engine.plan import Bundle, Kind, Place, Plan, Refusal
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import foreseen
-from scheduler.reports.evictions.rendering import Told, told
+from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.explanations.pool_readiness import told as retold
 from scheduler.reports.visibility import discreet, reader
 from scheduler.reports.what_if.slots import dry_run_slot
@@ -59,7 +59,7 @@ def _prediction(
     bundles = [bundle for bundle in plan.bundles if bundle.workload == workload.handle]
     refusals = [refusal for refusal in plan.refusals if refusal.workload == workload.handle]
     refusal = next(iter(retold(refusals, view.opening)), None)
-    evictions = told(reader(acting), foreseen(bundles, view, [candidate]))
+    evictions = render(reader(acting), foreseen(bundles, view, [candidate]))
     blockers = refusal.blockers if refusal else ()
     return Prediction(
         outcome=_outcome(bundles, refusal),
@@ -99,7 +99,7 @@ def _decision(bundle: Bundle, handle: str) -> dict[str, Any]:
     }
 
 
-def shown_eviction(each: Told) -> dict[str, Any]:
+def shown_eviction(each: RenderedEviction) -> dict[str, Any]:
     """Who would give way, in the words and under the discretion of the audit."""
     row = each.row
     return {

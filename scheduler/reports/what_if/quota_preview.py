@@ -23,7 +23,7 @@ from scheduler.loop.decide import LayoutCache, decide_pools
 from scheduler.loop.observe.queues import Owner, entitlement
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.evictions.records import foreseen
-from scheduler.reports.evictions.rendering import told
+from scheduler.reports.evictions.rendering import render
 from scheduler.reports.explanations.pool_readiness import told as retold
 from scheduler.reports.explanations.workload import in_door_units
 from scheduler.reports.visibility import Reader, discreet, own_departments, reader
@@ -219,7 +219,7 @@ def _told_or_counted(impact: Impact, what: str, handle: str, entry: Document, ey
 
 def _evictions(impact: Impact, before: Plan, after: Plan, seen: ClusterView, eyes: Reader) -> None:
     anyway = {(gone.workload, gone.kind) for bundle in before.bundles for gone in bundle.evictions}
-    for each in told(eyes, foreseen(after.bundles, seen)):
+    for each in render(eyes, foreseen(after.bundles, seen)):
         row = each.row
         if (f"{row.project_name}/{row.workload_name}", row.kind) in anyway:
             continue

@@ -114,7 +114,7 @@ def _expiry(request: Request) -> datetime | None:
         typed = datetime.fromisoformat(text)
         expiry = (typed if typed.tzinfo else typed.replace(tzinfo=zone_of(request))).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Invalid([Problem("lapses_at", "is not a valid time", text[:40], "a date and time")]) from None
+        raise Invalid([Problem("expires_at", "is not a valid time", text[:40], "a date and time")]) from None
     if problems := faults_of_time(expiry, timezone.now()):
         raise Invalid(problems)
     return expiry

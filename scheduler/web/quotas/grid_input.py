@@ -104,7 +104,7 @@ def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]
     """Each complaint with the cell that it is about; without one where it is about none."""
     for problem in error.problems:
         said = f"{problem.message}; {hint(problem.allowed)}" if problem.allowed else problem.message
-        if problem.path == "lapses_at":
+        if problem.path == "expires_at":
             yield {"until": said}
             continue
         number, _, path = problem.path.removeprefix("changes[").partition("].set.")

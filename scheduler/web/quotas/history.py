@@ -17,7 +17,7 @@ from projects.acting import Acting
 from projects.models import Lapse, QuotaChange
 from projects.selectors import Scope, audit, departments, find_quota_change, quota_changes
 from projects.services.quotas import require_to_set
-from projects.services.quotas.drafts import inverse_of, undo
+from projects.services.quotas.drafts import inverse_of, revert
 from projects.web.activity import differences
 from scheduler.reports.what_if.quota_preview import preview
 
@@ -39,7 +39,7 @@ class Told:
     change: QuotaChange
     quotas: list[Entry]
     hidden: int
-    undone_by: int | None
+    reverted_by: int | None
     lapse: Lapse | None
     may_undo: bool
 
@@ -61,9 +61,9 @@ COLUMNS: tuple[Column[Told], ...] = (
     Column("at", "Time", lambda row: row.change.at, order="pk"),
     Column("actor", "User", lambda row: row.change.actor, order="actor"),
     Column("what", "Changes", lambda row: row.in_words),
-    Column("comment", "Comment", lambda row: row.change.note, order="note"),
+    Column("comment", "Comment", lambda row: row.change.comment, order="comment"),
     Column("expires", "Expires", lambda row: row.lapse.due_at if row.lapse else None, in_file=True),
-    Column("reverted", "Reverted by No.", lambda row: row.undone_by, in_file=True),
+    Column("reverted", "Reverted by No.", lambda row: row.reverted_by, in_file=True),
 )
 
 
@@ -96,7 +96,7 @@ def take_back(request: Request, change_id: int) -> HttpResponse:
         for each in draft.changes:
             require_to_set(request.acting, each.owner)
         if request.method == "POST":
-            undo(acting=request.acting, change=change)
+            revert(acting=request.acting, change=change)
             return done(request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True)
         impact = preview(acting=request.acting, draft=draft)
     except BerthError as error:
@@ -124,7 +124,7 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
     """As far as the reader sees the quotas; of the others only how many there are."""
     changes, seen = list(rows), Scope(acting)
     undone = dict(
-        QuotaChange.objects.filter(undoes__in=[row.pk for row in changes]).values_list("undoes", "pk")
+        QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")
     )
     lapses = {row.change_id: row for row in Lapse.objects.filter(change__in=[row.pk for row in changes])}
     mine = {each.pk for each in departments(acting) if may(acting, Action.EDIT, each)}
@@ -140,7 +140,7 @@ def told(acting: Acting, rows: Iterable[QuotaChange]) -> list[Told]:
                 change=row,
                 quotas=[_entry(each) for each in shown],
                 hidden=len(row.written) - len(shown),
-                undone_by=undone.get(row.pk),
+                reverted_by=undone.get(row.pk),
                 lapse=lapses.get(row.pk),
                 may_undo=settable and row.pk not in undone,
             )

@@ -14,7 +14,7 @@ from projects.acting import Acting
 from projects.models import Pod, Workload
 from projects.selectors import pods
 from scheduler.models import Allocation
-from scheduler.reports.evictions.rendering import Told, to_open
+from scheduler.reports.evictions.rendering import RenderedEviction, to_open
 from scheduler.reports.explanations.workload import WAITING, Explanation, explain
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import own_departments, reader
@@ -132,13 +132,13 @@ def placed(acting: Acting, workload: Workload) -> tuple[list[Placed], list[Place
     )
 
 
-def gave_way(acting: Acting, workload: Workload) -> list[Told]:
+def gave_way(acting: Acting, workload: Workload) -> list[RenderedEviction]:
     return to_open(
         reader(acting), evictions(acting).filter(workload_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
     )
 
 
-def took(acting: Acting, workload: Workload) -> list[Told]:
+def took(acting: Acting, workload: Workload) -> list[RenderedEviction]:
     return to_open(
         reader(acting), evictions(acting).filter(preemptor_id=workload.pk).order_by("-pk")[:MOST_EVICTIONS]
     )

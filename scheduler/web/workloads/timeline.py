@@ -9,7 +9,7 @@ from django.utils import timezone
 from projects.acting import Acting
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
-from scheduler.reports.evictions.rendering import Told
+from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.pending_history import Waited, in_all, of_one_wait, wait_story
 
 MOST_EVENTS = 100
@@ -67,7 +67,7 @@ class Entry:
     tone: str
     lasted: timedelta | None = None
     lasted_verb: str = ""
-    evictions: tuple[Told, ...] = ()
+    evictions: tuple[RenderedEviction, ...] = ()
     reasons: PendingReasons | None = None
 
 
@@ -80,7 +80,10 @@ class Timeline:
 
 
 def timeline(
-    acting: Acting, workload: Workload, evictions: Sequence[Told], evicted_others: Sequence[Told]
+    acting: Acting,
+    workload: Workload,
+    evictions: Sequence[RenderedEviction],
+    evicted_others: Sequence[RenderedEviction],
 ) -> Timeline:
     """Return the timeline of a workload from its events and from the evictions it suffered and caused."""
     rows = list(events(acting).filter(workload_id=workload.pk)[: MOST_EVENTS + 1])
@@ -103,7 +106,7 @@ def timeline(
     return Timeline(tuple(reversed(complete)), len(rows) > MOST_EVENTS)
 
 
-def _entry(row: Event, evictions: tuple[Told, ...]) -> Entry:
+def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
     reason = str(row.data.get("reason", ""))
     eviction = EVICTION_TITLES.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
     if eviction is None and evictions:
@@ -118,7 +121,7 @@ def _partial_eviction(kind: str) -> str | None:
     return next((title for reason, title in EVICTION_TITLES.items() if reason.lower() == kind), None)
 
 
-def _matching_evictions(row: Event, unmatched: list[Told]) -> tuple[Told, ...]:
+def _matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[RenderedEviction, ...]:
     """Take the evictions that this event is about out of `unmatched` and return them."""
     if row.kind != Phase.STOPPING and _partial_eviction(row.kind) is None:
         return ()
@@ -128,7 +131,7 @@ def _matching_evictions(row: Event, unmatched: list[Told]) -> tuple[Told, ...]:
     return matching
 
 
-def _eviction_entry(each: Told) -> Entry:
+def _eviction_entry(each: RenderedEviction) -> Entry:
     title = KIND_TITLES.get(each.row.kind, "Evicted")
     return Entry(each.row.at, title, each.summary, "warn", evictions=(each,))
 

@@ -120,8 +120,8 @@ def test_numbers_are_those_of_the_queues_where_the_paths_part(case: Case) -> Non
 
 def test_every_door_says_it_in_the_same_words(case: Case) -> None:
     summary = json.loads(told(case, "dave", "rest"))["summary"]
-    whom = "for a 2-GPU workload of project ads (4 GPUs, the whole gang)"
-    assert summary == f"vision/{OTHER} gave way {whom}"
+    whom = "for a 2-GPU workload of project ads (4 GPUs, entire workload)"
+    assert summary == f"vision/{OTHER} was reclaimed {whom}"
     assert summary in told(case, "dave", "page")
     admin = Client()
     user = case.people["alice"].user
@@ -131,7 +131,7 @@ def test_every_door_says_it_in_the_same_words(case: Case) -> None:
     admin.force_login(user)
     page = admin.get(f"/admin/scheduler/eviction/{case.row.pk}/change/").content.decode()
     rest = json.loads(told(case, "alice", "rest"))
-    assert f"vision/{OTHER} gave way for ads/{SECRET} (4 GPUs, the whole gang)" == rest["summary"]
+    assert f"vision/{OTHER} was reclaimed for ads/{SECRET} (4 GPUs, entire workload)" == rest["summary"]
     for sentence in (rest["summary"], *rest["explanation"]):
         assert sentence in page
     assert rest["explanation"][0] == f"Rule: {rest['rule']}."
@@ -171,7 +171,7 @@ def test_a_dry_run_is_as_discreet_as_the_audit(borrowing: Stage) -> None:
         (gone,) = told.evictions
         assert (OTHER in str(gone)) is sees, name
         whom = f"vision/{OTHER}" if sees else "a 4-GPU workload of project vision"
-        assert gone["summary"].startswith(f"{whom} would give way for ads/more")
+        assert gone["summary"].startswith(f"{whom} would be reclaimed for ads/more")
         assert any(line.startswith("Rule: ") for line in gone["explanation"])
 
 

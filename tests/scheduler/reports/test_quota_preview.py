@@ -56,7 +56,7 @@ def test_it_tells_who_starts_who_gives_way_and_whose_share_changes(full: Stage) 
     ]
     assert told.starts[0]["at_once"] is False
     (gone,) = told.evictions
-    assert gone["summary"] == "vision/held would give way for ads/rank (4 GPUs, the whole gang)"
+    assert gone["summary"] == "vision/held would be reclaimed for ads/rank (4 GPUs, entire workload)"
     assert (gone["kind"], gone["gpus"]) == ("reclaim", 4)
     shares = {entry["name"]: (entry["before"]["gpu"], entry["after"]["gpu"]) for entry in told.shares}
     assert shares["ads"] == (0, 2)
@@ -97,7 +97,7 @@ def test_reasons_that_become_others_are_told(full: Stage) -> None:
     (entry,) = told.reasons
     assert (entry["project"], entry["workload"]) == ("ads", "rank")
     assert entry["after"] == "ProjectLimit"
-    assert "ads may hold 1 GPU" in entry["message"]
+    assert "ads is limited to 1 GPU" in entry["message"]
 
 
 def test_a_quota_can_be_removed_and_another_made_in_one_draft(full: Stage) -> None:

@@ -184,7 +184,7 @@ File = Annotated[
 ]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar=SET_FORM, help="Repeatable.")]
 Removes = Annotated[list[str] | None, typer.Option("--remove", metavar=REMOVE_FORM, help="Repeatable.")]
-Note = Annotated[str | None, typer.Option(help="What it is for; kept with the change.")]
+Comment = Annotated[str | None, typer.Option(help="Reason for the change.")]
 
 
 @app.command("preview")
@@ -217,7 +217,7 @@ def apply(
     file: File = None,
     sets: Sets = None,
     removes: Removes = None,
-    note: Note = None,
+    comment: Comment = None,
     lapses: Annotated[
         str | None,
         typer.Option(
@@ -230,14 +230,14 @@ def apply(
     """Change these quotas, all or none, after showing what that does. Exit 5 if somebody was faster.
 
     \b
-    berth quota apply --set research/vision:local.gpu=8 --note "vision grows"
+    berth quota apply --set research/vision:local.gpu=8 --comment "vision grows"
     berth quota apply -f quotas.yaml --yes
     berth quota apply --set research/vision:local.gpu=16 --for 3d
     """
     with connected() as client:
-        draft = draft_of(client, file, sets or (), removes or (), note)
+        draft = draft_of(client, file, sets or (), removes or (), comment)
         if lapses is not None:
-            draft["lapses_at"] = to_come("--for", lapses, now())
+            draft["expires_at"] = to_come("--for", lapses, now())
         found = client.quotas.preview(draft)
         if not yes:
             if not output.is_data:
@@ -281,7 +281,7 @@ def revert(
     """
     with connected() as client:
         made = client.quotas.revert(change)
-    show_one(made, output, lambda _: print(f"change {change} is taken back by change {made.id}"))
+    show_one(made, output, lambda _: print(f"change {change} is reverted by change {made.id}"))
 
 
 def _columns() -> list[Column]:
@@ -302,7 +302,7 @@ def _quotas(change: "QuotaChange") -> str:
 
 
 def _note(change: "QuotaChange") -> str:
-    undone = f"taken back by {change.undone_by}" if change.undone_by else ""
-    lapses = change.lapses_at is not None and not (change.lapsed or undone)
-    until = f"until {local(change.lapses_at)}" if lapses else ""
-    return ", ".join(part for part in (change.note, until, undone) if part)
+    undone = f"reverted by {change.reverted_by}" if change.reverted_by else ""
+    lapses = change.expires_at is not None and not (change.expired or undone)
+    until = f"until {local(change.expires_at)}" if lapses else ""
+    return ", ".join(part for part in (change.comment, until, undone) if part)

@@ -123,7 +123,7 @@ class AsyncQuotas:
 
     async def revert(self, change: int) -> QuotaChange:
         """Refused with Conflict when somebody has changed one of these quotas since."""
-        return QuotaChange.model_validate(await self._transport.post(f"quotas/changes/{change}/undo"))
+        return QuotaChange.model_validate(await self._transport.post(f"quotas/changes/{change}/revert"))
 
     async def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> QuotaSet:
         return QuotaSet.model_validate(

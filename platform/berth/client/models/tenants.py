@@ -64,11 +64,11 @@ class QuotaChange(Model):
     id: int
     at: datetime
     actor: str = ""
-    note: str = ""
-    undoes: int | None = None
-    undone_by: int | None = None
-    lapses_at: datetime | None = None
-    lapsed: str | None = None
+    comment: str = ""
+    reverts: int | None = None
+    reverted_by: int | None = None
+    expires_at: datetime | None = None
+    expired: str | None = None
     quotas: list[Numbers] = []
     hidden: int = 0
 

@@ -124,7 +124,7 @@ class Quotas:
 
     def revert(self, change: int) -> QuotaChange:
         """Refused with Conflict when somebody has changed one of these quotas since."""
-        return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/undo"))
+        return QuotaChange.model_validate(self._transport.post(f"quotas/changes/{change}/revert"))
 
     def _put(self, path: str, values: Mapping[str, Any], condition: Mapping[str, str]) -> QuotaSet:
         return QuotaSet.model_validate(

@@ -97,7 +97,7 @@ def _evictions() -> Card:
         for row in Eviction.objects.order_by("-at")[:MOST]
     ]
     return _table(
-        "Who gave way last", ("Gave way", "For", "Kind", "Work lost", "At"), rows, "scheduler_eviction"
+        "Latest evictions", ("Evicted", "Preempted by", "Kind", "Work lost", "At"), rows, "scheduler_eviction"
     )
 
 
