@@ -9,8 +9,8 @@ CHECKOUT = PACKAGE.parents[1]
 
 def home() -> Path:
     """BERTH_HOME, else `.berth` in a checkout, else the user's data directory."""
-    if given := os.environ.get("BERTH_HOME"):
-        return Path(given).expanduser().absolute()
+    if value := os.environ.get("BERTH_HOME"):
+        return Path(value).expanduser().absolute()
     if in_checkout():
         return CHECKOUT / ".berth"
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"

@@ -69,7 +69,7 @@ import sys
 from pathlib import Path
 from berth.tied import tied
 from berth.server.up.child import Child
-from berth.server.up.orphans import take_in_orphans
+from berth.server.up.orphans import adopt_orphans
 from berth.server.up.supervisor import Supervisor
 
 place = Path(sys.argv[1])
@@ -93,7 +93,7 @@ signal.pause()
 '''
 supervisor = Supervisor(lambda text: None)
 supervisor.listen()
-take_in_orphans()
+adopt_orphans()
 supervisor.start(Child("starter", lambda: tied([sys.executable, "-c", starter]), {}, place / "log"))
 supervisor.run()
 supervisor.stop()

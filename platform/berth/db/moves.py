@@ -9,9 +9,9 @@ M = TypeVar("M", bound=Model)
 
 
 def move(row: Model, field: str, *, expected: Collection[Any], to: Any, **also: Any) -> bool:
-    """Set `field` (and `also`) if it still has one of the expected values; False when somebody was faster.
+    """Set `field` and `also` if `field` still has an expected value, otherwise return False.
 
-    The object in hand is brought up to date only when the row was.
+    Update the object in memory only if the row was updated.
     """
     values = {field: to, **also}
     still = type(row)._default_manager.filter(pk=row.pk, **{f"{field}__in": list(expected)})
@@ -23,9 +23,9 @@ def move(row: Model, field: str, *, expected: Collection[Any], to: Any, **also: 
 
 
 def move_all(rows: Sequence[M], field: str, *, expected: Collection[Any], to: Any, **also: Any) -> list[M]:
-    """The same for many rows of one model, in two statements; those that were moved, in their order.
+    """Do the same for many rows of one model, in two statements. Return the moved rows in order.
 
-    In a transaction: they stay locked until its end.
+    Call it in a transaction: the rows stay locked until its end.
     """
     if not rows:
         return []

@@ -16,8 +16,11 @@ REST_BEFORE_RECONNECT = 0.25
 
 
 def wake(name: str, reason: str = "") -> None:
-    """Once the transaction at hand is committed: a statement of its own, for a NOTIFY inside would make
-    commits queue up behind each other. A wake-up lost in a crash costs a tick of waiting, nothing more."""
+    """Notify the loop after the current transaction commits.
+
+    NOTIFY is a statement of its own, because inside a transaction it would serialize commits. A wake-up
+    that is lost in a crash delays the loop until its next tick.
+    """
     transaction.on_commit(partial(_notify, name, reason), robust=True)
 
 
@@ -32,7 +35,7 @@ def _channel(name: str) -> str:
 
 @dataclass(frozen=True)
 class Woken:
-    """Why `wait` came back: the reasons that were given, the files that can be read; neither = time is up."""
+    """Result of `wait`: reasons of notifications and readable files; both empty after a timeout."""
 
     reasons: frozenset[str] = frozenset()
     ready: frozenset[int] = frozenset()
@@ -42,9 +45,9 @@ class Woken:
 
 
 class Waiter:
-    """Listens on a connection of its own, and finds a new one when the database goes away.
+    """Listen on a connection of its own, and reconnect when the database restarts.
 
-    After such a gap it reports the reason "reconnected", for others may have been missed.
+    After a reconnect the reason is "reconnected", because notifications may have been missed.
     """
 
     def __init__(self, name: str, files: Iterable[int] = ()) -> None:
@@ -85,7 +88,7 @@ class Waiter:
         return True
 
     def _select(self, seconds: float) -> tuple[bool, frozenset[int]]:
-        """Whether the database said something, and which files can be read."""
+        """Return whether a notification arrived, and the readable files."""
         with selectors.DefaultSelector() as selector:
             for file in self.files:
                 selector.register(file, selectors.EVENT_READ)
@@ -114,7 +117,7 @@ class Waiter:
 
 
 def _listen(name: str) -> psycopg.Connection[Any]:
-    """Beside Django's connection: that one may be in a transaction, and belongs to its thread."""
+    """Open a connection of its own: Django's may be in a transaction, and belongs to its thread."""
     values = connection.get_connection_params()
     for key in ("cursor_factory", "context", "pool"):
         values.pop(key, None)

@@ -46,14 +46,14 @@ class Wiring:
     runtimes: Mapping[str, Runtime]
 
     def provider_of(self, pool: NodePool) -> Provider:
-        provider = _found(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
+        provider = _lookup(self.providers, pool.provider, f"provider of the pool {pool.name}")(pool)
         runtime = self.runtimes.get(pool.runtime)
         if isinstance(runtime, RayRuntime):
             provider = ReachableNodes(provider, runtime.obstacles, pending_instances)
         return traced(provider, pool.provider)
 
     def runtime_of(self, pool: NodePool) -> Runtime:
-        return _found(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
+        return _lookup(self.runtimes, pool.runtime, f"runtime of the pool {pool.name}")
 
 
 def wired() -> Wiring:
@@ -101,22 +101,22 @@ def prepared(provider: Provider) -> PreparedHere:
 
 
 @lru_cache(maxsize=64)
-def aws(given: str) -> AwsProvider:
+def aws(settings_json: str) -> AwsProvider:
     """One for all pools with the same settings: the SDK's clients take long to make."""
-    settings_of_pool = aws_settings(json.loads(given))
+    settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
     )
 
 
 def machine() -> Machine:
-    """Real GPUs where there are any; else as many as are declared, in name only."""
-    found = this_machine()
-    return found if found.devices else this_machine(settings.BERTH_DECLARED_GPUS)
+    """Return this machine with its GPUs, or with the declared number of simulated GPUs if it has none."""
+    real = this_machine()
+    return real if real.devices else this_machine(settings.BERTH_DECLARED_GPUS)
 
 
-def _found(wired: Mapping[str, T], name: str, what: str) -> T:
+def _lookup(wired: Mapping[str, T], name: str, what: str) -> T:
     try:
         return wired[name]
     except KeyError:
-        raise NotWired(f"{name!r}, the {what}, is not part of this installation") from None
+        raise NotWired(f"{name!r}, the {what}, is not available in this installation") from None

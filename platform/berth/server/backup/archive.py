@@ -18,7 +18,7 @@ MANIFEST_MOST = 1 << 20
 
 
 def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
-    """Whole or not at all: it has its name only once all is on the disk, and only its owner reads it."""
+    """Write the file atomically, readable by its owner only."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -39,7 +39,7 @@ def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes
 
 @contextmanager
 def opened(source: Path) -> Iterator["Archive"]:
-    """A backup whose checksum is what it says; anything else is refused before anybody uses it."""
+    """Open a backup and verify its checksum. Raises BackupTrouble."""
     try:
         with source.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
             archive = Archive(source, tar)
@@ -92,7 +92,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Who made it on which machine is nobody's business."""
+    """Remove user and group names from the entry."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode = 0o600

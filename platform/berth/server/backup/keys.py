@@ -11,17 +11,17 @@ NAMES = ("secret_key", "webhook_secret")
 
 
 def key_files(home: Path) -> dict[str, bytes]:
-    """Those that Berth made and keeps in its home. What comes from the environment is the operator's."""
+    """Return the generated keys in BERTH_HOME. Keys from environment variables are the operator's."""
     return {name: (home / name).read_bytes() for name in NAMES if (home / name).is_file()}
 
 
 def missing_keys(home: Path) -> tuple[str, ...]:
-    """Ask before Django's settings are read: they make what is missing."""
+    """Return the names of missing keys. Call it before Django's settings generate them."""
     return tuple(name for name in NAMES if not (home / name).exists())
 
 
 def put_keys(home: Path, keys: Mapping[str, bytes], free: Collection[str]) -> tuple[list[str], list[str]]:
-    """(put there, left alone because another was there before). `free`: what was missing."""
+    """Write the keys named in `free`. Return (written names, names that differ and were not replaced)."""
     put, other = [], []
     for name, content in keys.items():
         if name in free:

@@ -14,7 +14,7 @@ Migrations = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`migrations` are those of the tables inside; `key` tells secret keys apart, not which one it is.
+    """`migrations` are those of the dumped tables; `key` is a fingerprint of the secret key.
     `server` is PostgreSQL's number of the server's version: 180004 is 18.4."""
 
     made_at: str
@@ -40,18 +40,18 @@ class Manifest:
 
 
 def manifest_of(text: bytes, name: str) -> Manifest:
-    """What was written by `Manifest.text`; a file of another kind or a later format is refused."""
+    """Parse the output of `Manifest.text`. Raises BackupTrouble for other or newer formats."""
     try:
         values = json.loads(text)
-        if (found := values.get("format")) != FORMAT:
-            raise BackupTrouble(f"{name} is of the format {found!r}; this version of Berth reads {FORMAT}")
+        if (kind := values.get("format")) != FORMAT:
+            raise BackupTrouble(f"{name} is of the format {kind!r}; this version of Berth reads {FORMAT}")
         migrations = tuple((str(app), str(step)) for app, step in values.pop("migrations"))
         sure = {"server": int(values["server"]), "size": int(values["size"]), "files": tuple(values["files"])}
         return Manifest(**{**values, **sure, "migrations": migrations})
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise BackupTrouble(f"{name} is no backup of Berth: it does not say what is in it") from None
+        raise BackupTrouble(f"{name} is not a backup of Berth: its manifest is unreadable") from None
 
 
 def mark_of(secret: str) -> str:
-    """The same for the same secret, and of no use to find it: the key is 50 random letters."""
+    """Return a fingerprint of the secret; the secret is long enough that it cannot be guessed from it."""
     return hmac.new(secret.encode(), b"berth backup", hashlib.sha256).hexdigest()[:16]

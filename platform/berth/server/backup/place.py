@@ -21,7 +21,7 @@ WORDS = {option.keyword.decode(): option.envvar for option in psycopg.pq.Conninf
 
 @dataclass(frozen=True)
 class Place:
-    """One database: how to reach it, and its server's version (150018 is 15.18)."""
+    """Connection parameters of a database, and the version of its server (150018 is 15.18)."""
 
     words: Mapping[str, str]
     server: int
@@ -30,7 +30,7 @@ class Place:
         return psycopg.connect(**self.words, application_name="berth admin")  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:
-        """For PostgreSQL's programs: a password is no word of a command line, which others can read."""
+        """Return the environment for PostgreSQL's programs; passwords do not belong on a command line."""
         named = {
             variable.decode(): self.words[word]
             for word, variable in WORDS.items()
@@ -39,19 +39,19 @@ class Place:
         return {**os.environ, **named, "PGAPPNAME": "berth admin"}
 
     def program(self, name: str, least: int = 0) -> str:
-        """Of the server's own version, else the oldest that is newer; able to read what `least` wrote."""
+        """Return the oldest program that is not older than the server and the version `least`."""
         wanted = max(self.server, least) // 10_000
-        found = sorted((version, path) for version, path in _candidates(name) if version >= wanted)
-        if not found:
+        candidates = sorted((version, path) for version, path in _candidates(name) if version >= wanted)
+        if not candidates:
             raise BackupTrouble(
                 f"{name} of PostgreSQL {wanted} or newer is missing: install its client programs"
             )
-        return found[0][1]
+        return candidates[0][1]
 
 
 @contextmanager
 def at_place() -> Iterator[Place]:
-    """The database of DATABASE_URL, else the embedded one, which is started when it is not running."""
+    """Yield the database of DATABASE_URL, or the embedded one, started if needed."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     try:
         with at_hand(wanted="DATABASE_URL" not in os.environ):
@@ -66,16 +66,16 @@ def at_place() -> Iterator[Place]:
 def _place() -> Place:
     from django.db import connection
 
-    known = connection.get_connection_params()
-    words = {word: str(value) for word, value in known.items() if word in WORDS and value is not None}
+    parameters = connection.get_connection_params()
+    words = {word: str(value) for word, value in parameters.items() if word in WORDS and value is not None}
     with Place(words, 0).connect() as opened:
         return Place(words, opened.info.server_version)
 
 
 def _candidates(name: str) -> Iterator[tuple[int, str]]:
     for path in {str(path) for path in [*INSTALLED.glob(f"*/bin/{name}"), *_others(name)]}:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-        if number := re.search(r"\) (\d+)", told):
+        version_text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        if number := re.search(r"\) (\d+)", version_text):
             yield int(number[1]), path
 
 

@@ -52,27 +52,27 @@ class Restored:
 
 
 def put_back(source: Path, *, force: bool = False) -> Restored:
-    """Raises BackupTrouble, and then everything is as it was."""
-    with archive.opened(source) as kept, _alone():
+    """Restore the backup. Raises BackupTrouble without having changed anything."""
+    with archive.opened(source) as backup, _alone():
         free = missing_keys(home())
         with at_place() as place:
             from django.conf import settings
 
-            _refuse_other_version(kept.manifest)
+            _refuse_other_version(backup.manifest)
             with place.connect() as connection:
                 connection.autocommit = True
                 _refuse_company(connection)
                 if not force:
                     _refuse_contents(connection)
-            _restore(place, kept)
-            put, other = put_keys(settings.BERTH_HOME, kept.keys(), free)
-            same = "secret_key" in put or mark_of(settings.SECRET_KEY) == kept.manifest.key
-    return Restored(kept.manifest, same, tuple(put), tuple(other))
+            _restore(place, backup)
+            put, other = put_keys(settings.BERTH_HOME, backup.keys(), free)
+            same = "secret_key" in put or mark_of(settings.SECRET_KEY) == backup.manifest.key
+    return Restored(backup.manifest, same, tuple(put), tuple(other))
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """No `berth up` of this home now, and none begins meanwhile."""
+    """Ensure that no `berth up` of this home runs or starts."""
     from berth.server.up.claim import claimed
     from berth.server.up.trouble import CannotStart
 
@@ -84,14 +84,14 @@ def _alone() -> Iterator[None]:
 
 
 def _refuse_other_version(manifest: Manifest) -> None:
-    known, told = _migrations_here(), manifest.migrations
+    own, theirs = _migrations_here(), manifest.migrations
     made = f"it was made by Berth {manifest.version}, this is {version_here()}"
-    if unknown := sorted(set(told) - set(known)):
+    if unknown := sorted(set(theirs) - set(own)):
         first = ".".join(unknown[0])
         raise BackupTrouble(
             f"the backup is of another version: {made}, which does not know {first}; restore it there"
         )
-    if lacking := sorted(set(known) - set(told)):
+    if lacking := sorted(set(own) - set(theirs)):
         first = ".".join(lacking[0])
         raise BackupTrouble(
             f"the backup is of an older version: {made}, and its tables lack {first}; "
@@ -106,7 +106,7 @@ def _migrations_here() -> Migrations:
 
 
 def _refuse_company(connection: Any) -> None:
-    """Whoever is connected would go on with what it has read."""
+    """Refuse while other clients are connected: they would keep stale data."""
     deadline = time.monotonic() + GOING
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"
@@ -126,49 +126,54 @@ def _refuse_contents(connection: Any) -> None:
     ).fetchone()
     if tables:
         raise BackupTrouble(
-            f"this database is not empty ({tables} tables): name an empty one, or say --force to replace all"
+            f"this database is not empty ({tables} tables): use an empty one, or --force to replace it"
         )
 
 
-def _restore(place: Place, kept: archive.Archive) -> None:
-    """pg_restore writes the statements, psql does them; both say on stderr what is wrong."""
-    with tempfile.TemporaryFile() as said:
+def _restore(place: Place, backup: archive.Archive) -> None:
+    """Pipe the statements of pg_restore into psql."""
+    with tempfile.TemporaryFile() as errors:
         reader = subprocess.Popen(
-            [place.program("pg_restore", kept.manifest.server), "--file=-", "--no-owner", "--no-privileges"],
-            env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
+            [
+                place.program("pg_restore", backup.manifest.server), "--file=-", "--no-owner",
+                "--no-privileges",
+            ],
+            env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
         writer = subprocess.Popen(
             [
                 place.program("psql"), "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1",
                 "--file=-",
             ],
-            env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said,
+            env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
         )  # fmt: skip
         assert reader.stdin and writer.stdin
-        feeding = threading.Thread(target=_pour, args=(kept.dump(), reader.stdin))
+        feeding = threading.Thread(target=_pour, args=(backup.dump(), reader.stdin))
         feeding.start()
         with contextlib.suppress(BrokenPipeError):  # psql has ended, and says why
             _statements(reader, writer.stdin, place.server)
         codes = writer.wait(), reader.wait()
         feeding.join()
         if any(codes):
-            said.seek(0)
-            raise BackupTrouble(f"nothing was restored: {_first_error(said.read().decode(errors='replace'))}")
+            errors.seek(0)
+            raise BackupTrouble(
+                f"nothing was restored: {_first_error(errors.read().decode(errors='replace'))}"
+            )
     with place.connect() as connection:
         connection.autocommit = True
         connection.execute("ANALYZE")
 
 
 def _statements(reader: "subprocess.Popen[bytes]", into: IO[bytes], server: int) -> None:
-    """Committed only once pg_restore has ended well: psql would keep half a script as gladly as all of it."""
+    """Commit only after pg_restore has succeeded; psql would also commit half a script."""
     assert reader.stdout
-    with into, reader.stdout as found:
+    with into, reader.stdout as statements:
         into.write(b"BEGIN;\n" + CLEAR.encode())
         for _ in range(HEAD_LINES):
-            line = found.readline()
+            line = statements.readline()
             if not (line.startswith(NEW_SETTING) and server < SINCE):
                 into.write(line)
-        shutil.copyfileobj(found, into, archive.BLOCK)
+        shutil.copyfileobj(statements, into, archive.BLOCK)
         if reader.wait() == 0:
             into.write(b"COMMIT;\n")
 
@@ -180,5 +185,5 @@ def _pour(content: IO[bytes], into: IO[bytes]) -> None:
 
 def _first_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line or "error" in line]
-    return (errors or lines or ["PostgreSQL's programs failed and did not say why"])[0][:500]
+    failures = [line for line in lines if "ERROR" in line or "error" in line]
+    return (failures or lines or ["PostgreSQL's programs failed without an error message"])[0][:500]

@@ -20,11 +20,11 @@ COUNTED = {
 
 
 def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Manifest:
-    """Writes `target` and returns what is in it. Raises BackupTrouble; then there is no file."""
+    """Write `target` and return its manifest. Raises BackupTrouble without leaving a file."""
     if target.exists() and not replace:
-        raise BackupTrouble(f"{target} exists already: name another file, or say --force")
+        raise BackupTrouble(f"{target} already exists. Choose another file, or use --force")
     if not target.parent.is_dir():
-        raise BackupTrouble(f"{target.parent} is no directory")
+        raise BackupTrouble(f"{target.parent} is not a directory")
     with (
         at_place() as place,
         tempfile.TemporaryDirectory(prefix=".berth-backup-", dir=target.parent) as beside,
@@ -46,13 +46,13 @@ def take(target: Path, *, with_keys: bool = False, replace: bool = False) -> Man
 
 
 def _dumped(place: Place, dump: Path) -> tuple[Migrations, dict[str, int]]:
-    """What we read ourselves and what pg_dump reads is one snapshot."""
+    """Read counts and dump the database in the same snapshot."""
     with place.connect() as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
             rows = connection.execute("SELECT app, name FROM django_migrations ORDER BY app, name").fetchall()
         except psycopg.errors.UndefinedTable:
-            raise BackupTrouble("this database is empty: there is nothing to keep") from None
+            raise BackupTrouble("the database is empty: nothing to back up") from None
         counts = {
             word: int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])  # noqa: S608
             for word, table in COUNTED.items()

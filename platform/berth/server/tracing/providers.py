@@ -7,7 +7,7 @@ from pools.providers.base import Instance, Provider, ProviderError, ProvisionOrd
 
 
 def traced(provider: Provider, kind: str) -> Provider:
-    """The same provider, which tells what it is asked; itself where nobody collects that."""
+    """Wrap a provider so that its calls become spans; return it unchanged without a collector."""
     return Traced(provider, kind) if is_collected() else provider
 
 
@@ -21,25 +21,25 @@ class Traced:
         return self._provider.machines_join
 
     def provision(self, order: ProvisionOrder) -> ProvisionResult:
-        with self._call("provision", order.pool) as told:
-            told.tell(berth__nodes__asked=order.count)
+        with self._call("provision", order.pool) as call_span:
+            call_span.tell(berth__nodes__requested=order.count)
             try:
-                found = self._provider.provision(order)
+                result = self._provider.provision(order)
             except ProviderError as error:
-                told.tell(berth__provider__trouble=str(error.kind))
+                call_span.tell(berth__provider__trouble=str(error.kind))
                 raise
-            told.tell(berth__nodes__given=len(found.instances))
-            return found
+            call_span.tell(berth__nodes__provided=len(result.instances))
+            return result
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        with self._call("list_instances", pool) as told:
-            found = self._provider.list_instances(pool)
-            told.tell(berth__nodes__found=len(found))
-            return found
+        with self._call("list_instances", pool) as call_span:
+            result = self._provider.list_instances(pool)
+            call_span.tell(berth__nodes__listed=len(result))
+            return result
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        with self._call("terminate", pool) as told:
-            told.tell(berth__nodes__asked=len(instance_ids))
+        with self._call("terminate", pool) as call_span:
+            call_span.tell(berth__nodes__requested=len(instance_ids))
             self._provider.terminate(pool, instance_ids)
 
     def _call(self, what: str, pool: str) -> Span:

@@ -19,18 +19,18 @@ def of_request(request: HttpRequest, request_id: str) -> Span:
     )  # fmt: skip
 
 
-def answered(told: Span, request: HttpRequest, response: HttpResponseBase) -> None:
-    if told is NOTHING:
+def answered(request_span: Span, request: HttpRequest, response: HttpResponseBase) -> None:
+    if request_span is NOTHING:
         return
     route = route_of(request)
     if route:
-        told.name(f"{request.method} {route}")
-    told.tell(http__route=route or None, http__response__status_code=response.status_code)
+        request_span.name(f"{request.method} {route}")
+    request_span.tell(http__route=route or None, http__response__status_code=response.status_code)
     if response.status_code >= BROKEN:
-        told.failed(f"status {response.status_code}")
+        request_span.failed(f"status {response.status_code}")
 
 
 def route_of(request: HttpRequest) -> str:
-    """As it stands in the list of addresses; none for what is nowhere."""
+    """Return the URL pattern of the request; empty for unknown paths."""
     match = request.resolver_match
     return f"/{match.route}" if match is not None and match.route is not None else ""

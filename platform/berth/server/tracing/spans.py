@@ -16,7 +16,7 @@ OFF = ("true", "none")
 
 
 class Span:
-    """What is told of a span goes nowhere: the one for when nobody collects."""
+    """A span that records nothing, used without a collector."""
 
     def __enter__(self) -> Self:
         return self
@@ -27,17 +27,17 @@ class Span:
         return None
 
     def tell(self, **attributes: Any) -> None:
-        """Attributes that are known by now; dots are written as two underscores."""
+        """Set attributes; two underscores in a name stand for a dot."""
 
     def name(self, name: str) -> None:
-        """Another name than it began with."""
+        """Rename the span."""
 
     def failed(self, why: str) -> None:
-        """It did not do what it was for."""
+        """Mark the span as failed."""
 
 
 class Recorded(Span):
-    """The present span of this thread and of what it awaits, until it is left."""
+    """Make the span current in this context until the block ends."""
 
     def __init__(self, scope: AbstractContextManager[Any]) -> None:
         self._scope = scope
@@ -72,7 +72,7 @@ _decided, _tracer = False, None
 
 
 def this_process_is(name: str) -> None:
-    """Its spans say so: web, scheduler, services or tasks."""
+    """Set the name of this process in its spans: web, scheduler, services or tasks."""
     global _process  # noqa: PLW0603
     _process = name
 
@@ -82,12 +82,12 @@ def this_process() -> str:
 
 
 def is_collected() -> bool:
-    return _found() is not None
+    return _tracer_if_enabled() is not None
 
 
 def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: Any) -> Span:
-    """To be entered. `headers`: of a request that is answered here, and may belong to a trace already."""
-    tracer = _found()
+    """Return a context manager for a span. `headers` of a request may continue a trace."""
+    tracer = _tracer_if_enabled()
     if tracer is None:
         return NOTHING
     from opentelemetry.propagate import extract
@@ -102,7 +102,7 @@ def span(name: str, *, headers: Mapping[str, str] | None = None, **attributes: A
 
 
 def ids() -> dict[str, str]:
-    """Of the present span, for the log; none when there is none."""
+    """Return trace and span ids of the current span for the log; empty without one."""
     if _tracer is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
@@ -113,7 +113,7 @@ def ids() -> dict[str, str]:
     return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
 
 
-def _found() -> Any:
+def _tracer_if_enabled() -> Any:
     global _decided, _tracer  # noqa: PLW0603
     if not _decided:
         with _deciding:
@@ -124,10 +124,10 @@ def _found() -> Any:
 
 
 def _is_wanted() -> bool:
-    given = os.environ.get
-    if given("OTEL_SDK_DISABLED", "").lower() in OFF or given("OTEL_TRACES_EXPORTER", "").lower() in OFF:
+    env = os.environ.get
+    if env("OTEL_SDK_DISABLED", "").lower() in OFF or env("OTEL_TRACES_EXPORTER", "").lower() in OFF:
         return False
-    return any(given(name) for name in ENDPOINTS)
+    return any(env(name) for name in ENDPOINTS)
 
 
 def _made() -> Any:
@@ -136,5 +136,5 @@ def _made() -> Any:
     return tracer(_process)
 
 
-def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("__", "."): value for name, value in given.items() if value is not None}
+def _attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("__", "."): value for name, value in values.items() if value is not None}

@@ -20,8 +20,8 @@ def begin(sender: object, func: Any, task: dict[str, Any], **more: Any) -> None:
     named, what = str(task["id"]), _name(func)
     stack = ExitStack()
     stack.enter_context(bound_contextvars(task=what, task_id=named))
-    told = stack.enter_context(span(f"task {what}", berth__task=what, berth__task_id=named))
-    _job.append((stack, told))
+    task_span = stack.enter_context(span(f"task {what}", berth__task=what, berth__task_id=named))
+    _job.append((stack, task_span))
 
 
 @receiver(post_execute_in_worker, dispatch_uid="berth.server.tracing.end")

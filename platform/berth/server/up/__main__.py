@@ -11,8 +11,8 @@ def main() -> int:
     parser.add_argument("--host", default=DEFAULT_HOST)
     parser.add_argument("--port", type=int, default=None, help="default: 8000, or the next one that is free")
     parser.add_argument("--demo", action="store_true", help="make the demo organisation in an empty database")
-    asked = parser.parse_args()
-    return up(host=asked.host, port=asked.port, demo=asked.demo)
+    options = parser.parse_args()
+    return up(host=options.host, port=options.port, demo=options.demo)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ TRIES = 50
 
 
 def take(host: str, port: int | None) -> socket.socket:
-    """Listening from now on: across restarts of the web process the port stays ours, and callers wait."""
+    """Return a listening socket that outlives restarts of the web process, so clients can wait."""
     wanted = range(FIRST_PORT, FIRST_PORT + TRIES) if port is None else [port]
     for number in wanted:
         try:
@@ -20,22 +20,22 @@ def take(host: str, port: int | None) -> socket.socket:
         except OSError as error:
             reason = error.strerror or str(error)
     if port is None:
-        raise CannotStart(f"Every port from {wanted[0]} to {wanted[-1]} is taken: choose one with --port.")
-    raise CannotStart(f"{host}:{port} cannot be used ({reason}): choose another one with --port.")
+        raise CannotStart(f"Every port from {wanted[0]} to {wanted[-1]} is in use. Choose one with --port.")
+    raise CannotStart(f"{host}:{port} cannot be used ({reason}). Choose another one with --port.")
 
 
 def _listening(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    taken = socket.socket(family, kind, protocol)
+    listening = socket.socket(family, kind, protocol)
     try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(place)
-        taken.listen(512)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(512)
     except OSError:
-        taken.close()
+        listening.close()
         raise
-    taken.set_inheritable(True)
-    return taken
+    listening.set_inheritable(True)
+    return listening
 
 
 def address_of(listening: socket.socket) -> str:
@@ -45,7 +45,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def wait_until_it_answers(address: str, *, goes_on: Callable[[], bool], seconds: float = 90) -> bool:
-    """False when it did not in time, or when `goes_on` says that there is no use in waiting."""
+    """Return False if the server does not answer in time, or once `goes_on` returns False."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and goes_on():
         visit = http.client.HTTPConnection(address.removeprefix("http://"), timeout=5)

@@ -15,7 +15,7 @@ LOG_LIMIT = 20 * 1024 * 1024
 
 @dataclass
 class Child:
-    """`command` is asked for at each start. `stop_by` is the signal that asks the process to end well."""
+    """`command` is called at each start. `stop_by` is the signal for an orderly stop."""
 
     name: str
     command: Callable[[], list[str]]
@@ -26,7 +26,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     due: float | None = None
     _started: float = 0.0
-    _falls: int = field(default=0)
+    _failures: int = field(default=0)
 
     @property
     def pid(self) -> int | None:
@@ -48,11 +48,11 @@ class Child:
         self._started, self.due = now, None
 
     def ended(self, now: float) -> int | None:
-        """Its exit code, once; from then on a new start is due, later after each fall in a row."""
+        """Return the exit code once, and schedule a restart, later after each failure in a row."""
         if self.process is None or (code := self.process.poll()) is None:
             return None
-        self._falls = 1 if now - self._started >= STEADY_AFTER else self._falls + 1
-        pause = 0.0 if self._falls == 1 else min(LONGEST_PAUSE, 0.25 * 2 ** (self._falls - 2))
+        self._failures = 1 if now - self._started >= STEADY_AFTER else self._failures + 1
+        pause = 0.0 if self._failures == 1 else min(LONGEST_PAUSE, 0.25 * 2 ** (self._failures - 2))
         self.process, self.due = None, now + pause
         return code
 
@@ -66,7 +66,7 @@ class Child:
             self.process.kill()
 
     def trim_log(self) -> None:
-        """The process goes on writing to the same file: copy what there is, then empty it."""
+        """Copy a log that is too long, then truncate it: the process keeps its file open."""
         if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
             shutil.copyfile(self.log, self.log.with_name(self.log.name + ".1"))
             os.truncate(self.log, 0)

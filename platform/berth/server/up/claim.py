@@ -12,14 +12,14 @@ from berth.server.up.trouble import CannotStart
 
 @contextmanager
 def claimed(home: Path) -> Iterator[TextIO]:
-    """A lock that ends with this process, however it ends. What is written to it tells a second one."""
+    """Hold a lock file that the kernel releases when this process ends. Its text is shown to a second one."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "berth.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            raise CannotStart(f"Berth is running here already: {lock.read().strip() or home}.") from None
+            raise CannotStart(f"Berth is already running: {lock.read().strip() or home}.") from None
         say(lock, "starting")
         yield lock
         lock.truncate(0)

@@ -33,19 +33,19 @@ def database(home: Path, cluster: Embedded) -> Child:
 
 
 def web(home: Path, listening: socket, starts: int) -> Child:
-    """`starts`: a pipe's end that reads as ended once it may answer."""
+    """`starts` is the end of a pipe; its end of file lets the process accept requests."""
     number = listening.fileno()
     host, port = listening.getsockname()[:2]
     more = {"BERTH_OWN_PORTS": _own_ports(port)}
     if ip_address(host).is_loopback:
-        # Browsers find every name under localhost on their own machine.
+        # Browsers resolve every name under localhost to their own machine.
         more["BERTH_APPS_ORIGIN"] = os.environ.get("BERTH_APPS_ORIGIN", f"http://*.localhost:{port}")
     command = ["berth.server.up.web", str(number), str(starts)]
     return _python(home, "web", command, passes=(number, starts), **more)
 
 
 def scheduler(home: Path) -> Child:
-    """Its pods end with this process, not with the scheduler's: they outlive its restarts."""
+    """Pods end with the supervisor, not with the scheduler, so they survive its restarts."""
     return _python(home, "scheduler", ["django", "run_scheduler"], BERTH_ANCHOR=anchor())
 
 
@@ -54,7 +54,7 @@ def tasks(home: Path) -> Child:
 
 
 def services(home: Path, port: int) -> Child:
-    """It calls engines and routers that people name: never at the port where Berth itself answers."""
+    """Users name the inference engines and routers it calls, so Berth's own ports are excluded."""
     return _python(home, "services", ["django", "run_services"], BERTH_OWN_PORTS=_own_ports(port))
 
 
@@ -63,7 +63,7 @@ def _own_ports(port: int) -> str:
 
 
 def _python(home: Path, name: str, module: list[str], passes: tuple[int, ...] = (), **more: str) -> Child:
-    """Killed at the supervisor's death: each of them is made to survive that."""
+    """Kill the process when the supervisor dies; all processes are crash-safe."""
     return Child(
         name,
         lambda: tied([sys.executable, "-m", *module], by=signal.SIGKILL),

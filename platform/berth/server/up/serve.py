@@ -7,16 +7,16 @@ import uvicorn
 
 from berth.server.front.server import config
 
-GRACE = 10  # seconds for open requests and pages when the process is told to stop
+GRACE = 10  # seconds for open requests and pages after SIGTERM
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m berth.server.up.serve")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
-    uvicorn.Server(config(host=asked.host, port=asked.port, timeout_graceful_shutdown=GRACE)).run()
+    uvicorn.Server(config(host=options.host, port=options.port, timeout_graceful_shutdown=GRACE)).run()
 
 
 if __name__ == "__main__":

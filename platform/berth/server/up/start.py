@@ -16,7 +16,7 @@ from berth.home import home
 from berth.server.up.address import address_of, take, wait_until_it_answers
 from berth.server.up.child import Child
 from berth.server.up.claim import claimed, say
-from berth.server.up.orphans import take_in_orphans
+from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import database, environment, scheduler, services, tasks, web
 from berth.server.up.supervisor import Supervisor
 from berth.server.up.trouble import CannotStart
@@ -34,7 +34,7 @@ ROOT_WARNING = """\
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
-    """Returns when somebody asked it to stop; 1 when it could not start."""
+    """Run until stopped. Return the exit code: 0, or 1 if Berth could not start."""
     if demo:
         os.environ.setdefault("BERTH_DECLARED_GPUS", DEMO_GPUS)
     try:
@@ -56,7 +56,7 @@ class Start:
         (self.home / "logs").mkdir(mode=0o700, exist_ok=True)
         supervisor = Supervisor(lambda text: print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True))
         supervisor.listen()
-        take_in_orphans()
+        adopt_orphans()
         last: list[Child] = []
         try:
             if "DATABASE_URL" not in os.environ:
@@ -103,7 +103,7 @@ class Start:
             raise CannotStart(f"The database could not be prepared.\n{done.stderr.strip()[-2000:]}")
 
     def _announce(self, supervisor: Supervisor) -> bool:
-        """False when somebody asked to stop before there was anything to announce."""
+        """Return False if a stop was requested before the server was ready."""
         address = address_of(self.listening)
         say(self.lock, address)
         stop = False
@@ -115,9 +115,9 @@ class Start:
 
         if wait_until_it_answers(address, goes_on=goes_on):
             print(f"\n  Berth is at  {address}")
-            kept = self.home / "admin-password"
-            if kept.exists():
-                print(f"  sign in as   admin / {kept.read_text().strip()}   (from {kept})")
+            password_file = self.home / "admin-password"
+            if password_file.exists():
+                print(f"  sign in as   admin / {password_file.read_text().strip()}   (from {password_file})")
             if not ip_address(self.listening.getsockname()[0]).is_loopback and not os.environ.get(NAMES):
                 print(f"  others       are refused until {NAMES} lists the names by which they call it")
             if os.geteuid() == 0:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from berth.server.up.child import Child
-from berth.server.up.orphans import bury_orphans, orphans
+from berth.server.up.orphans import orphans, reap_orphans
 
 SIGNALS = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOUSEKEEPING = 30.0
@@ -15,7 +15,7 @@ PATIENCE_WITH_PODS = 60.0
 
 
 class Supervisor:
-    """Hears of ends and wishes through signals, which it takes one at a time: nothing happens in between."""
+    """Handle child exits and stop requests as signals, one at a time, without races."""
 
     def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self.children: list[Child] = []
@@ -30,7 +30,7 @@ class Supervisor:
         child.start(self.now())
 
     def asked_to_stop(self, wait: float) -> bool:
-        """Wait for the next signal; whatever ended is buried or started again."""
+        """Wait for the next signal; reap or restart the processes that ended."""
         got = signal.sigtimedwait(SIGNALS, max(0.0, wait))
         self._look_after_children()
         return got is not None and got.si_signo != signal.SIGCHLD
@@ -44,7 +44,7 @@ class Supervisor:
                     child.trim_log()
 
     def stop(self, last: Sequence[Child] = ()) -> None:
-        """All but `last`, then the pods that are left, then `last`. A second wish to stop cuts it short."""
+        """Stop all children but `last`, then remaining pods, then `last`. A second stop signal kills them."""
         first = [child for child in self.children if child not in last]
         patient = self._end(first, PATIENCE)
         if patient:
@@ -56,10 +56,10 @@ class Supervisor:
         now = self.now()
         for child in self.children:
             if (code := child.ended(now)) is not None:
-                self.say(f"{child.name} ended ({_told(code)}), starting it again. Its log: {child.log}")
+                self.say(f"{child.name} ended ({_exit_text(code)}), starting it again. Its log: {child.log}")
             if child.due is not None and child.due <= now:
                 child.start(now)
-        bury_orphans(self._own())
+        reap_orphans(self._own())
 
     def _end(self, children: Sequence[Child], seconds: float) -> bool:
         for child in children:
@@ -74,15 +74,15 @@ class Supervisor:
         return True
 
     def _end_pods(self) -> None:
-        """Their keepers pass the wish on and leave when the pod has ended; they need nothing of us for it."""
-        asked: set[int] = set()
+        """Signal the keepers, which stop their pods and exit."""
+        signalled: set[int] = set()
         deadline = self.now() + PATIENCE_WITH_PODS
         while (left := orphans(self._own())) and self.now() < deadline:
-            if not asked:
+            if not signalled:
                 self.say(f"Waiting for {len(left)} running pods to end.")
-            for pid in set(left) - asked:
+            for pid in set(left) - signalled:
                 os.kill(pid, signal.SIGTERM)
-                asked.add(pid)
+                signalled.add(pid)
             got = signal.sigtimedwait(SIGNALS, max(0.0, deadline - self.now()))
             if got is not None and got.si_signo != signal.SIGCHLD:
                 return
@@ -91,5 +91,5 @@ class Supervisor:
         return {child.pid for child in self.children}
 
 
-def _told(code: int) -> str:
+def _exit_text(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"

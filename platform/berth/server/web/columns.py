@@ -16,7 +16,7 @@ class Piece:
     y: float
     width: float
     height: float
-    said: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ def columns(layers: Sequence[tuple[str, Sequence[tuple[float, str]]]]) -> Column
     wide = WIDTH / max(places, 1)
     pieces, below = [], [0.0] * places
     for kind, values in layers:
-        for place, (amount, said) in enumerate(values):
+        for place, (amount, label) in enumerate(values):
             if amount > 0:
                 tall = HEIGHT * amount / top
                 y = HEIGHT - HEIGHT * below[place] / top - tall
                 x = wide * (place + GAP / 2)
-                pieces.append(Piece(kind, *_rounded(x, y, wide * (1 - GAP), tall), said))
+                pieces.append(Piece(kind, *_rounded(x, y, wide * (1 - GAP), tall), label))
                 below[place] += amount
     lines = round(top / step)
     marks = tuple((HEIGHT * (lines - n) / lines, f"{step * n:,g}") for n in range(lines, -1, -1))

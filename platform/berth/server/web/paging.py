@@ -43,18 +43,18 @@ def slice_of(
         except (ValidationError, ValueError, TypeError):
             mark, backwards = None, False
     turned = f"{'-' if down != backwards else ''}{sort.removeprefix('-')}"
-    found = list(ordered(rows, columns, turned)[: size + 1])
-    more = len(found) > size
-    found = found[:size]
+    shown = list(ordered(rows, columns, turned)[: size + 1])
+    more = len(shown) > size
+    shown = shown[:size]
     if backwards:
-        found.reverse()
-    if not found:
+        shown.reverse()
+    if not shown:
         return Slice([], sort, None, None)
     return Slice(
-        found,
+        shown,
         sort,
-        next=_mark(">", sort, column, found[-1]) if more or backwards else None,
-        previous=_mark("<", sort, column, found[0]) if (more if backwards else mark is not None) else None,
+        next=_mark(">", sort, column, shown[-1]) if more or backwards else None,
+        previous=_mark("<", sort, column, shown[0]) if (more if backwards else mark is not None) else None,
     )
 
 

@@ -75,36 +75,37 @@ def list_rows(
 
     `default` may be empty: the order in which they are given.
     """
-    every, asked = list(rows), asked_of(request.GET, name)
+    every, state = list(rows), asked_of(request.GET, name)
     by = {column.key: column for column in columns}
-    sort = asked["sort"] if asked["sort"].removeprefix("-") in by else default
-    found = [row for row in every if _holds(row, columns, asked["search"])]
+    sort = state["sort"] if state["sort"].removeprefix("-") in by else default
+    matches = [row for row in every if _holds(row, columns, state["search"])]
     if sort:
         value = by[sort.removeprefix("-")].value
-        found.sort(key=lambda row: _weighed(value(row)))
+        matches.sort(key=lambda row: _weighed(value(row)))
     if sort.startswith("-"):
-        found.reverse()
-    start = int(asked["cursor"]) if asked["cursor"].isdecimal() and len(asked["cursor"]) < 9 else 0
+        matches.reverse()
+    start = int(state["cursor"]) if state["cursor"].isdecimal() and len(state["cursor"]) < 9 else 0
     return Listing(
-        name, file_name, columns, found[start : start + size], sort, asked["search"], frozenset(by),
-        next=str(start + size) if len(found) > start + size else None,
+        name, file_name, columns, matches[start : start + size], sort, state["search"], frozenset(by),
+        next=str(start + size) if len(matches) > start + size else None,
         previous=str(max(0, start - size)) if start else None,
-        every=found, begun_with=bool(every),
+        every=matches, begun_with=bool(every),
     )  # fmt: skip
 
 
 def list_query(
-    request: HttpRequest, columns: Sequence[Column[R]], rows: QuerySet[M], told: Callable[[list[M]], list[R]],
+    request: HttpRequest, columns: Sequence[Column[R]], rows: QuerySet[M],
+    render: Callable[[list[M]], list[R]],
     *, name: str = "", file_name: str, default: str, size: int = SIZE,
 ) -> Listing[R]:  # fmt: skip
-    """Of rows that the database keeps and the page has searched; `told` makes of some what is shown."""
-    asked = asked_of(request.GET, name)
+    """Of rows that the database keeps and the page has searched; `render` turns rows into table rows."""
+    state = asked_of(request.GET, name)
     orders = {column.key: column.order for column in columns if column.order}
-    found = slice_of(rows, orders, sort=asked["sort"], default=default, cursor=asked["cursor"], size=size)
-    every = (row for some in _in_batches(ordered(rows, orders, found.sort)) for row in told(some))
+    matches = slice_of(rows, orders, sort=state["sort"], default=default, cursor=state["cursor"], size=size)
+    every = (row for some in _in_batches(ordered(rows, orders, matches.sort)) for row in render(some))
     return Listing(
-        name, file_name, columns, told(found.rows), found.sort, asked["search"], frozenset(orders),
-        next=found.next, previous=found.previous, every=every, begun_with=bool(found.rows),
+        name, file_name, columns, render(matches.rows), matches.sort, state["search"], frozenset(orders),
+        next=matches.next, previous=matches.previous, every=every, begun_with=bool(matches.rows),
     )  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def _in_batches(rows: QuerySet[M]) -> Iterator[list[M]]:
         yield some
 
 
-def branches(found: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
+def branches(matches: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, list[R]]]:
     """Of pairs of a top and a row below it, or the top itself: a tree again, with what was found.
 
     Tops stay where they are; what is below each is in the order that was asked for.
@@ -122,7 +123,7 @@ def branches(found: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, li
     every = list(tops)
     kept: dict[int, list[R]] = {id(top): [] for top in every}
     named = set()
-    for top, row in found.rows:
+    for top, row in matches.rows:
         if row is top:
             named.add(id(top))
         else:
@@ -132,8 +133,8 @@ def branches(found: Listing[tuple[R, R]], tops: Iterable[R]) -> list[tuple[R, li
 
 def exported(request: HttpRequest, *listings: Listing[Any]) -> StreamingHttpResponse | None:
     """The file that is asked for, if one is."""
-    asked = next((each for each in listings if request.GET.get(each.word("format")) == "csv"), None)
-    return asked.as_csv(request) if asked else None
+    state = next((each for each in listings if request.GET.get(each.word("format")) == "csv"), None)
+    return state.as_csv(request) if state else None
 
 
 def asked_of(query: QueryDict, name: str) -> dict[str, str]:
@@ -151,8 +152,8 @@ def word_of(name: str, what: str) -> str:
 def _holds(row: R, columns: Sequence[Column[R]], search: str) -> bool:
     if not search:
         return True
-    told = " ".join(cell(column.value(row)) for column in columns).lower()
-    return all(word in told for word in search.lower().split())
+    render = " ".join(cell(column.value(row)) for column in columns).lower()
+    return all(word in render for word in search.lower().split())
 
 
 def _weighed(value: Any) -> tuple[int, Any]:
