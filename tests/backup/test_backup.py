@@ -96,8 +96,8 @@ def test_a_file_that_is_there_and_a_place_that_is_not_are_told_in_one_line(
     assert (there.returncode, len(there.stderr.splitlines())) == (1, 1)
     assert "exists already" in there.stderr
     assert kept.stat().st_size == size
-    assert "is no directory" in admin("backup", str(tmp_path / "nowhere" / "a.backup")).stderr
-    assert "is empty: there is nothing to keep" in admin("backup", str(tmp_path / "b"), url=empty_url).stderr
+    assert "is not a directory" in admin("backup", str(tmp_path / "nowhere" / "a.backup")).stderr
+    assert "is empty: nothing to back up" in admin("backup", str(tmp_path / "b"), url=empty_url).stderr
     gone = admin("backup", str(tmp_path / "c"), url="postgres://nobody@127.0.0.1:9/berth")
     assert (gone.returncode, len(gone.stderr.splitlines())) == (1, 1)
     assert gone.stderr.startswith("berth: the database cannot be used: ")

@@ -60,7 +60,7 @@ def test_what_is_cut_short_or_something_else_is_no_backup(tmp_path: Path) -> Non
     whole = written(tmp_path, b"x" * 9000).read_bytes()
     for name, content in (("short", whole[:6000]), ("none", b""), ("text", b"SELECT 1;\n" * 500)):
         (tmp_path / name).write_bytes(content)
-        assert "is no backup of Berth" in trouble(tmp_path / name)
+        assert "is not a backup of Berth" in trouble(tmp_path / name)
     assert "cannot be read: No such file" in trouble(tmp_path / "nowhere")
     with tarfile.open(tmp_path / "other.tar", "w") as tar:
         tar.add(tmp_path / "text", "text")

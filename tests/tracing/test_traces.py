@@ -97,7 +97,7 @@ def test_calls_to_providers_are_spans_with_what_was_asked_and_what_went_wrong(
     assert terminate.failed
     assert terminate.attributes["berth.pool"] == "elastic"
     assert terminate.attributes["berth.provider"] == "fake"
-    assert terminate.attributes["berth.nodes.asked"] == 2
+    assert terminate.attributes["berth.nodes.requested"] == 2
 
 
 def test_a_pass_over_a_service_is_a_span(collector: Collector, transactional_db: None) -> None:
