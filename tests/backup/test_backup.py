@@ -94,7 +94,7 @@ def test_a_file_that_is_there_and_a_place_that_is_not_are_told_in_one_line(
     size = kept.stat().st_size
     there = admin("backup", str(kept))
     assert (there.returncode, len(there.stderr.splitlines())) == (1, 1)
-    assert "exists already" in there.stderr
+    assert "already exists" in there.stderr
     assert kept.stat().st_size == size
     assert "is not a directory" in admin("backup", str(tmp_path / "nowhere" / "a.backup")).stderr
     assert "is empty: nothing to back up" in admin("backup", str(tmp_path / "b"), url=empty_url).stderr

@@ -61,7 +61,7 @@ def test_backup_destroy_restore_and_it_runs(berth: Installation, tmp_path: Path)
 
     submit(dave, "later", "sh", "-c", WORKS)
     until(lambda: len(pods(berth)) == 2)
-    assert "Berth is running here already" in admin(berth, "restore", str(file), "--force", "--yes")
+    assert "Berth is already running" in admin(berth, "restore", str(file), "--force", "--yes")
     (before,) = (one for one in dave.json("list") if one["name"] == "work")
 
     berth.end(signal.SIGKILL)

@@ -48,7 +48,7 @@ def opened(source: Path) -> Iterator["Archive"]:
     except OSError as error:
         raise BackupTrouble(f"{source} cannot be read: {error.strerror or error}") from None
     except tarfile.TarError:
-        raise BackupTrouble(f"{source} is no backup of Berth, or was cut short") from None
+        raise BackupTrouble(f"{source} is not a backup of Berth, or was cut short") from None
 
 
 class Archive:
@@ -73,7 +73,7 @@ class Archive:
         except KeyError:
             part = None
         if part is None:
-            raise BackupTrouble(f"{self._source} is no backup of Berth: there is no {name} in it")
+            raise BackupTrouble(f"{self._source} is not a backup of Berth: there is no {name} in it")
         return part
 
 
