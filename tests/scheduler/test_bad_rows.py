@@ -9,7 +9,7 @@ from scheduler.models import Cycle
 from tests.scheduler.stage import Stage, decide_by
 
 
-def test_a_document_that_cannot_be_read_any_more_is_named_and_left_alone(stage: Stage) -> None:
+def test_invalid_stored_document_is_reported_and_its_workload_left_alone(stage: Stage) -> None:
     broken, fine = stage.submit("broken"), stage.submit("fine")
     Workload.objects.filter(pk=broken.pk).update(spec={"name": "broken", "colour": "blue"})
     stage.tick(2)
@@ -19,7 +19,7 @@ def test_a_document_that_cannot_be_read_any_more_is_named_and_left_alone(stage: 
     assert "colour" in broken.message
 
 
-def test_a_gang_that_cannot_be_judged_does_not_keep_others_from_ending(
+def test_gang_without_verdict_does_not_block_other_gangs(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from scheduler.loop.dispatch import gangs
@@ -44,7 +44,7 @@ def test_a_gang_that_cannot_be_judged_does_not_keep_others_from_ending(
     assert stage.phase(first) == Phase.COMPLETED
 
 
-def test_a_cycle_that_fails_leaves_what_runs_running_and_is_written_in_the_log(
+def test_failed_cycle_leaves_running_workloads_alone_and_is_recorded(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     workload = stage.submit()

@@ -8,7 +8,7 @@ from tests.scheduler.stage import Stage
 
 
 @pytest.mark.shows("RAI-15")
-def test_a_gang_is_bound_whole_to_nodes_devices_storage_and_one_address(stage: Stage) -> None:
+def test_gang_is_bound_to_nodes_devices_storage_and_one_address(stage: Stage) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     stage.tick()
     pods = stage.pods(workload)
@@ -23,9 +23,7 @@ def test_a_gang_is_bound_whole_to_nodes_devices_storage_and_one_address(stage: S
     assert addresses == {(workload.rendezvous["address"], str(workload.rendezvous["port"]))}
 
 
-def test_ranks_on_several_machines_meet_where_rank_0_stands(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_on_several_machines_meet_at_rank_0(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage.runtime, "rendezvous", lambda: ("", 20007))
     for number, node in enumerate(Node.objects.order_by("pk")):
         node.address = f"10.0.0.{number}"
@@ -40,7 +38,7 @@ def test_ranks_on_several_machines_meet_where_rank_0_stands(
 
 
 @pytest.mark.shows("RAI-15")
-def test_what_cannot_be_bound_whole_is_bound_in_no_part(stage: Stage) -> None:
+def test_gang_is_bound_whole_or_not_at_all(stage: Stage) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
     stage.tick()
     assert list(stage.pods(workload)) == []

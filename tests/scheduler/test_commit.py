@@ -55,9 +55,7 @@ def devices_taken(stage: Stage, workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("change", [cancelled, quota_edited, quota_removed, nodes_cordoned, devices_taken])
-def test_a_bundle_that_no_longer_holds_is_dropped_whole(
-    stage: Stage, change: Callable[[Stage, Workload], Any]
-) -> None:
+def test_stale_bundle_is_dropped_whole(stage: Stage, change: Callable[[Stage, Workload], Any]) -> None:
     workload = stage.submit(roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     seen, plan = looked(stage)
     assert len(plan.bundles) == 1
@@ -78,7 +76,7 @@ def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
     assert stage.phase(second) == Phase.STARTING
 
 
-def test_a_bundle_beyond_a_nodes_room_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that is wrong in itself: more CPU than the node has."""
     written = 0
     insert = NewRows.insert
@@ -120,7 +118,7 @@ def test_many_workloads_are_committed_in_few_statements(
     assert len(outcome.applied) == 8
 
 
-def test_looking_takes_as_many_statements_for_many_workloads_as_for_one(
+def test_observe_needs_the_same_statements_for_one_and_many_workloads(
     stage: Stage, django_assert_num_queries: Any
 ) -> None:
     stage.submit("first")
@@ -165,7 +163,7 @@ def pods_taken(stage: Stage, seen: ClusterView) -> None:
 
 @pytest.mark.parametrize("race", [cpu_taken, memory_taken, pods_taken])
 @pytest.mark.parametrize("judged", [True, False])
-def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
+def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     stage: Stage, race: Callable[[Stage, ClusterView], None], judged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether we see it ourselves, or only the database does."""
@@ -196,7 +194,7 @@ def test_room_that_went_meanwhile_drops_the_bundle_and_loses_no_other(
     assert (stage.phase(late), stage.phase(small)) == (Phase.PENDING, Phase.STARTING)
 
 
-def test_a_lost_race_for_a_lock_drops_bundles_and_does_not_look_like_a_database_that_is_away(
+def test_deadlock_drops_bundles_and_is_not_taken_for_a_database_outage(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.submit("first")
@@ -216,7 +214,7 @@ def test_a_lost_race_for_a_lock_drops_bundles_and_does_not_look_like_a_database_
     assert [bundle.workload for bundle, _ in outcome.stale] == ["vision/first"]
 
 
-def test_an_edit_of_a_quota_waits_for_the_commit_that_heeds_it(stage: Stage) -> None:
+def test_quota_edit_waits_for_the_running_commit(stage: Stage) -> None:
     stage.submit()
     seen, plan = looked(stage)
 
@@ -232,7 +230,7 @@ def test_an_edit_of_a_quota_waits_for_the_commit_that_heeds_it(stage: Stage) -> 
     assert free == 0
 
 
-def test_a_redirected_workload_is_another_one_for_who_decided_before(stage: Stage) -> None:
+def test_plan_for_a_redirected_workload_is_stale(stage: Stage) -> None:
     workload = stage.submit(grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

@@ -98,7 +98,7 @@ class Life:
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_whoever_dies_there_leaves_nothing_that_does_not_heal(stage: Stage, name: str) -> None:
+def test_crash_at_any_point_heals(stage: Stage, name: str) -> None:
     life = Life(stage, name)
     low = stage.submit("low", roles=WHOLE, priority=10)
     life.until(low, Phase.RUNNING)
@@ -123,7 +123,7 @@ def let_the_lease_run_out() -> None:
         cursor.execute("UPDATE berth_db_lease SET expires_at = clock_timestamp() - interval '1 second'")
 
 
-def test_a_leader_that_was_replaced_writes_nothing(stage: Stage) -> None:
+def test_replaced_leader_writes_nothing(stage: Stage) -> None:
     old = stage.loop
     workload = stage.submit()
     held = old.context.held
@@ -139,7 +139,7 @@ def test_a_leader_that_was_replaced_writes_nothing(stage: Stage) -> None:
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_a_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
+def test_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
     """The old leader has decided; before it commits, another leads."""
     workload = stage.submit()
     old = stage.loop

@@ -67,7 +67,7 @@ def test_node_that_runs_work_without_gpus_is_not_idle(stage: Stage, empty_pool: 
     assert empty_pool.idle_since is None
 
 
-def test_nodes_full_of_cpu_are_not_hardly_used(stage: Stage, empty_pool: NodePool) -> None:
+def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty_pool: NodePool) -> None:
     """One of eight GPUs is held, and the limits of all pods together fill every node's CPU."""
     for ordinal in range(4):
         stage.node(ordinal)
@@ -96,7 +96,7 @@ def test_elastic_workload_grows_onto_nodes_that_the_pool_adds(stage: Stage, empt
     assert (nodes_desired(empty_pool), len(stage.pods(workload, "running"))) == (3, 6)
 
 
-def test_drained_pool_is_not_said_to_grow(stage: Stage, empty_pool: NodePool) -> None:
+def test_drained_pool_is_not_reported_as_scaling_up(stage: Stage, empty_pool: NodePool) -> None:
     workload = stage.submit(roles=[{"gpu": 1}], pools=["local"])
     NodePool.objects.update(expires_at=stage.clock.now(), operational_since=stage.clock.now())
     stage.tick(2)
@@ -106,7 +106,7 @@ def test_drained_pool_is_not_said_to_grow(stage: Stage, empty_pool: NodePool) ->
     assert nodes_desired(empty_pool) == 0
 
 
-def test_pool_that_stopped_ordering_leaves_work_schedulable(stage: Stage, empty_pool: NodePool) -> None:
+def test_workload_stays_schedulable_while_provisioning_is_stopped(stage: Stage, empty_pool: NodePool) -> None:
     """The workload keeps its queue position and starts once an admin lets the pool order nodes again."""
     NodePool.objects.update(boot_failures=5, boot_failure_limit=5)
     workload = stage.submit(roles=[{"gpu": 1}])

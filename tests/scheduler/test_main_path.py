@@ -6,7 +6,7 @@ from scheduler.models import Allocation, Cycle, DeviceClaim
 from tests.scheduler.stage import Stage
 
 
-def test_a_workload_is_placed_started_run_and_completed(stage: Stage) -> None:
+def test_workload_is_placed_started_and_completed(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick()
     assert stage.phase(workload) == Phase.STARTING
@@ -25,7 +25,7 @@ def test_a_workload_is_placed_started_run_and_completed(stage: Stage) -> None:
     assert told == ["submitted", "starting", "running", "completed"]
 
 
-def test_every_pod_is_told_its_rank_and_sees_its_own_devices(stage: Stage) -> None:
+def test_each_pod_gets_its_rank_and_its_own_devices(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick()
     orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(workload)]
@@ -37,7 +37,7 @@ def test_every_pod_is_told_its_rank_and_sees_its_own_devices(stage: Stage) -> No
     assert orders[0].command == ("/bin/sh", "-c", "true")
 
 
-def test_a_workload_that_does_not_fit_waits_with_its_reasons(stage: Stage) -> None:
+def test_workload_that_does_not_fit_is_pending_with_reasons(stage: Stage) -> None:
     first = stage.submit("first", roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     second = stage.submit("second", preemptible=False)
     stage.tick(2)
@@ -48,7 +48,7 @@ def test_a_workload_that_does_not_fit_waits_with_its_reasons(stage: Stage) -> No
     assert second.explanation["queue_position"] == 1
 
 
-def test_a_cancelled_workload_is_stopped_and_gives_everything_back(stage: Stage) -> None:
+def test_cancelled_workload_releases_everything(stage: Stage) -> None:
     workload = stage.submit()
     stage.tick(2)
     control.cancel(acting=stage.cast.alice, workload=workload)
@@ -68,7 +68,7 @@ def test_a_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> Non
     assert Cycle.objects.count() == cycles
 
 
-def test_a_pod_of_an_elastic_gang_learns_between_what_sizes_its_gang_may_be(stage: Stage) -> None:
+def test_elastic_pod_gets_the_size_range_of_its_gang(stage: Stage) -> None:
     """WORLD_SIZE is of the moment it starts; who meets by a rendezvous that counts needs the bounds."""
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=roles)

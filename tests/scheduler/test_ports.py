@@ -29,7 +29,7 @@ def desk(stage: Stage, **changes: object) -> Workload:
     return workload
 
 
-def test_the_first_pod_is_told_its_ports_and_the_secret_that_requests_carry(stage: Stage) -> None:
+def test_first_pod_gets_its_ports_and_the_request_secret(stage: Stage) -> None:
     first, second = stage.pods(desk(stage))
     env = told(stage, first)
     assert first.ports is not None
@@ -40,7 +40,7 @@ def test_the_first_pod_is_told_its_ports_and_the_secret_that_requests_carry(stag
     assert second.ports is None
 
 
-def test_an_attempt_keeps_its_ports_and_another_one_gets_its_own(stage: Stage) -> None:
+def test_pod_keeps_its_ports_and_its_replacement_gets_others(stage: Stage) -> None:
     workload = desk(stage, restart_policy={"kind": "on_failure"})
     first = stage.pods(workload)[0]
     stage.tick(3)
@@ -53,7 +53,7 @@ def test_an_attempt_keeps_its_ports_and_another_one_gets_its_own(stage: Stage) -
     assert again.ports["lab"] != first.ports["lab"]  # type: ignore[index]
 
 
-def test_without_a_free_port_it_waits_and_others_start(stage: Stage, monkeypatch) -> None:
+def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch) -> None:
     workload = stage.submit("desk", **{**DESK, "roles": [{"name": "desk", "gpu": 1}]})
     other = stage.submit("other", roles=[{"name": "worker", "gpu": 1}])
     monkeypatch.setattr("scheduler.loop.dispatch.pods.assign_ports", lambda pods, context: None)
@@ -64,7 +64,7 @@ def test_without_a_free_port_it_waits_and_others_start(stage: Stage, monkeypatch
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_who_visits_a_port_keeps_the_session_from_being_idle(stage: Stage) -> None:
+def test_visit_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
     workload = desk(stage, idle_timeout=60)
     _, secret = ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now())
     ports.use_link(secret, workload.pk, "lab", stage.clock.now())
@@ -77,7 +77,7 @@ def test_who_visits_a_port_keeps_the_session_from_being_idle(stage: Stage) -> No
     assert "nobody visited its ports" in workload.message
 
 
-def test_links_of_visits_that_are_over_go(stage: Stage) -> None:
+def test_expired_port_links_are_deleted(stage: Stage) -> None:
     workload = desk(stage)
     now = stage.clock.now()
     ports.issue_link(acting=stage.cast.alice, workload=workload, port="lab", at=now)

@@ -112,7 +112,9 @@ def phase(workload: Workload) -> str:
     return workload.phase
 
 
-def test_work_makes_an_elastic_pool_grow_and_runs_as_processes(cast: Cast, schedulers: Schedulers) -> None:
+def test_pending_work_scales_up_an_elastic_pool_and_runs_as_processes(
+    cast: Cast, schedulers: Schedulers
+) -> None:
     schedulers.start()
     line = 'echo "$RANK of $WORLD_SIZE sees $CUDA_VISIBLE_DEVICES"; test "$BERTH_PROJECT" = vision'
     workload = submit(cast, "hello", line)
@@ -122,7 +124,7 @@ def test_work_makes_an_elastic_pool_grow_and_runs_as_processes(cast: Cast, sched
 
 
 @pytest.mark.shows("PAD-11", "PAD-35")
-def test_a_killed_leader_is_replaced_and_its_pods_run_on(cast: Cast, schedulers: Schedulers) -> None:
+def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedulers: Schedulers) -> None:
     schedulers.start()
     schedulers.start()
     flag = schedulers.home / "go"
@@ -144,7 +146,7 @@ def test_a_killed_leader_is_replaced_and_its_pods_run_on(cast: Cast, schedulers:
     assert not Allocation.objects.filter(released_at__isnull=True).exists()
 
 
-def test_a_scheduler_told_to_end_hands_the_lead_on_at_once(cast: Cast, schedulers: Schedulers) -> None:
+def test_ending_scheduler_releases_its_lease_at_once(cast: Cast, schedulers: Schedulers) -> None:
     first = schedulers.start()
     until(lambda: schedulers.leader() is first)
     schedulers.start()
@@ -154,9 +156,7 @@ def test_a_scheduler_told_to_end_hands_the_lead_on_at_once(cast: Cast, scheduler
     until(lambda: schedulers.leader() not in (None, first), seconds=LEASE_SECONDS / 2)
 
 
-def test_a_scheduler_outlives_the_loss_of_its_database_connections(
-    cast: Cast, schedulers: Schedulers
-) -> None:
+def test_scheduler_survives_the_loss_of_its_database_connections(cast: Cast, schedulers: Schedulers) -> None:
     process = schedulers.start()
     workload = submit(cast, "before", "sleep 1")
     until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))

@@ -43,7 +43,7 @@ def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) ->
 
 
 @shows("SKY-25")
-def test_the_scheduler_reports_to_a_door_and_knows_no_autoscaler(
+def test_scheduler_reports_demand_and_knows_no_autoscaler(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever stands behind the door hears the same; no line of the scheduler names what decides there."""

@@ -85,7 +85,7 @@ def play(stage: Stage) -> Play:
     return play
 
 
-def test_a_session_is_a_workload_and_starts_as_a_gang_when_all_its_nodes_fit(stage: Stage) -> None:
+def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
     session = open_session(stage, nodes=5)
     stage.tick(3)
     assert stage.phase(session.workload) == Phase.PENDING
@@ -96,7 +96,7 @@ def test_a_session_is_a_workload_and_starts_as_a_gang_when_all_its_nodes_fit(sta
     assert len(stage.pods(session.workload, "running")) == 5
 
 
-def test_its_pods_are_told_whom_to_call_and_nobody_can_read_their_secret(play: Play) -> None:
+def test_session_pods_get_an_address_and_a_secret_that_cannot_be_read(play: Play) -> None:
     [order, _] = [play.stage.runtime.order(str(pod.pk)) for pod in play.pods]
     assert order.env["BERTH_URL"] == "http://testserver"
     assert session_workers.pod_behind(order.env["BERTH_SESSION_SECRET"]).rank == 0
@@ -105,7 +105,7 @@ def test_its_pods_are_told_whom_to_call_and_nobody_can_read_their_secret(play: P
 
 
 @pytest.mark.shows("SKY-07")
-def test_calls_go_round_the_nodes_that_are_ready(play: Play) -> None:
+def test_calls_are_spread_over_ready_nodes(play: Play) -> None:
     play.add(b"a", b"b", b"c")
     first, second = play.take(0), play.take(1)
     assert (list(first), list(second)) == ([b"a"], [b"b"])
@@ -113,7 +113,7 @@ def test_calls_go_round_the_nodes_that_are_ready(play: Play) -> None:
     assert list(play.take(1)) == [b"c"]
 
 
-def test_what_an_answer_lost_comes_again_and_counts_once(play: Play) -> None:
+def test_call_of_a_lost_response_is_sent_again_and_counts_once(play: Play) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     assert play.take(0) == {b"a": number}
@@ -122,7 +122,7 @@ def test_what_an_answer_lost_comes_again_and_counts_once(play: Play) -> None:
     assert [one.attempts for one in play.ended()] == [1]
 
 
-def test_a_call_that_was_given_back_may_come_to_the_same_node_again(play: Play) -> None:
+def test_returned_call_may_be_sent_to_the_same_node_again(play: Play) -> None:
     """Even while that node's last question, which says that it has it, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
@@ -131,14 +131,14 @@ def test_a_call_that_was_given_back_may_come_to_the_same_node_again(play: Play) 
     assert play.take(0, having=(number,)) == {b"a": number}
 
 
-def test_a_call_sent_twice_is_one_call(play: Play) -> None:
+def test_call_sent_twice_is_stored_once(play: Play) -> None:
     new = [NewCall(uuid.uuid4(), b"a")]
     calls.add(session=play.session, calls=new)
     calls.add(session=play.session, calls=new)
     assert play.session.calls.count() == 1
 
 
-def test_results_are_forgotten_once_the_client_has_them_and_not_before(play: Play) -> None:
+def test_results_are_deleted_after_the_client_received_them(play: Play) -> None:
     play.add(b"a")
     play.finish(0, play.take(0)[b"a"], result=b"42")
     assert [one.result for one in calls.take_ended(session=play.session, after=0)] == [b"42"]
@@ -147,7 +147,7 @@ def test_results_are_forgotten_once_the_client_has_them_and_not_before(play: Pla
     assert not Call.objects.filter(session=play.session).exists()
 
 
-def test_who_brings_a_result_first_has_ended_the_call(play: Play) -> None:
+def test_first_result_ends_the_call(play: Play) -> None:
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.finish(1, number, result=b"first")
@@ -155,7 +155,7 @@ def test_who_brings_a_result_first_has_ended_the_call(play: Play) -> None:
     assert [(one.outcome, one.result) for one in play.ended()] == [("value", b"first")]
 
 
-def test_a_call_whose_worker_is_lost_is_begun_again_up_to_its_limit(play: Play) -> None:
+def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: Play) -> None:
     play.add(b"a")
     for ended in (0, 0, 1):
         assert {**play.take(0), **play.take(1)}.keys() == {b"a"}
@@ -169,7 +169,7 @@ def test_a_call_whose_worker_is_lost_is_begun_again_up_to_its_limit(play: Play) 
     assert "3 times" in end.told["message"]
 
 
-def test_a_worker_that_was_silent_for_too_long_takes_calls_again(play: Play) -> None:
+def test_worker_accepts_calls_again_after_a_long_silence(play: Play) -> None:
     play.stage.clock.advance(100)
     assert play.ended() == []
     assert play.session.workers.filter(state="ready").count() == 0
@@ -178,7 +178,7 @@ def test_a_worker_that_was_silent_for_too_long_takes_calls_again(play: Play) -> 
     assert list(play.take(0)) == [b"a"]
 
 
-def test_interrupted_calls_of_a_session_that_gave_way_run_again_in_its_next_run(play: Play) -> None:
+def test_interrupted_calls_of_an_evicted_session_run_again(play: Play) -> None:
     play.add(b"a", b"b")
     assert (list(play.take(0)), list(play.take(1))) == ([b"a"], [b"b"])
     for pod in play.pods:
@@ -196,7 +196,7 @@ def test_interrupted_calls_of_a_session_that_gave_way_run_again_in_its_next_run(
 
 
 @pytest.mark.shows("SKY-08")
-def test_a_broadcast_runs_on_every_node_and_on_those_that_come_later(stage: Stage) -> None:
+def test_broadcast_runs_on_every_present_and_later_node(stage: Stage) -> None:
     play = Play(stage, open_session(stage))
     stage.tick(3)
     first, second = play.pods
@@ -211,7 +211,7 @@ def test_a_broadcast_runs_on_every_node_and_on_those_that_come_later(stage: Stag
     assert [(one.broadcast, one.node, one.late) for one in play.ended()] == [(key, 1, True)]
 
 
-def test_a_broadcast_that_finds_no_node_is_refused_and_not_kept(stage: Stage) -> None:
+def test_broadcast_without_a_node_is_refused(stage: Stage) -> None:
     play = Play(stage, open_session(stage))
     with pytest.raises(Conflict) as refused:
         play.add(b"setup", everywhere=True)
@@ -219,7 +219,7 @@ def test_a_broadcast_that_finds_no_node_is_refused_and_not_kept(stage: Stage) ->
     assert not play.session.calls.exists()
 
 
-def test_when_the_session_ends_whoever_waits_is_told_why(play: Play) -> None:
+def test_open_calls_fail_with_the_reason_when_the_session_ends(play: Play) -> None:
     play.add(b"a", b"b", b"c")
     workloads.cancel(acting=play.stage.cast.carol, workload=play.session.workload)
     play.stage.tick(3)
@@ -244,7 +244,7 @@ def test_ending_a_session_completes_it(play: Play) -> None:
     assert play.session.workload.message == "Ended by dave."
 
 
-def test_what_no_client_came_for_goes_after_the_sessions_end(play: Play) -> None:
+def test_unfetched_results_are_deleted_after_the_session(play: Play) -> None:
     play.add(b"a")
     play.finish(0, play.take(0)[b"a"])
     end = play.stage.clock.now()
@@ -254,7 +254,7 @@ def test_what_no_client_came_for_goes_after_the_sessions_end(play: Play) -> None
     assert calls.forget_ended(before=end + timedelta(seconds=1)) == 1
 
 
-def test_a_session_whose_client_went_away_ends(play: Play) -> None:
+def test_session_without_a_client_ends(play: Play) -> None:
     play.add(b"a")
     play.stage.tick(1, seconds=599)
     assert play.stage.phase(play.session.workload) == Phase.RUNNING
@@ -266,7 +266,7 @@ def test_a_session_whose_client_went_away_ends(play: Play) -> None:
     assert "asked for nothing for 600 s" in play.session.workload.message
 
 
-def test_a_worker_of_another_python_ends_the_session_and_says_so(play: Play) -> None:
+def test_worker_with_another_python_version_ends_the_session(play: Play) -> None:
     fault = session_workers.greet(pod=play.pods[1], hello=Hello("3.12.1", "3.1.2"))
     assert "runs Python 3.12.1, the client 3.11.4" in fault
     play.session.refresh_from_db()
@@ -274,11 +274,11 @@ def test_a_worker_of_another_python_ends_the_session_and_says_so(play: Play) -> 
     assert play.stage.phase(play.session.workload) == Phase.STOPPING
 
 
-def test_another_patch_release_of_python_will_do(play: Play) -> None:
+def test_another_python_patch_release_is_accepted(play: Play) -> None:
     assert session_workers.greet(pod=play.pods[1], hello=Hello("3.11.9", "3.1.0")) == ""
 
 
-def test_a_pod_that_has_ended_is_known_no_more(play: Play) -> None:
+def test_ended_pod_is_no_longer_accepted(play: Play) -> None:
     [pod, _] = play.pods
     secret = secrets.for_pod(str(pod.pk))
     play.stage.runtime.end(str(pod.pk), exit_code=1)
@@ -287,7 +287,7 @@ def test_a_pod_that_has_ended_is_known_no_more(play: Play) -> None:
         session_workers.pod_behind(secret)
 
 
-def test_no_secret_but_that_of_a_sessions_pod_opens_the_door(play: Play, stage: Stage) -> None:
+def test_only_the_secret_of_a_session_pod_is_accepted(play: Play, stage: Stage) -> None:
     other = stage.submit("train")
     stage.tick(3)
     [pod, *_] = stage.pods(other, "running")
@@ -296,13 +296,13 @@ def test_no_secret_but_that_of_a_sessions_pod_opens_the_door(play: Play, stage: 
             session_workers.pod_behind(secret)
 
 
-def test_a_call_that_is_too_large_is_refused(play: Play, settings: object) -> None:
+def test_call_above_the_size_limit_is_refused(play: Play, settings: object) -> None:
     settings.BERTH_CALL_MIB = 1  # type: ignore[attr-defined]
     with pytest.raises(TooLarge, match="at most 1 MiB"):
         play.add(bytes(2**20 + 1))
 
 
-def test_a_session_holds_only_so_much(play: Play, settings: object) -> None:
+def test_session_has_a_limit_of_stored_bytes(play: Play, settings: object) -> None:
     settings.BERTH_SESSION_MIB = 1  # type: ignore[attr-defined]
     play.add(bytes(2**19), bytes(2**19))
     with pytest.raises(Conflict) as refused:
@@ -310,7 +310,7 @@ def test_a_session_holds_only_so_much(play: Play, settings: object) -> None:
     assert refused.value.extra["reason"] == "full"
 
 
-def test_calls_that_were_given_up_are_not_begun(play: Play) -> None:
+def test_dropped_calls_are_not_started(play: Play) -> None:
     keys = play.add(b"a", b"b", b"c")
     calls.drop(session=play.session, keys=keys[2:])
     for node, payload in ((0, b"a"), (1, b"b")):
@@ -319,7 +319,7 @@ def test_calls_that_were_given_up_are_not_begun(play: Play) -> None:
     assert sorted(one.outcome for one in play.ended()) == ["cancelled", "value", "value"]
 
 
-def test_the_bytes_of_calls_are_read_for_those_who_get_them_only(play: Play) -> None:
+def test_call_payloads_are_read_only_for_their_recipients(play: Play) -> None:
     play.add(b"a", b"b")
     keys = play.add(b"c")
     number = play.take(0)[b"a"]
@@ -333,7 +333,7 @@ def test_the_bytes_of_calls_are_read_for_those_who_get_them_only(play: Play) -> 
     assert not any(f'"projects_call"."{column}"' in sql for sql in read for column in ("payload", "result"))
 
 
-def test_deleting_the_workload_takes_its_calls_along(play: Play) -> None:
+def test_deleting_the_workload_deletes_its_calls(play: Play) -> None:
     play.add(b"a")
     sessions.end_session(acting=play.stage.cast.dave, session=play.session)
     play.stage.tick(2)

@@ -19,7 +19,7 @@ def with_scenario() -> set[int]:
 
 
 @pytest.mark.django_db
-def test_old_scenarios_go_before_their_cycles() -> None:
+def test_old_snapshots_are_deleted_before_their_cycles() -> None:
     cycle(CYCLES_KEPT + timedelta(hours=1))
     bare = cycle(SNAPSHOTS_KEPT + timedelta(hours=1))
     young = cycle(timedelta(hours=1))
@@ -29,7 +29,7 @@ def test_old_scenarios_go_before_their_cycles() -> None:
 
 
 @pytest.mark.django_db
-def test_of_too_many_scenarios_the_newest_stay() -> None:
+def test_newest_snapshots_stay_within_the_size_limit() -> None:
     made = [cycle(timedelta(minutes=30 - i)) for i in range(5)]
     assert drop_old(NOON, most_bytes=250) == 3
     assert with_scenario() == set(made[-2:])

@@ -66,7 +66,7 @@ def until(true: Callable[[], bool], seconds: float = 40) -> None:
 
 
 @pytest.mark.heavy
-def test_a_queue_killed_while_it_clears_a_workspace_leaves_the_rest_to_the_next_one(
+def test_workspace_deletion_continues_after_a_killed_task_queue(
     stage: Stage, queue: Callable[[], subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     stage.cast.pool.runtime = "local"
@@ -95,7 +95,7 @@ def cast(transactional_db: None) -> Cast:
     return make_cast()
 
 
-def test_regular_tasks_stand_in_the_queue_once_and_are_put_right(cast: Cast) -> None:
+def test_regular_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
     assert keep_schedules() == len(REGULAR)
     assert keep_schedules() == 0
     wanted = sorted(Schedule.objects.values_list("name", "func", "minutes"))
@@ -109,12 +109,12 @@ def test_regular_tasks_stand_in_the_queue_once_and_are_put_right(cast: Cast) -> 
     assert Schedule.objects.filter(name="somebody else's").exists()
 
 
-def test_the_loop_sees_to_the_regular_tasks(stage: Stage) -> None:
+def test_loop_registers_the_regular_tasks(stage: Stage) -> None:
     stage.tick()
     assert Schedule.objects.filter(name__startswith="berth: ").count() == len(REGULAR)
 
 
-def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
+def test_expired_data_is_deleted_and_the_rest_stays(cast: Cast) -> None:
     now = timezone.now()
     user = cast.dave.user
     for name, ends, revoked in (
@@ -149,7 +149,7 @@ def test_housekeeping_drops_what_is_over_and_keeps_the_rest(cast: Cast) -> None:
     assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "waiting"]
 
 
-def test_pruning_counts_first_then_deletes_and_says_so_in_the_audit(cast: Cast) -> None:
+def test_prune_counts_deletes_and_is_audited(cast: Cast) -> None:
     for day in (1, 20):
         Event.objects.create(at=f"2026-01-{day:02}T12:00:00Z", kind="x", subject="s", message="m", actor="a")
     with pytest.raises(DatabaseError), transaction.atomic():
@@ -165,9 +165,7 @@ def test_pruning_counts_first_then_deletes_and_says_so_in_the_audit(cast: Cast) 
         Event.objects.all().delete()
 
 
-def test_pruning_that_ends_half_way_has_said_what_it_deleted(
-    cast: Cast, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_prune_has_audited_what_it_deleted(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     Event.objects.create(at="2026-01-01T12:00:00Z", kind="x", subject="s", message="m", actor="a")
     monkeypatch.setattr(prune, "HISTORY", (prune.HISTORY[0], ("no_such_table", "nothing")))
     with pytest.raises(DatabaseError):
@@ -176,12 +174,12 @@ def test_pruning_that_ends_half_way_has_said_what_it_deleted(
     assert Audit.objects.get(action="prune").after == {"before": "2026-01-10", "projects_event": 1}
 
 
-def test_pruning_the_future_is_refused(cast: Cast) -> None:
+def test_prune_of_the_future_is_refused(cast: Cast) -> None:
     with pytest.raises(CommandError, match="a day that is over"):
         call_command("prune", "--before=2999-01-01", "--yes")
 
 
-def test_what_waits_in_the_queue_is_rolled_back_with_what_asked_for_it(cast: Cast) -> None:
+def test_queued_task_is_rolled_back_with_its_transaction(cast: Cast) -> None:
     """So nothing is done for a change that never was."""
     from django_q.tasks import async_task
 

@@ -20,21 +20,21 @@ def gang(*states: str, phase: str = "running", tree: Group | None = None, **more
     return replace(facts, **more)  # type: ignore[arg-type]
 
 
-def test_a_gang_runs_once_all_of_its_minimum_runs() -> None:
+def test_gang_runs_once_its_minimum_runs() -> None:
     assert verdict(gang("running", "starting", phase="starting")) is None
     found = verdict(gang("running", "running", phase="starting"))
     assert found is not None
     assert found.to == "running"
 
 
-def test_a_gang_completes_when_every_pod_ended_well() -> None:
+def test_gang_completes_when_every_pod_succeeded() -> None:
     assert verdict(gang("succeeded", "running")) is None
     found = verdict(gang("succeeded", "succeeded"))
     assert found is not None
     assert (found.to, found.exit_code) == ("completed", 0)
 
 
-def test_one_failed_pod_ends_the_gang_with_its_exit_code() -> None:
+def test_failed_pod_ends_the_gang_with_its_exit_code() -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", exit_code=3)]
     found = verdict(gang(pods=pods))
     assert found is not None
@@ -43,7 +43,7 @@ def test_one_failed_pod_ends_the_gang_with_its_exit_code() -> None:
     assert "exit code 3" in found.message
 
 
-def test_a_signal_is_told_as_shells_do() -> None:
+def test_signal_is_reported_as_shells_do() -> None:
     found = verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
     assert found is not None
     assert found.exit_code == 137
@@ -59,7 +59,7 @@ def test_a_signal_is_told_as_shells_do() -> None:
         ("always", 1, 0, "pending"),
     ],
 )
-def test_a_failure_is_answered_by_the_restart_policy(
+def test_restart_policy_decides_after_a_failure(
     kind: str, most: int | None, restarts: int, leads_to: str
 ) -> None:
     policy = RestartPolicy(kind=kind, max_restarts=most)  # type: ignore[arg-type]
@@ -69,13 +69,13 @@ def test_a_failure_is_answered_by_the_restart_policy(
     assert found.counts_as_restart is (leads_to == "pending")
 
 
-def test_what_should_always_run_starts_again_after_a_good_end() -> None:
+def test_always_policy_restarts_a_succeeded_gang() -> None:
     found = verdict(gang("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
     assert found is not None
     assert (found.next_phase, found.counts_as_restart) == ("pending", True)
 
 
-def test_a_lost_pod_makes_the_gang_stale_and_is_nobodys_failure() -> None:
+def test_lost_pod_makes_the_gang_stale_without_counting_as_failure() -> None:
     found = verdict(gang("running", "lost"))
     assert found is not None
     assert (found.to, found.stale) == ("", True)
@@ -87,13 +87,13 @@ def test_a_lost_pod_makes_the_gang_stale_and_is_nobodys_failure() -> None:
     assert found.next_phase == "pending"
 
 
-def test_a_gang_made_whole_again_is_not_stale() -> None:
+def test_gang_with_all_replicas_is_not_stale() -> None:
     found = verdict(gang("running", "starting", is_stale=True))
     assert found is not None
     assert (found.to, found.stale) == ("", False)
 
 
-def test_stopping_leads_where_it_should_once_no_pod_is_left() -> None:
+def test_stopping_gang_reaches_its_next_phase_once_no_pod_is_left() -> None:
     assert verdict(gang("stopped", "stopping", phase="stopping", next_phase="pending")) is None
     found = verdict(gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed"))
     assert found is not None
@@ -101,13 +101,15 @@ def test_stopping_leads_where_it_should_once_no_pod_is_left() -> None:
 
 
 @pytest.mark.parametrize(("next_phase", "to"), [("pending", "completed"), ("cancelled", "cancelled")])
-def test_who_was_done_before_it_was_stopped_has_completed_unless_cancelled(next_phase: str, to: str) -> None:
+def test_gang_that_succeeded_before_it_stopped_has_completed_unless_cancelled(
+    next_phase: str, to: str
+) -> None:
     found = verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))
     assert found is not None
     assert found.to == to
 
 
-def test_a_tree_runs_when_enough_of_its_children_do() -> None:
+def test_tree_runs_when_enough_children_run() -> None:
     tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
     pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
     found = verdict(gang(pods=pods, tree=tree, phase="starting"))
@@ -115,7 +117,7 @@ def test_a_tree_runs_when_enough_of_its_children_do() -> None:
     assert found.to == "running"
 
 
-def test_a_group_the_gang_could_do_without_is_stale_when_it_lost_a_pod_and_not_when_all_are_gone() -> None:
+def test_optional_group_is_stale_after_a_lost_pod_but_not_without_pods() -> None:
     tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
     assert verdict(gang(pods=pods, tree=tree)) is None
@@ -132,7 +134,7 @@ def gang_with_idle_role(*work: str, idle: str = "running", **more: object) -> Ga
     return gang(pods=pods, tree=tree, idle_roles=frozenset({"pserver"}), **more)
 
 
-def test_idle_replicas_stop_once_all_others_ended_well() -> None:
+def test_idle_replicas_stop_once_all_others_succeeded() -> None:
     assert verdict(gang_with_idle_role("succeeded", "running")) is None
     found = verdict(gang_with_idle_role("succeeded", "succeeded"))
     assert found is not None

@@ -29,7 +29,7 @@ def by_hand(stage: Stage) -> dict[int, Work]:
     return {node: Work(*sums) for node, sums in found.items()}
 
 
-def test_seconds_since_the_start_or_the_last_checkpoint_count_and_promises_are_pods(stage: Stage) -> None:
+def test_lost_work_counts_from_the_last_checkpoint_and_includes_reservations(stage: Stage) -> None:
     stage.quota(stage.cast.product, 8)
     stage.submit("thirds", roles=[{"name": "w", "replicas": 2, "gpu": 0.3, "cpu": 0.7}])
     stage.submit("firm", priority=120, roles=[{"name": "w", "replicas": 1, "gpu": 1}])

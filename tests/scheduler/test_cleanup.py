@@ -46,7 +46,7 @@ def same_runtime(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "wired", lambda: SimpleNamespace(runtime_of=lambda pool: stage.runtime))
 
 
-def test_logs_and_workspace_go_with_the_workload(stage: Stage) -> None:
+def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     workload = ended(stage)
     pods = [str(pod.pk) for pod in stage.pods(workload)]
     name = str(workload.pk)
@@ -63,7 +63,7 @@ def test_logs_and_workspace_go_with_the_workload(stage: Stage) -> None:
     assert clear_logs(stage.loop.context) == 0
 
 
-def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
+def test_loop_cleans_up_by_itself(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     stage.clock.advance(120)
     stage.tick()
@@ -71,7 +71,7 @@ def test_the_loop_clears_away_by_itself(stage: Stage) -> None:
     assert not Leftover.objects.exists()
 
 
-def test_a_workspace_is_handed_over_once_and_again_only_when_nothing_came_of_it(stage: Stage) -> None:
+def test_workspace_deletion_is_queued_once_and_again_only_if_lost(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
     assert [queue_workspaces(now, stage.loop.context) for _ in range(2)] == [1, 0]
@@ -81,13 +81,13 @@ def test_a_workspace_is_handed_over_once_and_again_only_when_nothing_came_of_it(
     assert queue_workspaces(now + 2 * AGAIN, stage.loop.context) == 0
 
 
-def test_a_task_that_is_done_twice_does_no_harm(stage: Stage) -> None:
+def test_workspace_deletion_may_run_twice(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     left = Leftover.objects.get(kind="workspace")
     assert [tasks.clear_workspace(left.pk) for _ in range(2)] == [True, False]
 
 
-def test_what_cannot_be_cleared_away_now_is_cleared_away_later(stage: Stage) -> None:
+def test_failed_cleanup_is_repeated_later(stage: Stage) -> None:
     workload = ended(stage)
     control.delete(acting=stage.cast.alice, workload=workload)
     stage.runtime.next("drop_workspace", RuntimeFailure("the disk is away"))
@@ -99,13 +99,13 @@ def test_what_cannot_be_cleared_away_now_is_cleared_away_later(stage: Stage) -> 
     assert not Leftover.objects.filter(name=str(workload.pk)).exists()
 
 
-def test_a_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
+def test_workload_that_never_ran_leaves_nothing(stage: Stage) -> None:
     workload = control.cancel(acting=stage.cast.alice, workload=stage.submit())
     control.delete(acting=stage.cast.alice, workload=workload)
     assert not Leftover.objects.exists()
 
 
-def test_a_former_leader_forgets_and_hands_over_nothing(stage: Stage) -> None:
+def test_former_leader_neither_deletes_nor_queues(stage: Stage) -> None:
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     former = stage.loop.context
     let_the_lease_run_out()

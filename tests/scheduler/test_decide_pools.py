@@ -44,7 +44,7 @@ def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     return pool
 
 
-def test_the_other_pools_go_on_and_health_names_the_one_left_out(stage: Stage, cursed: NodePool) -> None:
+def test_broken_pool_is_skipped_and_named_by_health(stage: Stage, cursed: NodePool) -> None:
     here, there = stage.submit("here", pools=["local"], roles=ONE), stage.submit("there", pools=["cursed"])
     either = stage.submit("either", pools=["cursed", "local"], roles=ONE)
     after = stage.submit("after", pools=["local"], roles=ONE, depends_on=["there"])
@@ -57,14 +57,14 @@ def test_the_other_pools_go_on_and_health_names_the_one_left_out(stage: Stage, c
     assert "ZeroDivisionError" in told["notes"][-1]
 
 
-def test_a_pool_left_out_keeps_what_was_last_known_to_press_on_it(stage: Stage, cursed: NodePool) -> None:
+def test_skipped_pool_keeps_its_last_reported_demand(stage: Stage, cursed: NodePool) -> None:
     stage.submit("there", pools=["cursed"])
     stage.tick(2)
     cursed.refresh_from_db()
     assert cursed.pressure["queued"] == 2000
 
 
-def test_what_stands_in_a_pool_left_out_stands_on_and_nothing_is_placed_twice(
+def test_workloads_in_a_skipped_pool_keep_running_and_are_not_placed_twice(
     stage: Stage, cursed: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as healthy:
@@ -76,9 +76,7 @@ def test_what_stands_in_a_pool_left_out_stands_on_and_nothing_is_placed_twice(
     assert (stage.phase(stays), len(stage.pods(stays))) == (Phase.RUNNING, 1)
 
 
-def test_what_fails_for_all_pools_together_is_still_written_down_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_of_all_pools_is_recorded_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = stage.submit()
     calls: list[int] = []
 

@@ -62,7 +62,7 @@ def grown_on_paper(stage: Stage, **changes: object) -> Workload:
 
 
 @pytest.mark.parametrize("end", [cancelled, suspended, overdue, drained, failed, lost])
-def test_a_promise_for_growth_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
+def test_scale_up_reservation_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
     workload = grown_on_paper(stage, max_runtime=900)
     end(stage, workload)
     stage.loop.tick(reconcile=False)
@@ -71,7 +71,7 @@ def test_a_promise_for_growth_ends_with_the_run(stage: Stage, end: Callable[[Sta
     assert not Reservation.objects.filter(workload=workload).exists()
 
 
-def test_who_is_promised_growth_is_reclaimed_whole_once_it_has_grown_and_comes_back_whole(
+def test_scaled_up_workload_is_reclaimed_and_requeued_whole(
     stage: Stage,
 ) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0)
@@ -113,7 +113,7 @@ def _alive_of_second_run(stage: Stage, workload: Workload, seconds: float = 0) -
     return Pod.objects.filter(workload=workload, run=2).exclude(state__in=("stopped", "lost")).count()
 
 
-def test_who_is_moved_keeps_the_place_it_moves_to(stage: Stage) -> None:
+def test_moved_workload_keeps_its_reservation(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()
     one = [{"name": "worker", "replicas": 1, "gpu": 1}]
@@ -132,7 +132,7 @@ def test_who_is_moved_keeps_the_place_it_moves_to(stage: Stage) -> None:
     assert (pod.run, pod.node_id, pod.allocation.devices) == (2, promise.node_id, promise.devices)
 
 
-def test_who_is_cancelled_while_it_moves_has_no_use_for_its_place(stage: Stage) -> None:
+def test_cancelled_workload_loses_the_reservation_of_its_move(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()
     one = [{"name": "worker", "replicas": 1, "gpu": 1}]

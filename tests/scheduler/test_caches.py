@@ -152,7 +152,7 @@ class Day:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_remembered_changes_no_plan(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []  # the loop would go on after an error
     carried_on: list[bool] = []
 

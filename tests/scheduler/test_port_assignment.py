@@ -18,7 +18,7 @@ def post(*numbers: int) -> Any:
     return SimpleNamespace(runtimes=lambda _: SimpleNamespace(rendezvous=lambda: ("127.0.0.1", next(left))))
 
 
-def test_two_ports_of_a_pod_never_have_one_number() -> None:
+def test_two_ports_of_a_pod_never_share_a_number() -> None:
     given = _free_ports(
         pod({"name": "a"}, {"name": "b", "port": 21_001}, {"name": "c"}),
         post(21_001, 21_002, 21_002, 21_003, 21_002, 21_004),
@@ -27,5 +27,5 @@ def test_two_ports_of_a_pod_never_have_one_number() -> None:
     assert {name: place["port"] for name, place in given.items()} == {"a": 21_002, "b": 21_001, "c": 21_004}
 
 
-def test_where_no_other_number_is_to_be_had_the_pod_waits() -> None:
+def test_pod_waits_while_no_other_port_is_free() -> None:
     assert _free_ports(pod({"name": "a"}, {"name": "b"}), post(21_001)) is None

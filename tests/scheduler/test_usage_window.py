@@ -80,9 +80,7 @@ def since(now: int, mode: dict[str, Any]) -> int:
 @pytest.mark.shows("RAI-74", "RAI-75", "RAI-79")
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_ledger_is_what_its_definition_says_at_every_change(
-    stage: Stage, mode: dict[str, Any], seed: int
-) -> None:
+def test_ledger_matches_its_definition_at_every_change(stage: Stage, mode: dict[str, Any], seed: int) -> None:
     story = told(seed, least=WINDOW // STEPS)
 
     def judge(now: int, usage: Any) -> None:
@@ -95,7 +93,7 @@ def test_the_ledger_is_what_its_definition_says_at_every_change(
     played(stage, story, mode, judge)
 
 
-def test_changes_closer_than_the_points_are_off_by_less_than_a_step(stage: Stage) -> None:
+def test_error_between_points_is_less_than_a_step(stage: Stage) -> None:
     dice = Random(5)
     story = [(dice.randint(1, 4), dice.choice([0.0, 4000.0])) for _ in range(300)]
     step = WINDOW / STEPS
@@ -107,14 +105,14 @@ def test_changes_closer_than_the_points_are_off_by_less_than_a_step(stage: Stage
     played(stage, story, MODES["window"], judge)
 
 
-def test_points_that_nobody_needs_any_more_are_gone(stage: Stage) -> None:
+def test_unneeded_points_are_deleted(stage: Stage) -> None:
     played(stage, [(20, 1000.0)] * 400, MODES["window"], lambda now, usage: None)
     assert UsagePoint.objects.count() <= STEPS + 2
     played(stage, [(20, 1000.0)] * 20, MODES["half-life"], lambda now, usage: None)
     assert not UsagePoint.objects.exists()
 
 
-def test_a_pool_with_a_window_forgets_what_lies_before_it(stage: Stage) -> None:
+def test_usage_before_the_window_is_forgotten(stage: Stage) -> None:
     """The whole way: pods hold GPUs, the scheduler settles, the window passes."""
     mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)

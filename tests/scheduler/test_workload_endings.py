@@ -28,7 +28,7 @@ def running(stage: Stage, name: str = "train-1", **changes: object) -> Workload:
     return workload
 
 
-def test_one_failed_pod_ends_the_gang_and_its_exit_code_is_kept(stage: Stage) -> None:
+def test_failed_pod_ends_the_gang_with_its_exit_code(stage: Stage) -> None:
     workload = running(stage)
     stage.runtime.end(str(stage.pods(workload)[0].pk), exit_code=7, message="")
     stage.tick(3)
@@ -38,7 +38,7 @@ def test_one_failed_pod_ends_the_gang_and_its_exit_code_is_kept(stage: Stage) ->
     assert workload.gpu_milli_now == 0
 
 
-def test_a_failed_gang_restarts_whole_as_often_as_its_policy_allows(stage: Stage) -> None:
+def test_failed_gang_restarts_as_often_as_its_policy_allows(stage: Stage) -> None:
     workload = running(stage, restart_policy={"kind": "on_failure", "max_restarts": 1})
     stage.finish(workload, exit_code=1)
     stage.tick(2)
@@ -53,7 +53,7 @@ def test_a_failed_gang_restarts_whole_as_often_as_its_policy_allows(stage: Stage
     assert stage.phase(workload) == Phase.FAILED
 
 
-def test_each_run_has_its_own_place_to_meet(stage: Stage) -> None:
+def test_each_run_has_its_own_rendezvous_address(stage: Stage) -> None:
     workload = running(stage, restart_policy={"kind": "on_failure"})
     first = workload.rendezvous
     stage.finish(workload, exit_code=1)
@@ -64,7 +64,7 @@ def test_each_run_has_its_own_place_to_meet(stage: Stage) -> None:
     assert workload.rendezvous != first
 
 
-def test_a_command_that_cannot_be_started_says_so(stage: Stage) -> None:
+def test_unstartable_command_is_reported(stage: Stage) -> None:
     workload = stage.submit(roles=ONE)
     stage.runtime.runs_at_once = False
     stage.tick()
@@ -75,7 +75,7 @@ def test_a_command_that_cannot_be_started_says_so(stage: Stage) -> None:
     assert "no such program" in workload.message
 
 
-def test_pods_that_went_with_their_host_are_nobodys_failure(stage: Stage) -> None:
+def test_pods_lost_with_their_host_do_not_count_as_failure(stage: Stage) -> None:
     workload = running(stage)
     for pod in stage.pods(workload):
         stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.HOST_STOPPED, message="the host was stopped")
@@ -84,7 +84,7 @@ def test_pods_that_went_with_their_host_are_nobodys_failure(stage: Stage) -> Non
     assert (workload.run, workload.restarts, workload.preemptions) == (2, 0, 0)
 
 
-def test_a_gang_that_lost_a_pod_has_a_grace_and_is_then_stopped(stage: Stage) -> None:
+def test_stale_gang_is_stopped_after_its_grace(stage: Stage) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
     lost = Node.objects.get(name="local-1")
     terminate_node(acting=stage.cast.alice, node=lost)
@@ -97,7 +97,7 @@ def test_a_gang_that_lost_a_pod_has_a_grace_and_is_then_stopped(stage: Stage) ->
     assert Eviction.objects.get().kind == "stale_gang"
 
 
-def test_a_gang_made_whole_again_runs_on(stage: Stage) -> None:
+def test_gang_with_a_replaced_pod_keeps_running(stage: Stage) -> None:
     workload = running(stage)
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
     stage.tick()
@@ -109,7 +109,7 @@ def test_a_gang_made_whole_again_runs_on(stage: Stage) -> None:
     assert len(stage.pods(workload, "running")) == 2
 
 
-def test_a_run_longer_than_its_max_runtime_fails_and_says_so(stage: Stage) -> None:
+def test_run_beyond_max_runtime_fails_with_the_reason(stage: Stage) -> None:
     workload = running(stage, max_runtime=60)
     stage.clock.advance(30)
     stage.tick()
@@ -120,7 +120,7 @@ def test_a_run_longer_than_its_max_runtime_fails_and_says_so(stage: Stage) -> No
     assert workload.reason == "MaxRuntimeExceeded"
 
 
-def test_a_gang_that_cannot_be_started_gives_its_devices_back(stage: Stage) -> None:
+def test_unstartable_gang_releases_its_devices(stage: Stage) -> None:
     stage.runtime.next("start", *[RuntimeFailure("no space left on device")] * 500)
     workload = stage.submit()
     stage.tick()
@@ -173,7 +173,7 @@ def test_reason_of_a_failed_start_goes_once_the_pod_runs(stage: Stage) -> None:
     assert stage.pods(workload)[0].message == ""
 
 
-def test_a_deadline_ends_what_waits_and_what_runs(stage: Stage) -> None:
+def test_deadline_ends_pending_and_running_workloads(stage: Stage) -> None:
     deadline = (stage.clock.now() + timedelta(seconds=60)).isoformat()
     runs = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}], deadline=deadline)
     waits = stage.submit("waits", deadline=deadline)
@@ -184,7 +184,7 @@ def test_a_deadline_ends_what_waits_and_what_runs(stage: Stage) -> None:
     assert {runs.reason, waits.reason} == {"DeadlineExceeded"}
 
 
-def test_an_idle_session_ends_and_a_busy_one_does_not(stage: Stage) -> None:
+def test_idle_session_ends_and_active_one_does_not(stage: Stage) -> None:
     idle = running(stage, "idle", kind="interactive", roles=ONE, idle_timeout=60)
     busy = running(stage, "busy", kind="interactive", roles=ONE, idle_timeout=60)
     for _ in range(8):
@@ -196,7 +196,7 @@ def test_an_idle_session_ends_and_a_busy_one_does_not(stage: Stage) -> None:
     assert stage.phase(busy) == Phase.RUNNING
 
 
-def test_a_drained_node_is_left_once_its_time_is_up(stage: Stage) -> None:
+def test_drain_timeout_evicts_from_the_node(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     node = stage.pods(workload)[0].node
     drain_node(acting=stage.cast.alice, node=node, reason="new disks")
@@ -213,7 +213,7 @@ def test_a_drained_node_is_left_once_its_time_is_up(stage: Stage) -> None:
 
 
 @pytest.mark.shows("SKY-67")
-def test_what_is_not_preemptible_may_finish_on_a_draining_node(stage: Stage) -> None:
+def test_non_preemptible_workload_may_finish_on_a_draining_node(stage: Stage) -> None:
     workload = running(stage, roles=ONE, preemptible=False)
     node = stage.pods(workload)[0].node
     drain_node(acting=stage.cast.alice, node=node, reason="new disks")
@@ -224,7 +224,7 @@ def test_what_is_not_preemptible_may_finish_on_a_draining_node(stage: Stage) -> 
     assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
 
 
-def test_nothing_stays_on_a_machine_that_is_taken_away(stage: Stage) -> None:
+def test_spot_interruption_evicts_even_non_preemptible_workloads(stage: Stage) -> None:
     workload = running(stage, roles=ONE, preemptible=False)
     node = stage.pods(workload)[0].node
     now = stage.clock.now()
@@ -239,7 +239,7 @@ def test_nothing_stays_on_a_machine_that_is_taken_away(stage: Stage) -> None:
     assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
 
 
-def test_a_suspended_workload_keeps_its_place_and_resumes(stage: Stage) -> None:
+def test_suspended_workload_keeps_its_queue_position_and_resumes(stage: Stage) -> None:
     workload = running(stage)
     control.suspend(acting=stage.cast.alice, workload=workload)
     stage.tick(2)
@@ -253,7 +253,7 @@ def test_a_suspended_workload_keeps_its_place_and_resumes(stage: Stage) -> None:
     assert workload.run == 2
 
 
-def test_a_broken_runtime_holds_nothing_else_up(stage: Stage) -> None:
+def test_broken_runtime_does_not_block_other_pools(stage: Stage) -> None:
     stage.runtime.next("start", RuntimeFailure("disk full"), RuntimeFailure("disk full"))
     workload = stage.submit()
     stage.tick()
@@ -266,7 +266,7 @@ def test_a_broken_runtime_holds_nothing_else_up(stage: Stage) -> None:
     assert stage.phase(other) == Phase.STARTING
 
 
-def test_who_waits_for_another_starts_after_that_has_completed(stage: Stage) -> None:
+def test_dependent_workload_starts_after_its_dependency_completed(stage: Stage) -> None:
     first = running(stage, "first", roles=ONE)
     second = stage.submit("second", roles=ONE, depends_on=["first"])
     third = stage.submit("third", roles=ONE, depends_on=["nobody"])
@@ -280,7 +280,7 @@ def test_who_waits_for_another_starts_after_that_has_completed(stage: Stage) -> 
     assert third.reason == "DependencyNotMet"
 
 
-def test_who_waits_for_what_nobody_has_submitted_is_told_so_until_somebody_does(stage: Stage) -> None:
+def test_unsubmitted_dependency_is_reported_until_it_is_submitted(stage: Stage) -> None:
     waits = stage.submit("second", roles=ONE, depends_on=["first"])
     stage.tick()
     waits.refresh_from_db()
@@ -295,7 +295,7 @@ def test_who_waits_for_what_nobody_has_submitted_is_told_so_until_somebody_does(
     assert waits.message == "Waiting for vision/first to complete."
 
 
-def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stage: Stage) -> None:
+def test_pod_without_a_row_is_stopped_and_ended_pods_are_forgotten(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     stray = "11111111-2222-4333-8444-555555555555"
     order = stage.runtime.order(str(stage.pods(workload)[0].pk))
@@ -311,7 +311,7 @@ def test_what_runs_without_a_row_is_stopped_and_ended_pods_are_cleared_away(stag
     assert stage.runtime.known() == ()
 
 
-def test_what_ran_on_a_node_that_is_gone_is_stopped_before_its_devices_are_given_away(stage: Stage) -> None:
+def test_pod_of_a_lost_node_is_stopped_before_its_devices_are_reused(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     terminate_node(acting=stage.cast.alice, node=pod.node)
@@ -321,7 +321,7 @@ def test_what_ran_on_a_node_that_is_gone_is_stopped_before_its_devices_are_given
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_a_pod_that_outlived_its_row_is_stopped(stage: Stage) -> None:
+def test_pod_that_outlives_its_row_is_stopped(stage: Stage) -> None:
     workload = running(stage, roles=ONE)
     pod = stage.pods(workload)[0]
     stage.runtime.next("stop", RuntimeFailure("the disk is full"))
@@ -333,7 +333,7 @@ def test_a_pod_that_outlived_its_row_is_stopped(stage: Stage) -> None:
     assert str(pod.pk) not in stage.runtime.running()
 
 
-def test_ranks_that_have_no_place_to_meet_yet_agree_on_one_before_they_start(stage: Stage) -> None:
+def test_run_without_rendezvous_address_gets_one_before_it_starts(stage: Stage) -> None:
     workload = stage.submit()
     stage.loop.tick(reconcile=False)
     Workload.objects.filter(pk=workload.pk).update(rendezvous=None)

@@ -15,7 +15,7 @@ HALF = [{"name": "worker", "replicas": 2, "gpu": 1}]
 
 
 @pytest.mark.shows("RAI-36", "RAI-67")
-def test_a_borrower_gives_back_what_another_project_is_entitled_to(stage: Stage) -> None:
+def test_borrowed_gpus_are_reclaimed_for_a_project_within_quota(stage: Stage) -> None:
     stage.cast.vision.quotas.update(gpu_milli=2000)
     stage.quota(stage.cast.speech, 2)
     own = stage.submit("own", roles=HALF)
@@ -34,7 +34,7 @@ def test_a_borrower_gives_back_what_another_project_is_entitled_to(stage: Stage)
     assert borrowed.backoff_until > stage.clock.now()
 
 
-def test_the_audit_names_both_sides_the_rule_and_the_numbers(stage: Stage) -> None:
+def test_eviction_records_victim_preemptor_rule_and_numbers(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     stage.tick(2)
     stage.clock.advance(100)
@@ -54,7 +54,7 @@ def test_the_audit_names_both_sides_the_rule_and_the_numbers(stage: Stage) -> No
     assert told.data["cycle"] == row.cycle
 
 
-def test_room_is_promised_while_the_victims_are_still_stopping(stage: Stage) -> None:
+def test_capacity_is_reserved_while_victims_stop(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())
@@ -70,7 +70,7 @@ def test_room_is_promised_while_the_victims_are_still_stopping(stage: Stage) -> 
     assert not Reservation.objects.exists()
 
 
-def test_a_promise_is_dropped_when_its_holder_is_cancelled_or_it_expires(stage: Stage) -> None:
+def test_reservation_is_dropped_on_cancellation_or_expiry(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=3000)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())
@@ -87,7 +87,7 @@ def test_a_promise_is_dropped_when_its_holder_is_cancelled_or_it_expires(stage: 
     assert "ReservationDropped" in told
 
 
-def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:
+def test_backoff_doubles_with_each_preemption(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     waits = []
     for number in range(3):
@@ -106,7 +106,7 @@ def test_whoever_gave_way_waits_twice_as_long_each_time(stage: Stage) -> None:
 
 
 @pytest.mark.shows("RAI-31", "RAI-32")
-def test_a_moved_workload_starts_again_elsewhere_without_penalty(stage: Stage) -> None:
+def test_moved_workload_restarts_on_another_node_without_backoff(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()
     one = [{"name": "worker", "replicas": 1, "gpu": 1}]
@@ -124,7 +124,7 @@ def test_a_moved_workload_starts_again_elsewhere_without_penalty(stage: Stage) -
     assert [law for law in check(stage.clock.now()) if not law.ok and law.name != "one_leader"] == []
 
 
-def test_growth_is_taken_back_before_anybody_is_stopped(stage: Stage) -> None:
+def test_elastic_victim_is_scaled_down_before_any_is_stopped(stage: Stage) -> None:
     growing = [{"name": "worker", "min": 1, "max": 4, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=growing)
     stage.tick(4)
@@ -141,7 +141,7 @@ def test_growth_is_taken_back_before_anybody_is_stopped(stage: Stage) -> None:
         assert not Eviction.objects.filter(entire_workload=True).exists()
 
 
-def test_a_promise_is_not_kept_against_a_limit_that_was_set_meanwhile(stage: Stage) -> None:
+def test_reservation_is_dropped_by_a_limit_set_later(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())
@@ -155,7 +155,7 @@ def test_a_promise_is_not_kept_against_a_limit_that_was_set_meanwhile(stage: Sta
     assert high.reason == "ProjectLimit"
 
 
-def test_a_promise_is_kept_from_somebody_more_urgent_until_it_has_started(stage: Stage) -> None:
+def test_reservation_holds_against_higher_priority_until_it_starts(stage: Stage) -> None:
     stage.submit("low", roles=WHOLE, priority=10, grace_period_seconds=30)
     stage.tick(2)
     stage.runtime.stubborn.update(stage.runtime.running())

@@ -69,7 +69,7 @@ def spread_out(stage: Floor, **more: Any) -> list[Workload]:
     return found
 
 
-def test_without_a_policy_and_while_it_is_paused_every_node_stays(stage: Floor) -> None:
+def test_no_node_is_released_without_a_policy_or_while_paused(stage: Floor) -> None:
     spread_out(stage)
     stage.pass_time(HOUR / 4)
     stage.pool(node_consolidation="when_underutilised")
@@ -78,7 +78,7 @@ def test_without_a_policy_and_while_it_is_paused_every_node_stays(stage: Floor) 
     assert stage.nodes() == dict.fromkeys(range(3), "ready")
 
 
-def test_a_node_whose_work_fits_elsewhere_is_emptied_and_given_back(stage: Floor) -> None:
+def test_underutilized_node_is_emptied_and_released(stage: Floor) -> None:
     a, b, c = spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
@@ -92,7 +92,7 @@ def test_a_node_whose_work_fits_elsewhere_is_emptied_and_given_back(stage: Floor
     }
 
 
-def test_every_move_is_in_the_audit_with_its_cycle_and_what_it_was_for(stage: Floor) -> None:
+def test_each_move_is_audited_with_its_cycle_and_reason(stage: Floor) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
@@ -113,7 +113,7 @@ def test_every_move_is_in_the_audit_with_its_cycle_and_what_it_was_for(stage: Fl
     assert (wanted.before, wanted.after) == (3, 2)
 
 
-def test_one_node_at_a_time_and_then_the_pool_s_patience(stage: Floor) -> None:
+def test_nodes_are_released_one_at_a_time(stage: Floor) -> None:
     """Three GPUs fit on two nodes of two; the next node would not be spared anyway."""
     a, _, c = spread_out(stage)
     stage.finish(c)
@@ -129,7 +129,7 @@ def test_one_node_at_a_time_and_then_the_pool_s_patience(stage: Floor) -> None:
     assert stage.on(a) == [0]
 
 
-def test_when_empty_moves_nobody(stage: Floor) -> None:
+def test_when_empty_policy_moves_no_workload(stage: Floor) -> None:
     _, b, _ = spread_out(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)
@@ -143,7 +143,7 @@ def test_when_empty_moves_nobody(stage: Floor) -> None:
     assert row.reason == "nothing runs on 1 node: local-1"
 
 
-def test_what_holds_it_back(stage: Floor) -> None:
+def test_conditions_that_prevent_a_release(stage: Floor) -> None:
     spread_out(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (
@@ -162,7 +162,7 @@ def test_what_holds_it_back(stage: Floor) -> None:
     assert not Eviction.objects.exists()
 
 
-def test_after_the_budget_s_window_it_goes_on(stage: Floor) -> None:
+def test_release_continues_after_the_budget_window(stage: Floor) -> None:
     spread_out(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
     stage.pool(node_consolidation="when_underutilised", disruption_budgets=[window])
@@ -172,14 +172,14 @@ def test_after_the_budget_s_window_it_goes_on(stage: Floor) -> None:
     assert stage.pool().nodes_desired == 2
 
 
-def test_work_that_may_not_be_preempted_keeps_its_node(stage: Floor) -> None:
+def test_non_preemptible_workload_keeps_its_node(stage: Floor) -> None:
     spread_out(stage, preemptible=False)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(HOUR / 2)
     assert stage.pool().nodes_desired == 3
 
 
-def test_whoever_waits_for_room_keeps_all_nodes(stage: Floor) -> None:
+def test_pending_workload_keeps_all_nodes(stage: Floor) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
     stage.submit("big", roles=[{"name": "worker", "replicas": 2, "gpu": 2}])
@@ -195,7 +195,7 @@ def _killed_at(name: str) -> Callable[[str], None]:
     return listener
 
 
-def test_a_crash_in_the_middle_leaves_nothing_half_done(stage: Floor) -> None:
+def test_crash_during_a_release_leaves_nothing_half_done(stage: Floor) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
@@ -212,7 +212,7 @@ def test_a_crash_in_the_middle_leaves_nothing_half_done(stage: Floor) -> None:
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
-def test_somebody_who_was_faster_costs_nobody_anything(stage: Floor) -> None:
+def test_lost_race_during_a_release_evicts_nothing(stage: Floor) -> None:
     """The move is judged again under lock: a node that was cordoned meanwhile takes nobody in."""
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
@@ -230,7 +230,7 @@ def test_somebody_who_was_faster_costs_nobody_anything(stage: Floor) -> None:
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))
 
 
-def test_work_that_comes_back_takes_the_drain_back(stage: Floor) -> None:
+def test_new_demand_reverts_the_drain(stage: Floor) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(Workload.objects.get(name="c"))}
