@@ -24,7 +24,7 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def decide_by(patch: pytest.MonkeyPatch, decide: Callable[[Snapshot], Plan]) -> None:
-    """From now on plans come from elsewhere, and nothing is carried from one to the next."""
+    """Replace the engine by `decide`, without a layout cache."""
     patch.setattr(deciding, "decide", decide)
     patch.setattr(deciding, "decide_again", lambda snapshot, layout: (decide(snapshot), None))
 
@@ -44,7 +44,7 @@ class Stage:
         held = lease.acquire("scheduler", holder, 60)
         assert held is not None
         context = SchedulerContext(held=held, runtimes=lambda pool: self.runtime)
-        return Loop(context=context, clock=self.clock, reconcile_pool=lambda pool, now, held, lost: False)
+        return Loop(context=context, clock=self.clock, reconcile_pool=lambda pool, now, held, work: False)
 
     def node(self, ordinal: int = 0, pool: NodePool | None = None, **values: Any) -> Node:
         pool = pool or self.cast.pool
@@ -68,7 +68,7 @@ class Stage:
         return Quota.objects.create(**{kind: owner}, pool=self.cast.pool, gpu_milli=gpus * 1000, **values)
 
     def submit(self, name: str = "train-1", project: Project | None = None, **changes: Any) -> Workload:
-        """At the stage's time, which then moves on by a second: later is later."""
+        """Submit at the stage's time, then advance it by a second."""
         workload = submission.submit(
             acting=self.cast.alice,
             project=project or self.cast.vision,
@@ -93,6 +93,6 @@ class Stage:
         return list(rows.order_by("run", "rank", "created_at"))
 
     def finish(self, workload: Workload, exit_code: int = 0) -> None:
-        """All its running pods end by themselves."""
+        """End all running pods of a workload."""
         for pod in self.pods(workload, "running"):
             self.runtime.end(str(pod.pk), exit_code=exit_code)

@@ -30,7 +30,7 @@ def test_gang_without_verdict_does_not_block_other_gangs(
 
     def stumbling(workload: Workload, *rest: object) -> None:
         if workload.name == "first":
-            raise ValueError("a row nobody expected")
+            raise ValueError("an unexpected row")
         judge(workload, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(gangs, "_judge", stumbling)
@@ -38,7 +38,7 @@ def test_gang_without_verdict_does_not_block_other_gangs(
     stage.finish(second)
     stage.tick(2)
     assert [stage.phase(row) for row in (first, second)] == [Phase.RUNNING, Phase.COMPLETED]
-    assert "a row nobody expected" in " ".join(Cycle.objects.order_by("-id")[0].notes)
+    assert "an unexpected row" in " ".join(Cycle.objects.order_by("-id")[0].notes)
     monkeypatch.undo()
     stage.tick()
     assert stage.phase(first) == Phase.COMPLETED

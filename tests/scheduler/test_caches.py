@@ -1,4 +1,4 @@
-"""What a scheduler carries between ticks changes no decision.
+"""Caches between ticks change no decision.
 
 Days are made up: people submit, cancel, suspend and resume, pods end and fail, admins edit quotas and nodes,
 rows are edited behind everybody's back, the lead changes hands. In each cycle what was read with what was
@@ -39,7 +39,7 @@ SHAPES: list[list[dict[str, Any]]] = [
 
 
 class Day:
-    """What may happen between two ticks, drawn by chance."""
+    """Random events between two ticks."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage, self.chance, self.submitted = stage, random.Random(seed), 0
@@ -70,20 +70,20 @@ class Day:
         rows = list(Workload.objects.filter(phase__in=phases).order_by("submitted_at", "name"))
         return self.chance.choice(rows) if rows else None
 
-    def _by_its_door(self, door: Callable[..., Any], *phases: str) -> None:
+    def _call(self, service: Callable[..., Any], *phases: str) -> None:
         row = self._one(*phases)
         if row is not None:
             with contextlib.suppress(BerthError):
-                door(acting=self.stage.cast.alice, workload=row, now=self.stage.clock.now())
+                service(acting=self.stage.cast.alice, workload=row, now=self.stage.clock.now())
 
     def do_cancel(self) -> None:
-        self._by_its_door(control.cancel, Phase.PENDING, Phase.RUNNING, Phase.RESERVED)
+        self._call(control.cancel, Phase.PENDING, Phase.RUNNING, Phase.RESERVED)
 
     def do_suspend(self) -> None:
-        self._by_its_door(control.suspend, Phase.PENDING, Phase.RUNNING)
+        self._call(control.suspend, Phase.PENDING, Phase.RUNNING)
 
     def do_resume(self) -> None:
-        self._by_its_door(control.resume, Phase.SUSPENDED)
+        self._call(control.resume, Phase.SUSPENDED)
 
     def _end_a_pod(self, exit_code: int) -> None:
         pods = list(Pod.objects.filter(state="running").order_by("created_at", "rank"))
@@ -154,18 +154,18 @@ class Day:
 @pytest.mark.parametrize("seed", range(4))
 def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []  # the loop would go on after an error
-    carried_on: list[bool] = []
+    used_cache: list[bool] = []
 
-    def observe_twice(now: Any, specs: SpecCache, known: observe.ObservationCache) -> observe.ClusterView:
-        seen = observe.observe(now, specs, known)
-        if seen != observe.observe(now, SpecCache()):
-            wrong.append(f"the rows were not as remembered at {now}")
-        return seen
+    def observe_twice(now: Any, specs: SpecCache, cache: observe.ObservationCache) -> observe.ClusterView:
+        view = observe.observe(now, specs, cache)
+        if view != observe.observe(now, SpecCache()):
+            wrong.append(f"the cached view differed at {now}")
+        return view
 
-    def decide_twice(snapshot: Snapshot, carried: deciding.LayoutCache) -> Plan:
-        carried_on.append(carried.layout is not None)
-        plan = deciding.decide_pools(snapshot, carried)
-        if plan != decide(snapshot) or not isinstance(carried.layout, Layout):
+    def decide_twice(snapshot: Snapshot, cache: deciding.LayoutCache) -> Plan:
+        used_cache.append(cache.layout is not None)
+        plan = deciding.decide_pools(snapshot, cache)
+        if plan != decide(snapshot) or not isinstance(cache.layout, Layout):
             wrong.append(f"another plan at {snapshot.now}")
         return plan
 
@@ -176,5 +176,5 @@ def test_caches_never_change_the_plan(stage: Stage, seed: int, monkeypatch: pyte
         day.something()
         stage.loop.tick()
     assert wrong == []
-    assert sum(carried_on) > STEPS // 2
+    assert sum(used_cache) > STEPS // 2
     assert Workload.objects.filter(run__gt=0).count() >= 3

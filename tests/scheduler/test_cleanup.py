@@ -26,12 +26,12 @@ def ended(stage: Stage) -> Workload:
     return workload
 
 
-def kept(stage: Stage, pods: list[str]) -> list[bytes]:
+def logs(stage: Stage, pods: list[str]) -> list[bytes]:
     return [stage.runtime.read_log(pod, 0, 100).data for pod in pods]
 
 
 def work_off(stage: Stage) -> int:
-    """What the task queue's worker would do with what waits there."""
+    """Run the queued tasks as the worker would."""
     waiting = OrmQ.objects.order_by("pk")
     for row in waiting:
         task = row.task
@@ -50,13 +50,13 @@ def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     workload = ended(stage)
     pods = [str(pod.pk) for pod in stage.pods(workload)]
     name = str(workload.pk)
-    assert kept(stage, pods) == [b"loss 0.1\n"] * 2
+    assert logs(stage, pods) == [b"loss 0.1\n"] * 2
     control.delete(acting=stage.cast.alice, workload=workload)
     assert clear_logs(stage.loop.context) == 2
-    assert kept(stage, pods) == [b"", b""]
+    assert logs(stage, pods) == [b"", b""]
     assert not set(pods) & set(stage.runtime.known())
     assert queue_workspaces(stage.clock.now(), stage.loop.context) == 1
-    assert ("drop_workspace", name) not in stage.runtime.calls, "nobody waits for it in the loop"
+    assert ("drop_workspace", name) not in stage.runtime.calls, "the loop does not wait for it"
     assert work_off(stage) == 1
     assert ("drop_workspace", name) in stage.runtime.calls
     assert not Leftover.objects.exists()
@@ -75,7 +75,7 @@ def test_workspace_deletion_is_queued_once_and_again_only_if_lost(stage: Stage) 
     control.delete(acting=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
     assert [queue_workspaces(now, stage.loop.context) for _ in range(2)] == [1, 0]
-    OrmQ.objects.all().delete()  # the queue has lost it
+    OrmQ.objects.all().delete()  # the queue lost the job
     assert queue_workspaces(now + AGAIN, stage.loop.context) == 1
     assert work_off(stage) == 1
     assert queue_workspaces(now + 2 * AGAIN, stage.loop.context) == 0

@@ -77,7 +77,7 @@ def test_one_stale_bundle_does_not_hold_up_the_others(stage: Stage) -> None:
 
 
 def test_bundle_beyond_node_capacity_is_dropped_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan that is wrong in itself: more CPU than the node has."""
+    """The plan itself is wrong: it needs more CPU than the node has."""
     written = 0
     insert = NewRows.insert
 
@@ -166,7 +166,7 @@ def pods_taken(stage: Stage, seen: ClusterView) -> None:
 def test_lost_capacity_drops_only_the_bundle_that_needs_it(
     stage: Stage, race: Callable[[Stage, ClusterView], None], judged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether we see it ourselves, or only the database does."""
+    """Both our own check and the database constraint catch it."""
     wide = [{"name": "worker", "replicas": 2, "gpu": 0.5, "cpu": 1, "memory_mib": 1000}]
     late = stage.submit("late", roles=wide)
     small = stage.submit(

@@ -40,17 +40,17 @@ MOST_TICKS = 60
 
 
 class Died(BaseException):
-    """Not an Exception: nothing in the scheduler may catch it and go on."""
+    """Not an Exception, so that no handler in the scheduler catches it."""
 
 
 @pytest.fixture(autouse=True)
-def nobody_listens_afterwards() -> Iterator[None]:
+def no_listener_afterwards() -> Iterator[None]:
     yield
     crash_points.listen(None)
 
 
 class Life:
-    """A process dies when it comes to the point; the one after it gets through one tick."""
+    """One process dies at the point; its successor completes one tick."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage, self.name = stage, name
@@ -81,9 +81,9 @@ class Life:
         assert not broken, broken
         started = {what for call, what in self.stage.runtime.calls if call == "start"}
         assert started <= {str(pk) for pk in Pod.objects.values_list("pk", flat=True)}
-        self._nobody_shares_a_device()
+        self._no_device_is_shared()
 
-    def _nobody_shares_a_device(self) -> None:
+    def _no_device_is_shared(self) -> None:
         seen: set[tuple[str, str]] = set()
         for pod_id in self.stage.runtime.running():
             order = self.stage.runtime.order(pod_id)
@@ -140,7 +140,7 @@ def test_replaced_leader_writes_nothing(stage: Stage) -> None:
 
 
 def test_successor_takes_over_in_the_middle_of_a_tick(stage: Stage) -> None:
-    """The old leader has decided; before it commits, another leads."""
+    """The old leader has decided; before it commits, another process leads."""
     workload = stage.submit()
     old = stage.loop
 

@@ -18,7 +18,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 @pytest.fixture
 def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
-    """A pool on which the engine stumbles."""
+    """A pool that the engine cannot decide."""
     pool = NodePool.objects.create(
         name="cursed",
         provider="fake",
@@ -36,7 +36,7 @@ def cursed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> NodePool:
     Quota.objects.create(project=stage.cast.vision, pool=pool, gpu_milli=2000)
 
     def stumbling(snapshot: Snapshot, *more: Any) -> Plan:
-        if any(found.name == "cursed" for found in snapshot.pools):
+        if any(pool.name == "cursed" for pool in snapshot.pools):
             raise ZeroDivisionError("no share")
         return decide(snapshot, *more)
 
@@ -51,10 +51,10 @@ def test_broken_pool_is_skipped_and_named_by_health(stage: Stage, cursed: NodePo
     stage.tick(2)
     phases = [stage.phase(row) for row in (here, either, there, after)]
     assert phases == [Phase.RUNNING, Phase.RUNNING, Phase.PENDING, Phase.PENDING]
-    told = health(stage.clock.now())["last_cycle"]
-    assert told["id"] == Cycle.objects.latest("id").pk
-    assert [note for note in told["notes"] if "The pool cursed was left out" in note]
-    assert "ZeroDivisionError" in told["notes"][-1]
+    cycle = health(stage.clock.now())["last_cycle"]
+    assert cycle["id"] == Cycle.objects.latest("id").pk
+    assert [note for note in cycle["notes"] if "Pool cursed was skipped" in note]
+    assert "ZeroDivisionError" in cycle["notes"][-1]
 
 
 def test_skipped_pool_keeps_its_last_reported_demand(stage: Stage, cursed: NodePool) -> None:
@@ -89,5 +89,5 @@ def test_failure_of_all_pools_is_recorded_once(stage: Stage, monkeypatch: pytest
     decide_by(monkeypatch, only_together)
     stage.tick(3)
     assert stage.phase(workload) == Phase.PENDING
-    rows = Cycle.objects.filter(notes__contains=["the cycle failed: RuntimeError('no idea')"])
+    rows = Cycle.objects.filter(notes__contains=["decide failed: RuntimeError('no idea')"])
     assert rows.count() == 1

@@ -68,7 +68,7 @@ def test_node_that_runs_work_without_gpus_is_not_idle(stage: Stage, empty_pool: 
 
 
 def test_nodes_with_all_cpus_allocated_are_not_underutilized(stage: Stage, empty_pool: NodePool) -> None:
-    """One of eight GPUs is held, and the limits of all pods together fill every node's CPU."""
+    """One of eight GPUs is allocated, and the limits of all pods together fill every node's CPU."""
     for ordinal in range(4):
         stage.node(ordinal)
     NodePool.objects.update(nodes_desired=4)

@@ -50,8 +50,8 @@ def test_eviction_records_victim_preemptor_rule_and_numbers(stage: Stage) -> Non
     assert standing["queue"] == "vision"
     assert standing["allocated_before"]["gpu"] > standing["allocated_after"]["gpu"]
     assert row.cycle is not None
-    told = Event.objects.filter(workload_id=low.pk, kind="stopping").get()
-    assert told.data["cycle"] == row.cycle
+    event = Event.objects.filter(workload_id=low.pk, kind="stopping").get()
+    assert event.data["cycle"] == row.cycle
 
 
 def test_capacity_is_reserved_while_victims_stop(stage: Stage) -> None:
@@ -83,8 +83,8 @@ def test_reservation_is_dropped_on_cancellation_or_expiry(stage: Stage) -> None:
     assert stage.phase(again) == Phase.RESERVED
     Reservation.objects.update(expires_at=stage.clock.now() - timedelta(seconds=1))
     stage.loop.tick(reconcile=False)
-    told = Event.objects.filter(workload_id=again.pk).values_list("data__reason", flat=True)
-    assert "ReservationDropped" in told
+    reasons = Event.objects.filter(workload_id=again.pk).values_list("data__reason", flat=True)
+    assert "ReservationDropped" in reasons
 
 
 def test_backoff_doubles_with_each_preemption(stage: Stage) -> None:
@@ -168,7 +168,7 @@ def test_reservation_holds_against_higher_priority_until_it_starts(stage: Stage)
     stage.clock.advance(31)
     stage.tick(2)
     middle.refresh_from_db()
-    assert middle.run == 1  # what was freed for it was nobody else's
+    assert middle.run == 1  # the freed capacity stayed reserved for it
     stage.tick(3)
     assert stage.phase(urgent) == Phase.RUNNING
     assert stage.phase(middle) == Phase.PENDING

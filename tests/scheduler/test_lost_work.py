@@ -16,17 +16,17 @@ pytestmark = pytest.mark.django_db
 
 
 def by_hand(stage: Stage) -> dict[int, Work]:
-    now, found = stage.clock.now(), dict[int, list[int]]()
+    now, by_node = stage.clock.now(), dict[int, list[int]]()
     for held in Allocation.objects.filter(released_at=None).select_related("pod__workload"):
         saved = held.pod.workload.last_checkpoint_at
         since = held.bound_at if saved is None else max(held.bound_at, saved)
         seconds = max(0, int((now - since).total_seconds()))
-        sums = found.setdefault(held.node_id, [0, 0, 0, 0])
+        sums = by_node.setdefault(held.node_id, [0, 0, 0, 0])
         sums[0] += not held.pod.workload.preemptible
         sums[1] += seconds * held.gpu_milli * len(held.devices) // MILLI
         sums[2] += seconds * held.cpu_milli // MILLI
         sums[3] += 1
-    return {node: Work(*sums) for node, sums in found.items()}
+    return {node: Work(*sums) for node, sums in by_node.items()}
 
 
 def test_lost_work_counts_from_the_last_checkpoint_and_includes_reservations(stage: Stage) -> None:

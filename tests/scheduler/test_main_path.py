@@ -21,8 +21,8 @@ def test_workload_is_placed_started_and_completed(stage: Stage) -> None:
     assert (workload.exit_code, workload.gpu_milli_now) == (0, 0)
     assert not DeviceClaim.objects.exists()
     assert not Allocation.objects.filter(released_at__isnull=True).exists()
-    told = list(Event.objects.filter(workload_id=workload.pk).order_by("id").values_list("kind", flat=True))
-    assert told == ["submitted", "starting", "running", "completed"]
+    kinds = list(Event.objects.filter(workload_id=workload.pk).order_by("id").values_list("kind", flat=True))
+    assert kinds == ["submitted", "starting", "running", "completed"]
 
 
 def test_each_pod_gets_its_rank_and_its_own_devices(stage: Stage) -> None:
@@ -69,12 +69,12 @@ def test_a_second_tick_on_an_unchanged_cluster_does_nothing(stage: Stage) -> Non
 
 
 def test_elastic_pod_gets_the_size_range_of_its_gang(stage: Stage) -> None:
-    """WORLD_SIZE is of the moment it starts; who meets by a rendezvous that counts needs the bounds."""
+    """WORLD_SIZE is the size at start; an elastic rendezvous also needs the range."""
     roles = [{"name": "worker", "min": 1, "max": 3, "gpu": 1}]
     elastic = stage.submit("elastic", kind="elastic", roles=roles)
     stage.tick(4)
     orders = [stage.runtime.order(str(pod.pk)) for pod in stage.pods(elastic, "running")]
-    told = [order.env for order in orders if order is not None]
-    assert len(told) == 3
-    assert {(env["BERTH_WORLD_MIN"], env["BERTH_WORLD_MAX"]) for env in told} == {("1", "3")}
-    assert all(1 <= int(env["WORLD_SIZE"]) <= 3 for env in told)
+    environments = [order.env for order in orders if order is not None]
+    assert len(environments) == 3
+    assert {(env["BERTH_WORLD_MIN"], env["BERTH_WORLD_MAX"]) for env in environments} == {("1", "3")}
+    assert all(1 <= int(env["WORLD_SIZE"]) <= 3 for env in environments)

@@ -19,7 +19,7 @@ from tests.scheduler.stage import Stage
 HOUR = 3600
 
 
-class Floor(Stage):
+class PoolStage(Stage):
     """The stage with a pool that really grows and shrinks, by a provider in memory."""
 
     provider: FakeProvider
@@ -37,18 +37,18 @@ class Floor(Stage):
         return [pod.node.ordinal for pod in live]
 
     def pass_time(self, seconds: float) -> None:
-        """In steps in which a checkpoint or an answer may come."""
+        """Advance in steps that leave time for checkpoints."""
         self.clock.advance(seconds)
         self.tick(5, seconds=1)
 
 
 @pytest.fixture
-def stage(transactional_db: None) -> Floor:
-    """Three nodes of two GPUs; whatever is submitted is spread over them."""
-    made = Floor(make_cast())
+def stage(transactional_db: None) -> PoolStage:
+    """Three nodes of two GPUs; workloads are spread over them."""
+    made = PoolStage(make_cast())
     made.provider = FakeProvider()
-    made.loop.reconcile_pool = lambda pool, now, held, lost: reconcile(
-        pool.pk, provider=made.provider, now=now, work_to_lose=lost
+    made.loop.reconcile_pool = lambda pool, now, held, work: reconcile(
+        pool.pk, provider=made.provider, now=now, work_to_lose=work
     )
     made.quota(made.cast.research, 6)
     made.quota(made.cast.vision, 6)
@@ -60,16 +60,16 @@ def stage(transactional_db: None) -> Floor:
     return made
 
 
-def spread_out(stage: Floor, **more: Any) -> list[Workload]:
-    """On node 0, 1 and 2 one GPU each."""
+def spread_out(stage: PoolStage, **more: Any) -> list[Workload]:
+    """Submit three workloads of one GPU, one per node."""
     role = {"name": "worker", "replicas": 1, "gpu": 1}
-    found = [stage.submit(name, roles=[role], **more) for name in ("a", "b", "c")]
+    workloads = [stage.submit(name, roles=[role], **more) for name in ("a", "b", "c")]
     stage.tick(3, seconds=1)
-    assert [stage.on(each) for each in found] == [[0], [1], [2]]
-    return found
+    assert [stage.on(each) for each in workloads] == [[0], [1], [2]]
+    return workloads
 
 
-def test_no_node_is_released_without_a_policy_or_while_paused(stage: Floor) -> None:
+def test_no_node_is_released_without_a_policy_or_while_paused(stage: PoolStage) -> None:
     spread_out(stage)
     stage.pass_time(HOUR / 4)
     stage.pool(node_consolidation="when_underutilised")
@@ -78,7 +78,7 @@ def test_no_node_is_released_without_a_policy_or_while_paused(stage: Floor) -> N
     assert stage.nodes() == dict.fromkeys(range(3), "ready")
 
 
-def test_underutilized_node_is_emptied_and_released(stage: Floor) -> None:
+def test_underutilized_node_is_emptied_and_released(stage: PoolStage) -> None:
     a, b, c = spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
@@ -92,7 +92,7 @@ def test_underutilized_node_is_emptied_and_released(stage: Floor) -> None:
     }
 
 
-def test_each_move_is_audited_with_its_cycle_and_reason(stage: Floor) -> None:
+def test_each_move_is_audited_with_its_cycle_and_reason(stage: PoolStage) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(400)
@@ -107,14 +107,14 @@ def test_each_move_is_audited_with_its_cycle_and_reason(stage: Floor) -> None:
     assert [queue["queue"] for queue in row.numbers["victim"]] == ["vision", "research"]
     cycle = Cycle.objects.get(pk=row.cycle)
     assert (cycle.trigger, cycle.applied, cycle.evictions) == ("release nodes", 1, 1)
-    told = ScalingEvent.objects.filter(node__ordinal=2, kind="drain").get()
-    assert told.reason == "its work fits on the other nodes: 1 pod of 1 workload moved off local-2"
+    event = ScalingEvent.objects.filter(node__ordinal=2, kind="drain").get()
+    assert event.reason == "its work fits on the other nodes: 1 pod of 1 workload moved off local-2"
     wanted = ScalingEvent.objects.filter(kind="autoscale", data__rule="underutilised").get()
     assert (wanted.before, wanted.after) == (3, 2)
 
 
-def test_nodes_are_released_one_at_a_time(stage: Floor) -> None:
-    """Three GPUs fit on two nodes of two; the next node would not be spared anyway."""
+def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
+    """Three GPUs fit on two nodes of two; no further node could be released."""
     a, _, c = spread_out(stage)
     stage.finish(c)
     stage.pool(node_consolidation="when_underutilised", node_consolidation_after=300)
@@ -129,7 +129,7 @@ def test_nodes_are_released_one_at_a_time(stage: Floor) -> None:
     assert stage.on(a) == [0]
 
 
-def test_when_empty_policy_moves_no_workload(stage: Floor) -> None:
+def test_when_empty_policy_moves_no_workload(stage: PoolStage) -> None:
     _, b, _ = spread_out(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)
@@ -143,7 +143,7 @@ def test_when_empty_policy_moves_no_workload(stage: Floor) -> None:
     assert row.reason == "nothing runs on 1 node: local-1"
 
 
-def test_conditions_that_prevent_a_release(stage: Floor) -> None:
+def test_conditions_that_prevent_a_release(stage: PoolStage) -> None:
     spread_out(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (
@@ -162,7 +162,7 @@ def test_conditions_that_prevent_a_release(stage: Floor) -> None:
     assert not Eviction.objects.exists()
 
 
-def test_release_continues_after_the_budget_window(stage: Floor) -> None:
+def test_release_continues_after_the_budget_window(stage: PoolStage) -> None:
     spread_out(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "20m", "zone": "UTC"}
     stage.pool(node_consolidation="when_underutilised", disruption_budgets=[window])
@@ -172,14 +172,14 @@ def test_release_continues_after_the_budget_window(stage: Floor) -> None:
     assert stage.pool().nodes_desired == 2
 
 
-def test_non_preemptible_workload_keeps_its_node(stage: Floor) -> None:
+def test_non_preemptible_workload_keeps_its_node(stage: PoolStage) -> None:
     spread_out(stage, preemptible=False)
     stage.pool(node_consolidation="when_underutilised")
     stage.pass_time(HOUR / 2)
     assert stage.pool().nodes_desired == 3
 
 
-def test_pending_workload_keeps_all_nodes(stage: Floor) -> None:
+def test_pending_workload_keeps_all_nodes(stage: PoolStage) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised", nodes=(1, 3))
     stage.submit("big", roles=[{"name": "worker", "replicas": 2, "gpu": 2}])
@@ -195,7 +195,7 @@ def _killed_at(name: str) -> Callable[[str], None]:
     return listener
 
 
-def test_crash_during_a_release_leaves_nothing_half_done(stage: Floor) -> None:
+def test_crash_during_a_release_leaves_nothing_half_done(stage: PoolStage) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     for where in ("release.drained", "commit.evicted", "release.before_end"):
@@ -212,8 +212,8 @@ def test_crash_during_a_release_leaves_nothing_half_done(stage: Floor) -> None:
     assert stage.nodes() == {0: "ready", 1: "ready"}
 
 
-def test_lost_race_during_a_release_evicts_nothing(stage: Floor) -> None:
-    """The move is judged again under lock: a node that was cordoned meanwhile takes nobody in."""
+def test_lost_race_during_a_release_evicts_nothing(stage: PoolStage) -> None:
+    """The move is checked again under lock: a node cordoned in the meantime accepts no workload."""
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
 
@@ -230,7 +230,7 @@ def test_lost_race_during_a_release_evicts_nothing(stage: Floor) -> None:
     assert "drain" not in set(ScalingEvent.objects.values_list("kind", flat=True))
 
 
-def test_new_demand_reverts_the_drain(stage: Floor) -> None:
+def test_new_demand_reverts_the_drain(stage: PoolStage) -> None:
     spread_out(stage)
     stage.pool(node_consolidation="when_underutilised")
     stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(Workload.objects.get(name="c"))}

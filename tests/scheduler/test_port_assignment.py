@@ -19,12 +19,12 @@ def post(*numbers: int) -> Any:
 
 
 def test_two_ports_of_a_pod_never_share_a_number() -> None:
-    given = _free_ports(
+    ports = _free_ports(
         pod({"name": "a"}, {"name": "b", "port": 21_001}, {"name": "c"}),
         post(21_001, 21_002, 21_002, 21_003, 21_002, 21_004),
     )
-    assert given is not None
-    assert {name: place["port"] for name, place in given.items()} == {"a": 21_002, "b": 21_001, "c": 21_004}
+    assert ports is not None
+    assert {name: place["port"] for name, place in ports.items()} == {"a": 21_002, "b": 21_001, "c": 21_004}
 
 
 def test_pod_waits_while_no_other_port_is_free() -> None:

@@ -15,8 +15,8 @@ DESK = {
 }
 
 
-def told(stage: Stage, pod: Pod) -> Mapping[str, str]:
-    """What the pod found in its environment."""
+def env_of(stage: Stage, pod: Pod) -> Mapping[str, str]:
+    """Return the environment of a started pod."""
     order = stage.runtime.order(str(pod.pk))
     assert order is not None
     return order.env
@@ -31,12 +31,12 @@ def desk(stage: Stage, **changes: object) -> Workload:
 
 def test_first_pod_gets_its_ports_and_the_request_secret(stage: Stage) -> None:
     first, second = stage.pods(desk(stage))
-    env = told(stage, first)
+    env = env_of(stage, first)
     assert first.ports is not None
     assert env["BERTH_PORT_LAB"] == env["BERTH_PORT"] == str(first.ports["lab"]["port"])
     assert env["BERTH_PORT_BOARD"] == "6006"
     assert env["BERTH_PORT_SECRET"] == for_port(str(first.pk))
-    assert "BERTH_PORT" not in told(stage, second)
+    assert "BERTH_PORT" not in env_of(stage, second)
     assert second.ports is None
 
 
@@ -74,7 +74,7 @@ def test_visit_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
     assert stage.phase(workload) == Phase.RUNNING
     stage.tick(9, seconds=10)
     assert stage.phase(workload) == Phase.COMPLETED
-    assert "nobody visited its ports" in workload.message
+    assert "no visits to its ports" in workload.message
 
 
 def test_expired_port_links_are_deleted(stage: Stage) -> None:

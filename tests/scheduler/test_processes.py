@@ -83,10 +83,10 @@ def schedulers(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[Schedu
     made.close()
 
 
-def until(what: Callable[[], object], seconds: float = 60, said: Callable[[], object] = str) -> None:
+def until(condition: Callable[[], object], seconds: float = 60, details: Callable[[], object] = str) -> None:
     deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {said()}"
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {details()}"
         time.sleep(0.05)
 
 
@@ -97,14 +97,14 @@ def submit(cast: Cast, name: str, command: str, replicas: int = 2) -> Workload:
 
 
 def listening() -> int:
-    """How many schedulers stand by or lead: each listens on a connection of its own."""
+    """Return the number of scheduler processes; each listens on its own connection."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity "
             "WHERE datname = current_database() AND query = 'LISTEN \"berth_scheduler\"'"
         )
-        found: int = cursor.fetchone()[0]
-        return found
+        count: int = cursor.fetchone()[0]
+        return count
 
 
 def phase(workload: Workload) -> str:
@@ -118,7 +118,7 @@ def test_pending_work_scales_up_an_elastic_pool_and_runs_as_processes(
     schedulers.start()
     line = 'echo "$RANK of $WORLD_SIZE sees $CUDA_VISIBLE_DEVICES"; test "$BERTH_PROJECT" = vision'
     workload = submit(cast, "hello", line)
-    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.phase, workload.message))
+    until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.phase, workload.message))
     assert workload.pods.filter(state="succeeded").count() == 2
     assert not DeviceClaim.objects.exists()
 
@@ -130,16 +130,16 @@ def test_killed_leader_is_replaced_and_its_pods_keep_running(cast: Cast, schedul
     flag = schedulers.home / "go"
     line = f"echo $BERTH_POD_ID >> {schedulers.home}/started; while [ ! -e {flag} ]; do sleep 0.05; done"
     workload = submit(cast, "long", line)
-    until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
+    until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     first = schedulers.leader()
     assert first is not None
     first.send_signal(signal.SIGKILL)
     later = submit(cast, "later", "true")
-    until(lambda: phase(later) == Phase.COMPLETED, said=lambda: (later.reason, later.message))
+    until(lambda: phase(later) == Phase.COMPLETED, details=lambda: (later.reason, later.message))
     assert schedulers.leader() not in (None, first)
     assert phase(workload) == Phase.RUNNING
     flag.touch()
-    until(lambda: phase(workload) == Phase.COMPLETED, said=lambda: (workload.reason, workload.message))
+    until(lambda: phase(workload) == Phase.COMPLETED, details=lambda: (workload.reason, workload.message))
     assert (workload.run, workload.preemptions, workload.restarts) == (1, 0, 0)
     started = (schedulers.home / "started").read_text().split()
     assert sorted(started) == sorted(str(pod.pk) for pod in Pod.objects.filter(workload=workload))
@@ -159,7 +159,7 @@ def test_ending_scheduler_releases_its_lease_at_once(cast: Cast, schedulers: Sch
 def test_scheduler_survives_the_loss_of_its_database_connections(cast: Cast, schedulers: Schedulers) -> None:
     process = schedulers.start()
     workload = submit(cast, "before", "sleep 1")
-    until(lambda: phase(workload) == Phase.RUNNING, said=lambda: (workload.reason, workload.message))
+    until(lambda: phase(workload) == Phase.RUNNING, details=lambda: (workload.reason, workload.message))
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
@@ -167,6 +167,6 @@ def test_scheduler_survives_the_loss_of_its_database_connections(cast: Cast, sch
         )
         assert cursor.fetchone()[0] >= 2
     later = submit(cast, "after", "true")
-    until(lambda: phase(later) == Phase.COMPLETED, said=lambda: (later.reason, later.message))
+    until(lambda: phase(later) == Phase.COMPLETED, details=lambda: (later.reason, later.message))
     until(lambda: phase(workload) == Phase.COMPLETED)
     assert process.poll() is None

@@ -17,10 +17,15 @@ def workers(count: int) -> list[dict[str, object]]:
 
 
 def pressure(stage: Stage) -> tuple[int, int, int, int]:
-    """Of the last report: queued, running, capacity in GPUs, and nodes."""
+    """Return queued, running and capacity in GPUs, and nodes, of the last report."""
     stage.cast.pool.refresh_from_db()
-    told = stage.cast.pool.pressure or {}
-    return told["queued"] // 1000, told["running"] // 1000, told["capacity"] // 1000, told["nodes"]
+    pressure = stage.cast.pool.pressure or {}
+    return (
+        pressure["queued"] // 1000,
+        pressure["running"] // 1000,
+        pressure["capacity"] // 1000,
+        pressure["nodes"],
+    )
 
 
 @shows("SKY-24")
@@ -46,7 +51,7 @@ def test_each_submission_end_new_node_and_lost_node_is_reported(stage: Stage) ->
 def test_scheduler_reports_demand_and_knows_no_autoscaler(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever stands behind the door hears the same; no line of the scheduler names what decides there."""
+    """The scheduler only reports demand; no line of it names the autoscaler."""
     heard = []
 
     def observer(pool_id: int, **report: object) -> bool:
@@ -62,10 +67,10 @@ def test_scheduler_reports_demand_and_knows_no_autoscaler(
 
 
 def imported(path: Path) -> list[str]:
-    found = []
+    names = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-    return found
+            names += [alias.name for alias in node.names]
+    return names

@@ -35,13 +35,13 @@ def failed(stage: Stage, workload: Workload) -> None:
     stage.finish(workload, exit_code=3)
 
 
-def lost(stage: Stage, workload: Workload) -> None:
+def node_lost(stage: Stage, workload: Workload) -> None:
     for pod in stage.pods(workload, "running"):
         Node.objects.filter(pk=pod.node_id).update(state="lost")
 
 
 def grown_on_paper(stage: Stage, **changes: object) -> Workload:
-    """Runs at its minimum, with a promise for one replica more; everything else is taken."""
+    """Runs at its minimum with one more replica reserved; everything else is allocated."""
     stage.quota(stage.cast.speech, 0)
     workload = stage.submit(roles=ELASTIC, kind="elastic", **changes)
     stage.submit("rest", roles=[{"name": "worker", "replicas": 2, "gpu": 1}], priority=90)
@@ -61,12 +61,12 @@ def grown_on_paper(stage: Stage, **changes: object) -> Workload:
     return workload
 
 
-@pytest.mark.parametrize("end", [cancelled, suspended, overdue, drained, failed, lost])
+@pytest.mark.parametrize("end", [cancelled, suspended, overdue, drained, failed, node_lost])
 def test_scale_up_reservation_ends_with_the_run(stage: Stage, end: Callable[[Stage, Workload], None]) -> None:
     workload = grown_on_paper(stage, max_runtime=900)
     end(stage, workload)
     stage.loop.tick(reconcile=False)
-    stage.loop.settle()
+    stage.loop.reconcile()
     assert stage.phase(workload) not in (Phase.STARTING, Phase.RUNNING)
     assert not Reservation.objects.filter(workload=workload).exists()
 

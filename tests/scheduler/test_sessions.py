@@ -25,7 +25,7 @@ PYTHON = Hello("3.11.7", "3.1.2")
 
 @dataclass
 class Play:
-    """A session on the stage, its pods' workers played by hand."""
+    """A session whose workers are driven by the test."""
 
     stage: Stage
     session: Session
@@ -57,9 +57,9 @@ class Play:
         session_workers.finish(pod=pod, done=[Done(number, outcome, {}, result) for number in numbers])
 
     def ended(self) -> list[Ended]:
-        found = calls.take_ended(session=self.session, after=self.after, now=self.stage.clock.now())
-        self.after = found[-1].number if found else self.after
-        return found
+        results = calls.take_ended(session=self.session, after=self.after, now=self.stage.clock.now())
+        self.after = results[-1].number if results else self.after
+        return results
 
 
 def open_session(stage: Stage, *, nodes: int = 2, acting: Acting | None = None, **values: int) -> Session:
@@ -77,7 +77,7 @@ def open_session(stage: Stage, *, nodes: int = 2, acting: Acting | None = None, 
 
 @pytest.fixture
 def play(stage: Stage) -> Play:
-    """Two nodes that take calls."""
+    """Two nodes that accept calls."""
     play = Play(stage, open_session(stage))
     stage.tick(3)
     assert stage.phase(play.session.workload) == Phase.RUNNING
@@ -123,7 +123,7 @@ def test_call_of_a_lost_response_is_sent_again_and_counts_once(play: Play) -> No
 
 
 def test_returned_call_may_be_sent_to_the_same_node_again(play: Play) -> None:
-    """Even while that node's last question, which says that it has it, is still open."""
+    """This holds even while the node's last poll, which lists the call, is still open."""
     play.add(b"a")
     number = play.take(0)[b"a"]
     play.finish(0, number, outcome="interrupted")
@@ -159,11 +159,11 @@ def test_call_of_a_lost_worker_is_repeated_up_to_its_limit(play: Play) -> None:
     play.add(b"a")
     for ended in (0, 0, 1):
         assert {**play.take(0), **play.take(1)}.keys() == {b"a"}
-        play.stage.clock.advance(100)  # nobody says a word
-        found = play.ended()
-        assert len(found) == ended
+        play.stage.clock.advance(100)  # no worker reports
+        results = play.ended()
+        assert len(results) == ended
         play.join()
-    [end] = found
+    [end] = results
     assert end.outcome == "failed"
     assert end.told["type"] == "Interrupted"
     assert "3 times" in end.told["message"]
@@ -188,10 +188,10 @@ def test_interrupted_calls_of_an_evicted_session_run_again(play: Play) -> None:
     assert play.stage.phase(play.session.workload) == Phase.RUNNING
     assert play.session.workload.run == 2
     play.join()
-    found = {**play.take(0), **play.take(1)}
-    assert sorted(found) == [b"a", b"b"]
+    results = {**play.take(0), **play.take(1)}
+    assert sorted(results) == [b"a", b"b"]
     for node in (0, 1):
-        play.finish(node, *found.values())
+        play.finish(node, *results.values())
     assert sorted(one.attempts for one in play.ended()) == [2, 2]
 
 
@@ -263,7 +263,7 @@ def test_session_without_a_client_ends(play: Play) -> None:
     assert play.stage.phase(play.session.workload) == Phase.RUNNING
     play.stage.tick(2, seconds=20)
     assert play.stage.phase(play.session.workload) == Phase.STOPPING
-    assert "asked for nothing for 600 s" in play.session.workload.message
+    assert "sent no request for 600 s" in play.session.workload.message
 
 
 def test_worker_with_another_python_version_ends_the_session(play: Play) -> None:

@@ -33,7 +33,7 @@ FILES = 4000
 
 @pytest.fixture
 def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Starts a task queue on this test's database, as production does; whatever is left of it ends here."""
+    """Start a task queue on this test's database as production does; stop it afterwards."""
     started: list[subprocess.Popen[bytes]] = []
     env = {**child_env, "BERTH_HOME": str(tmp_path), "BERTH_SECRET_KEY": settings.SECRET_KEY}  # signs tasks
 
@@ -50,7 +50,7 @@ def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], su
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """With all that it forked, at once and without a word."""
+    """Kill it with all its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -98,15 +98,15 @@ def cast(transactional_db: None) -> Cast:
 def test_regular_tasks_are_registered_once_and_corrected(cast: Cast) -> None:
     assert keep_schedules() == len(REGULAR)
     assert keep_schedules() == 0
-    wanted = sorted(Schedule.objects.values_list("name", "func", "minutes"))
+    expected = sorted(Schedule.objects.values_list("name", "func", "minutes"))
     Schedule.objects.filter(name=REGULAR[0].name).update(minutes=999)
     Schedule.objects.create(name=REGULAR[1].name, func="nonsense")
-    Schedule.objects.create(name="berth: of a former version", func="gone")
-    Schedule.objects.create(name="somebody else's", func="theirs")
+    Schedule.objects.create(name="berth: former task", func="removed")
+    Schedule.objects.create(name="another application's", func="theirs")
     keep_schedules()
-    kept = Schedule.objects.filter(name__startswith="berth: ")
-    assert sorted(kept.values_list("name", "func", "minutes")) == wanted
-    assert Schedule.objects.filter(name="somebody else's").exists()
+    rows = Schedule.objects.filter(name__startswith="berth: ")
+    assert sorted(rows.values_list("name", "func", "minutes")) == expected
+    assert Schedule.objects.filter(name="another application's").exists()
 
 
 def test_loop_registers_the_regular_tasks(stage: Stage) -> None:
@@ -180,7 +180,7 @@ def test_prune_of_the_future_is_refused(cast: Cast) -> None:
 
 
 def test_queued_task_is_rolled_back_with_its_transaction(cast: Cast) -> None:
-    """So nothing is done for a change that never was."""
+    """A rolled-back change leaves no task behind."""
     from django_q.tasks import async_task
 
     with pytest.raises(ZeroDivisionError), transaction.atomic():

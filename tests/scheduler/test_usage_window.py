@@ -27,13 +27,13 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-def told(seed: int, least: int) -> Story:
+def make_story(seed: int, least: int) -> Story:
     dice = Random(seed)
     return [(dice.randint(least, 600), dice.choice([0.0, 0.0, 1000.0, 3500.0])) for _ in range(40)]
 
 
 def summed(story: Story, now: int, half_life: float | None, since: int) -> float:
-    """The integral piece by piece, by its definition: no ledger, nothing carried over."""
+    """Integrate piece by piece by the definition, without a ledger."""
     total, at = 0.0, 0
     for seconds, rate in story:
         early, late = max(at, since), min(at + seconds, now)
@@ -47,7 +47,7 @@ def summed(story: Story, now: int, half_life: float | None, since: int) -> float
 
 
 def played(stage: Stage, story: Story, mode: dict[str, Any], each: Any) -> None:
-    """Writes the ledger at every change and reads it anew from the database each time, as after a restart."""
+    """Write the ledger at every change and read it back from the database, as after a restart."""
     NodePool.objects.update(fairshare_mode="time_based", **mode)
     pool = NodePool.objects.get()
     Usage.objects.all().delete()
@@ -81,7 +81,7 @@ def since(now: int, mode: dict[str, Any]) -> int:
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("seed", range(3))
 def test_ledger_matches_its_definition_at_every_change(stage: Stage, mode: dict[str, Any], seed: int) -> None:
-    story = told(seed, least=WINDOW // STEPS)
+    story = make_story(seed, least=WINDOW // STEPS)
 
     def judge(now: int, usage: Any) -> None:
         begin = since(now, mode)
@@ -113,7 +113,7 @@ def test_unneeded_points_are_deleted(stage: Stage) -> None:
 
 
 def test_usage_before_the_window_is_forgotten(stage: Stage) -> None:
-    """The whole way: pods hold GPUs, the scheduler settles, the window passes."""
+    """End to end: pods hold GPUs, the scheduler settles the ledger, the window passes."""
     mode = {"half_life": None, "window": 3600, "tumbling_window": False}
     NodePool.objects.update(fairshare_mode="time_based", count_all=True, **mode)
     workload = stage.submit(roles=[{"name": "worker", "replicas": 2, "gpu": 1}])

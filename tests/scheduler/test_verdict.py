@@ -22,31 +22,31 @@ def gang(*states: str, phase: str = "running", tree: Group | None = None, **more
 
 def test_gang_runs_once_its_minimum_runs() -> None:
     assert verdict(gang("running", "starting", phase="starting")) is None
-    found = verdict(gang("running", "running", phase="starting"))
-    assert found is not None
-    assert found.to == "running"
+    step = verdict(gang("running", "running", phase="starting"))
+    assert step is not None
+    assert step.to == "running"
 
 
 def test_gang_completes_when_every_pod_succeeded() -> None:
     assert verdict(gang("succeeded", "running")) is None
-    found = verdict(gang("succeeded", "succeeded"))
-    assert found is not None
-    assert (found.to, found.exit_code) == ("completed", 0)
+    step = verdict(gang("succeeded", "succeeded"))
+    assert step is not None
+    assert (step.to, step.exit_code) == ("completed", 0)
 
 
 def test_failed_pod_ends_the_gang_with_its_exit_code() -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", exit_code=3)]
-    found = verdict(gang(pods=pods))
-    assert found is not None
-    assert (found.to, found.next_phase) == ("stopping", "failed")
-    assert (found.exit_code, found.reason) == (3, "PodFailed")
-    assert "exit code 3" in found.message
+    step = verdict(gang(pods=pods))
+    assert step is not None
+    assert (step.to, step.next_phase) == ("stopping", "failed")
+    assert (step.exit_code, step.reason) == (3, "PodFailed")
+    assert "exit code 3" in step.message
 
 
 def test_signal_is_reported_as_shells_do() -> None:
-    found = verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
-    assert found is not None
-    assert found.exit_code == 137
+    step = verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
+    assert step is not None
+    assert step.exit_code == 137
 
 
 @pytest.mark.parametrize(
@@ -63,69 +63,69 @@ def test_restart_policy_decides_after_a_failure(
     kind: str, most: int | None, restarts: int, leads_to: str
 ) -> None:
     policy = RestartPolicy(kind=kind, max_restarts=most)  # type: ignore[arg-type]
-    found = verdict(gang("running", "failed", policy=policy, restarts=restarts))
-    assert found is not None
-    assert (found.to, found.next_phase) == ("stopping", leads_to)
-    assert found.counts_as_restart is (leads_to == "pending")
+    step = verdict(gang("running", "failed", policy=policy, restarts=restarts))
+    assert step is not None
+    assert (step.to, step.next_phase) == ("stopping", leads_to)
+    assert step.counts_as_restart is (leads_to == "pending")
 
 
 def test_always_policy_restarts_a_succeeded_gang() -> None:
-    found = verdict(gang("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
-    assert found is not None
-    assert (found.next_phase, found.counts_as_restart) == ("pending", True)
+    step = verdict(gang("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
+    assert step is not None
+    assert (step.next_phase, step.counts_as_restart) == ("pending", True)
 
 
 def test_lost_pod_makes_the_gang_stale_without_counting_as_failure() -> None:
-    found = verdict(gang("running", "lost"))
-    assert found is not None
-    assert (found.to, found.stale) == ("", True)
-    found = verdict(gang("failed", "lost", is_stale=True))
-    assert found is not None
-    assert (found.next_phase, found.counts_as_restart) == ("pending", False)
-    found = verdict(gang("lost", "lost"))
-    assert found is not None
-    assert found.next_phase == "pending"
+    step = verdict(gang("running", "lost"))
+    assert step is not None
+    assert (step.to, step.stale) == ("", True)
+    step = verdict(gang("failed", "lost", is_stale=True))
+    assert step is not None
+    assert (step.next_phase, step.counts_as_restart) == ("pending", False)
+    step = verdict(gang("lost", "lost"))
+    assert step is not None
+    assert step.next_phase == "pending"
 
 
 def test_gang_with_all_replicas_is_not_stale() -> None:
-    found = verdict(gang("running", "starting", is_stale=True))
-    assert found is not None
-    assert (found.to, found.stale) == ("", False)
+    step = verdict(gang("running", "starting", is_stale=True))
+    assert step is not None
+    assert (step.to, step.stale) == ("", False)
 
 
 def test_stopping_gang_reaches_its_next_phase_once_no_pod_is_left() -> None:
     assert verdict(gang("stopped", "stopping", phase="stopping", next_phase="pending")) is None
-    found = verdict(gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed"))
-    assert found is not None
-    assert (found.to, found.reason) == ("pending", "Reclaimed")
+    step = verdict(gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed"))
+    assert step is not None
+    assert (step.to, step.reason) == ("pending", "Reclaimed")
 
 
 @pytest.mark.parametrize(("next_phase", "to"), [("pending", "completed"), ("cancelled", "cancelled")])
 def test_gang_that_succeeded_before_it_stopped_has_completed_unless_cancelled(
     next_phase: str, to: str
 ) -> None:
-    found = verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))
-    assert found is not None
-    assert found.to == to
+    step = verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))
+    assert step is not None
+    assert step.to == to
 
 
 def test_tree_runs_when_enough_children_run() -> None:
     tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
     pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
-    found = verdict(gang(pods=pods, tree=tree, phase="starting"))
-    assert found is not None
-    assert found.to == "running"
+    step = verdict(gang(pods=pods, tree=tree, phase="starting"))
+    assert step is not None
+    assert step.to == "running"
 
 
 def test_optional_group_is_stale_after_a_lost_pod_but_not_without_pods() -> None:
     tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
     assert verdict(gang(pods=pods, tree=tree)) is None
-    found = verdict(gang(pods=[*pods[:3], replace(pods[3], state="lost")], tree=tree))
-    assert found is not None
-    assert (found.to, found.stale) == ("", True)
-    gone = [*pods[:2], *(replace(pod, state="lost") for pod in pods[2:])]
-    assert verdict(gang(pods=gone, tree=tree)) is None
+    step = verdict(gang(pods=[*pods[:3], replace(pods[3], state="lost")], tree=tree))
+    assert step is not None
+    assert (step.to, step.stale) == ("", True)
+    without_group = [*pods[:2], *(replace(pod, state="lost") for pod in pods[2:])]
+    assert verdict(gang(pods=without_group, tree=tree)) is None
 
 
 def gang_with_idle_role(*work: str, idle: str = "running", **more: object) -> GangFacts:
@@ -136,9 +136,9 @@ def gang_with_idle_role(*work: str, idle: str = "running", **more: object) -> Ga
 
 def test_idle_replicas_stop_once_all_others_succeeded() -> None:
     assert verdict(gang_with_idle_role("succeeded", "running")) is None
-    found = verdict(gang_with_idle_role("succeeded", "succeeded"))
-    assert found is not None
-    assert (found.to, found.next_phase, found.exit_code) == ("stopping", "completed", 0)
+    step = verdict(gang_with_idle_role("succeeded", "succeeded"))
+    assert step is not None
+    assert (step.to, step.next_phase, step.exit_code) == ("stopping", "completed", 0)
     stopped = gang_with_idle_role(
         "succeeded", "succeeded", idle="stopped", phase="stopping", next_phase="completed"
     )
@@ -148,12 +148,12 @@ def test_idle_replicas_stop_once_all_others_succeeded() -> None:
 
 
 def test_idle_replicas_keep_running_while_a_lost_replica_awaits_its_replacement() -> None:
-    found = verdict(gang_with_idle_role("succeeded", "lost"))
-    assert found is not None
-    assert (found.to, found.stale) == ("", True)
+    step = verdict(gang_with_idle_role("succeeded", "lost"))
+    assert step is not None
+    assert (step.to, step.stale) == ("", True)
 
 
 def test_idle_replicas_restart_with_a_gang_that_always_restarts() -> None:
-    found = verdict(gang_with_idle_role("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
-    assert found is not None
-    assert (found.to, found.next_phase, found.reason) == ("stopping", "pending", "Restarting")
+    step = verdict(gang_with_idle_role("succeeded", "succeeded", policy=RestartPolicy(kind="always")))
+    assert step is not None
+    assert (step.to, step.next_phase, step.reason) == ("stopping", "pending", "Restarting")

@@ -86,8 +86,8 @@ def test_pods_lost_with_their_host_do_not_count_as_failure(stage: Stage) -> None
 
 def test_stale_gang_is_stopped_after_its_grace(stage: Stage) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 4, "gpu": 1}])
-    lost = Node.objects.get(name="local-1")
-    terminate_node(acting=stage.cast.alice, node=lost)
+    node = Node.objects.get(name="local-1")
+    terminate_node(acting=stage.cast.alice, node=node)
     stage.tick()
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.stale_since == stage.clock.now()
@@ -101,8 +101,8 @@ def test_gang_with_a_replaced_pod_keeps_running(stage: Stage) -> None:
     workload = running(stage)
     stage.runtime.end(str(stage.pods(workload)[1].pk), cause=PodCause.LOST, message="killed")
     stage.tick()
-    stood = sorted((pod.rank, pod.state) for pod in stage.pods(workload))
-    assert stood == [(0, "running"), (1, "lost"), (1, "starting")], "the new one takes the rank of the lost"
+    states = sorted((pod.rank, pod.state) for pod in stage.pods(workload))
+    assert states == [(0, "running"), (1, "lost"), (1, "starting")], "the replacement takes over the rank"
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
     assert workload.stale_since is None
@@ -134,7 +134,7 @@ def test_unstartable_gang_releases_its_devices(stage: Stage) -> None:
 def test_gang_whose_node_never_received_it_fails_with_the_reason_and_ends_at_once(
     stage: Stage, tmp_path: Path
 ) -> None:
-    """A real Ray runtime, and a node where nothing listens."""
+    """A real Ray runtime and a node that does not answer."""
     node = Node.objects.get(name="local-0")
     away = NodeAt(node.instance_id, node.pool.name, 0, "127.98.1.2", (), "5ec2e7" * 10)
     stage.runtime = RayRuntime(tmp_path, lambda: [away])  # type: ignore[assignment]
@@ -234,8 +234,8 @@ def test_spot_interruption_evicts_even_non_preemptible_workloads(stage: Stage) -
     assert [pod.node_id for pod in stage.pods(workload, "running")] == [node.pk]
     stage.clock.advance(2)
     stage.tick(3)
-    told = Eviction.objects.get()
-    assert told.rule == f"The drain timeout of node {node.name} has passed: EC2 takes it back."
+    eviction = Eviction.objects.get()
+    assert eviction.rule == f"The drain timeout of node {node.name} has passed: EC2 takes it back."
     assert {pod.node_id for pod in stage.pods(workload, "starting", "running")} != {node.pk}
 
 
