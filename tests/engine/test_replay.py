@@ -172,8 +172,8 @@ def test_who_runs_from_the_beginning_waited_for_nothing(tmp_path: Path) -> None:
     assert (told["until_first_start"]["average"], told["queueing"]["average"]) == (0, 0)
 
 
-def test_a_trace_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"document: cannot be read: No such file or directory; given"):
+def test_missing_trace_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"document: cannot be read: No such file or directory; received"):
         find(str(tmp_path / "none.csv"), tmp_path)
 
 
