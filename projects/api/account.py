@@ -1,4 +1,4 @@
-"""REST views of a person's own account: sign in, change the password, tokens."""
+"""REST endpoints of one's own account: sign-in, password, tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,7 +115,7 @@ class Login(PasswordView):
     permission_classes = [AllowAny]
 
     def check_throttles(self, request: Request) -> None:
-        """Counted once the name is known."""
+        """Skip the limit per user: the attempt is counted by name."""
 
     @operation("Sign in with a password for a token", body=Credentials, answer=LoginAnswer)
     @idempotent
@@ -125,7 +125,7 @@ class Login(PasswordView):
         with self.password_attempt(request, body.username, Unauthenticated):
             user = authenticate(request._request, username=body.username, password=body.password)
             if not isinstance(user, User):
-                raise Unauthenticated("The name and the password do not belong together.")
+                raise Unauthenticated("Wrong user name or password.")
         rate_limits.spend("write", f"user {user.pk}")
         acting = Acting.person(user, request_id=getattr(request, "request_id", ""))
         token, secret = tokens.issue(
@@ -160,7 +160,7 @@ class Password(PasswordView):
 
 
 class Whoami(ApiView):
-    @operation("Who you are, and what you may", answer=WhoAnswer)
+    @operation("Get your user name, roles and scopes", answer=WhoAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
         rows = (
@@ -179,14 +179,14 @@ class Whoami(ApiView):
 
 
 class Tokens(ApiView):
-    @operation("Your tokens", query=ListQuery, page=TokenAnswer)
+    @operation("List your tokens", query=ListQuery, page=TokenAnswer)
     def get(self, request: Request) -> Response:
         rows = selectors.tokens(self.acting)
         return Response(
             page(rows, parse_query(request, ListQuery), NEWEST, lambda found: [_token(row) for row in found])
         )
 
-    @operation("Make a token for yourself", body=NewToken, answer=NewTokenAnswer, status=201)
+    @operation("Create a token", body=NewToken, answer=NewTokenAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -199,7 +199,7 @@ class Tokens(ApiView):
 
 
 class OneToken(ApiView):
-    @operation("One of your tokens", answer=TokenAnswer)
+    @operation("Get one of your tokens", answer=TokenAnswer)
     def get(self, request: Request, token_id: int) -> Response:
         no_query(request)
         return Response(_token(self._found(token_id)))
@@ -213,7 +213,7 @@ class OneToken(ApiView):
     def _found(self, token_id: int) -> ApiToken:
         found = selectors.tokens(self.acting).filter(pk=token_id).first()
         if found is None:
-            raise NotFound("There is no token with that id.")
+            raise NotFound("No token with this id.")
         return found
 
 

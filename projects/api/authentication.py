@@ -15,7 +15,7 @@ from projects.services.sessions.workers import pod_behind
 
 
 class BearerTokens(BaseAuthentication):
-    """Who keeps trying tokens that do not count is soon told to wait; one that counts always does."""
+    """Authenticate by API token; failed attempts are rate-limited by address."""
 
     def authenticate(self, request: Request) -> tuple[User, Acting] | None:
         header = request.headers.get("Authorization")
@@ -27,7 +27,7 @@ class BearerTokens(BaseAuthentication):
         token = tokens.authenticate(secret.strip())
         if token is None:
             spend("bad_token", f"address {client_address(request)}")
-            raise Unauthenticated("This token is unknown, expired or revoked.")
+            raise Unauthenticated("This token is unknown, expired or revoked. Run `berth login`.")
         scopes = frozenset(token.scopes)
         return token.user, Acting.person(token.user, scopes, _id_of(request), token.expires_at, token.pk)
 
@@ -36,7 +36,7 @@ class BearerTokens(BaseAuthentication):
 
 
 class Sessions(SessionAuthentication):
-    """Changes need the CSRF token as well, as everywhere in a browser."""
+    """Authenticate by browser session; changes need the CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[User, Acting] | None:
         found = super().authenticate(request)

@@ -39,7 +39,7 @@ class NewDepartment(Body):
 
 
 class TenantChanges(Body):
-    """What can be changed of a department or a project; what is left out stays."""
+    """Changes to a department or a project; missing keys stay unchanged."""
 
     title: Text = ""
     rank: int = 0
@@ -50,12 +50,12 @@ class TenantChanges(Body):
 class Departments(ApiView):
     change_scope = "admin"
 
-    @operation("Departments that you see", query=ListQuery, page=DepartmentAnswer)
+    @operation("List departments", query=ListQuery, page=DepartmentAnswer)
     def get(self, request: Request) -> Response:
         rows = selectors.departments(self.acting)
         return Response(page(rows, parse_query(request, ListQuery), BY_NAME, presented))
 
-    @operation("Make a department", body=NewDepartment, answer=DepartmentAnswer, status=201)
+    @operation("Create a department", body=NewDepartment, answer=DepartmentAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -68,12 +68,12 @@ class Departments(ApiView):
 class OneDepartment(ApiView):
     change_scope = "admin"
 
-    @operation("One department", answer=DepartmentAnswer)
+    @operation("Get a department", answer=DepartmentAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         return Response(answer(selectors.find_department(self.acting, name)))
 
-    @operation("Change a department", body=TenantChanges, answer=DepartmentAnswer)
+    @operation("Update a department", body=TenantChanges, answer=DepartmentAnswer)
     def patch(self, request: Request, name: str) -> Response:
         no_query(request)
         department = selectors.find_department(self.acting, name)
@@ -82,7 +82,7 @@ class OneDepartment(ApiView):
             answer(tenants.edit_department(acting=self.acting, department=department, changes=changes))
         )
 
-    @operation("Remove a department without projects", status=204)
+    @operation("Delete a department without projects", status=204)
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         tenants.delete_department(acting=self.acting, department=selectors.find_department(self.acting, name))

@@ -64,7 +64,7 @@ class AuditAnswer(Answer):
 
 
 class Events(ApiView):
-    @operation("What happened, newest first", query=EventsQuery, page=EventAnswer)
+    @operation("List events, newest first", query=EventsQuery, page=EventAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, EventsQuery)
         rows = selectors.events(self.acting)
@@ -82,7 +82,7 @@ class Events(ApiView):
 
 
 class EventsOfWorkload(ApiView):
-    @operation("What happened to one workload, from the beginning", query=ListQuery, page=EventAnswer)
+    @operation("List the events of a workload, oldest first", query=ListQuery, page=EventAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.acting, workload_id)
@@ -91,7 +91,7 @@ class EventsOfWorkload(ApiView):
 
 
 class AuditTrail(ApiView):
-    @operation("Who changed what, newest first", query=AuditQuery, page=AuditAnswer)
+    @operation("List audit entries, newest first", query=AuditQuery, page=AuditAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, AuditQuery)
         rows = selectors.audit(self.acting)
@@ -112,7 +112,7 @@ class AuditTrail(ApiView):
 
 
 def presented(rows: Sequence[Event]) -> list[Any]:
-    """Projects may be gone; their events name them by number then, which says nothing to a person."""
+    """Present events; `project` is null if the project was deleted."""
     names = dict(Project.objects.filter(pk__in={row.project_id for row in rows}).values_list("pk", "name"))
     return [
         EventAnswer(

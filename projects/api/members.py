@@ -1,4 +1,4 @@
-"""REST endpoints of members and people."""
+"""REST endpoints of members and users."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -72,7 +72,7 @@ class NewUser(Body):
 class Members(ApiView):
     change_scope = "admin"
 
-    @operation("Members of what you see", query=MembersQuery, page=MemberAnswer)
+    @operation("List members", query=MembersQuery, page=MemberAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, MembersQuery)
         rows = selectors.members(self.acting)
@@ -84,7 +84,7 @@ class Members(ApiView):
             rows = rows.filter(user__username=query.user)
         return Response(page(rows, query, OLDEST, presented))
 
-    @operation("Give a role", body=NewMember, answer=MemberAnswer, status=201)
+    @operation("Grant a role", body=NewMember, answer=MemberAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -98,11 +98,7 @@ class Members(ApiView):
     def _scope(self, body: NewMember) -> Department | Project | None:
         if body.project is not None and body.department is not None:
             raise Invalid(
-                [
-                    Problem(
-                        "department", "given together with project", shown(body.department), "one of the two"
-                    )
-                ]
+                [Problem("department", "conflicts with project", shown(body.department), "one of the two")]
             )
         if body.project is not None:
             return project_in_body(self.acting, body.project)
@@ -112,12 +108,12 @@ class Members(ApiView):
 class OneMember(ApiView):
     change_scope = "admin"
 
-    @operation("One role of one person", answer=MemberAnswer)
+    @operation("Get a member", answer=MemberAnswer)
     def get(self, request: Request, member_id: int) -> Response:
         no_query(request)
         return Response(answer(self._found(member_id)))
 
-    @operation("Take a role away", status=204)
+    @operation("Revoke a role", status=204)
     def delete(self, request: Request, member_id: int) -> Response:
         no_query(request)
         members.revoke(acting=self.acting, membership=self._found(member_id))
@@ -126,28 +122,30 @@ class OneMember(ApiView):
     def _found(self, member_id: int) -> Membership:
         found = selectors.members(self.acting).filter(pk=member_id).first()
         if found is None:
-            raise NotFound("There is no member with that id.")
+            raise NotFound("No member with this id.")
         return found
 
 
 class Users(ApiView):
     change_scope = "admin"
 
-    @operation("Users with a role in what you administer", query=UsersQuery, page=UserAnswer)
+    @operation("List users that you administer", query=UsersQuery, page=UserAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, UsersQuery)
         rows = selectors.users(self.acting)
         if administers_any(self.acting):
             rows = _searched(rows, query.search)
-            return Response(page(rows, query, BY_USERNAME, lambda found: [person(user) for user in found]))
+            return Response(
+                page(rows, query, BY_USERNAME, lambda found: [user_answer(user) for user in found])
+            )
         raise Forbidden("Only admins of a project, a department or the platform may list users.")
 
-    @operation("Make a person known", body=NewUser, answer=UserAnswer, status=201)
+    @operation("Create a user", body=NewUser, answer=UserAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
         user = members.create_user(acting=self.acting, **parse_body(request, NewUser).explicit_values())
-        return created(person(user), f"/api/v1/users?search={user.username}")
+        return created(user_answer(user), f"/api/v1/users?search={user.username}")
 
 
 def _searched(rows: Any, text: str | None) -> Any:
@@ -171,5 +169,5 @@ def presented(rows: Sequence[Membership]) -> list[Any]:
     return [answer(row) for row in rows]
 
 
-def person(user: User) -> UserAnswer:
+def user_answer(user: User) -> UserAnswer:
     return UserAnswer(username=user.username, email=user.email, active=user.is_active)

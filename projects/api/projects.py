@@ -49,7 +49,7 @@ class NewProject(Body):
 class Projects(ApiView):
     change_scope = "admin"
 
-    @operation("Projects that you see", query=ProjectsQuery, page=ProjectAnswer)
+    @operation("List projects", query=ProjectsQuery, page=ProjectAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ProjectsQuery)
         rows = selectors.projects(self.acting)
@@ -57,7 +57,7 @@ class Projects(ApiView):
             rows = rows.filter(department__name=query.department)
         return Response(page(rows, query, BY_NAME, presented))
 
-    @operation("Make a project", body=NewProject, answer=ProjectAnswer, status=201)
+    @operation("Create a project", body=NewProject, answer=ProjectAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -70,19 +70,19 @@ class Projects(ApiView):
 class OneProject(ApiView):
     change_scope = "admin"
 
-    @operation("One project", answer=ProjectAnswer)
+    @operation("Get a project", answer=ProjectAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         return Response(answer(selectors.find_project(self.acting, name)))
 
-    @operation("Change a project", body=TenantChanges, answer=ProjectAnswer)
+    @operation("Update a project", body=TenantChanges, answer=ProjectAnswer)
     def patch(self, request: Request, name: str) -> Response:
         no_query(request)
         project = selectors.find_project(self.acting, name)
         changes = parse_body(request, TenantChanges).explicit_values()
         return Response(answer(tenants.edit_project(acting=self.acting, project=project, changes=changes)))
 
-    @operation("Remove a project without workloads", status=204)
+    @operation("Delete a project without workloads", status=204)
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         tenants.delete_project(acting=self.acting, project=selectors.find_project(self.acting, name))

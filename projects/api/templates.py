@@ -62,7 +62,7 @@ class TemplatesQuery(ListQuery):
 
 
 class Templates(ApiView):
-    @operation("Templates of the projects that you see", query=TemplatesQuery, page=TemplateAnswer)
+    @operation("List templates", query=TemplatesQuery, page=TemplateAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, TemplatesQuery)
         rows = selectors.templates(self.acting)
@@ -72,7 +72,7 @@ class Templates(ApiView):
 
 
 class TemplatesOfProject(ApiView):
-    @operation("Templates of one project", query=ListQuery, page=TemplateAnswer)
+    @operation("List the templates of a project", query=ListQuery, page=TemplateAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         project = selectors.find_project(self.acting, name)
@@ -81,14 +81,14 @@ class TemplatesOfProject(ApiView):
 
 
 class OneTemplate(ApiView):
-    @operation("One template, with the document that it begins", answer=OneTemplateAnswer)
+    @operation("Get a template with its document", answer=OneTemplateAnswer)
     def get(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
         found = self._there(selectors.find_project(self.acting, name), template)
         return Response(whole(found), headers={"ETag": etag(found.version)})
 
     @operation(
-        "Save a template", body=TemplateValues, answer=OneTemplateAnswer, headers=GUARDS, also_status=201
+        "Set a template", body=TemplateValues, answer=OneTemplateAnswer, headers=GUARDS, also_status=201
     )
     def put(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
@@ -106,7 +106,7 @@ class OneTemplate(ApiView):
             return created(whole(stored), f"/api/v1/projects/{name}/templates/{template}", ETag=tag)
         return Response(whole(stored), headers={"ETag": tag})
 
-    @operation("Remove a template", status=204, headers=("If-Match",))
+    @operation("Delete a template", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, template: str) -> Response:
         no_query(request)
         found = self._there(selectors.find_project(self.acting, name), template)
@@ -121,7 +121,7 @@ class OneTemplate(ApiView):
     def _there(self, project: Project, name: str) -> Template:
         found = self._find(project, name)
         if found is None:
-            raise NotFound("There is no such template.")
+            raise NotFound("No such template.")
         return found
 
 

@@ -125,7 +125,7 @@ def test_a_fault_leads_to_its_line_and_the_first_gets_the_focus(opened: Open) ->
         page.goto("/submit")
         page.locator("#document").fill(TEXT.replace("gpu: 1", "gpu: 1.5"))
         error = page.locator("#f-roles-0-gpu-error")
-        expect(error).to_contain_text("got 1.5; allowed: a whole number from 0 to 1024")
+        expect(error).to_contain_text("received 1.5; allowed: a whole number from 0 to 1024")
         gpus = page.get_by_label("GPUs per pod")
         expect(gpus).to_have_attribute("aria-describedby", "f-roles-0-gpu-hint f-roles-0-gpu-error")
         expect(page.locator(".editor-lines .fault")).to_have_text("9")

@@ -57,7 +57,7 @@ def test_a_day_at_the_command_line(berth_process: Berth, cast: Cast, live_server
 def test_a_wrong_password_is_told_and_nothing_is_kept(berth: Berth, cast: Cast, live_server: Any) -> None:
     done = berth("login", live_server.url, "-u", "dave", "--password-stdin", typed="wrong\n")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "berth: The name and the password do not belong together.\n"
+    assert done.stderr == "berth: Wrong user name or password.\n"
     assert berth("whoami").returncode == 3
 
 

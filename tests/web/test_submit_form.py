@@ -205,13 +205,13 @@ def dave(cast: Cast, sign_in: Any) -> Client:
 @pytest.mark.parametrize(
     ("was", "now", "path", "words"),
     [
-        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "got 1.5; allowed: a whole number from 0 to 1024, or"),
-        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; got 4; allowed: at most 2"),
-        ("name: worker", "name: My Role", "roles[0].name", "is not a name; got 'My Role'; allowed: 1"),
-        ("name: fine", "name: Not Fine", "name", "is not a name; got 'Not Fine'; allowed: 1 to 63"),
-        ("name: fine", "name: taken", "name", "is taken; got 'taken'; allowed: a name that no live"),
-        ("project: vision", "project: ads", "project", "none of that name; got 'ads'"),
-        ("pools: [local]", "pools: [moon]", "pools", "none of that name; got 'moon'; allowed: local"),
+        ("gpu: 1", "gpu: 1.5", "roles[0].gpu", "received 1.5; allowed: a whole number from 0 to 1024, or"),
+        ("replicas: 2", "min: 4, max: 2", "roles[0].at_least", "above max; received 4; allowed: at most 2"),
+        ("name: worker", "name: My Role", "roles[0].name", "is not a name; received 'My Role'; allowed: 1"),
+        ("name: fine", "name: Not Fine", "name", "is not a name; received 'Not Fine'; allowed: 1 to 63"),
+        ("name: fine", "name: taken", "name", "is taken; received 'taken'; allowed: a name that no live"),
+        ("project: vision", "project: ads", "project", "none of that name; received 'ads'"),
+        ("pools: [local]", "pools: [moon]", "pools", "none of that name; received 'moon'; allowed: local"),
         ("command: sleep 1", "", "command", "nothing to run; allowed: a line for the shell"),
     ],
 )

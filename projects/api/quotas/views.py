@@ -39,7 +39,7 @@ class QuotasQuery(ListQuery):
 
 
 class Quotas(ApiView):
-    @operation("Quotas that you see", query=QuotasQuery, page=QuotaAnswer)
+    @operation("List quotas", query=QuotasQuery, page=QuotaAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
         rows = with_standings(selectors.quotas(self.acting))
@@ -65,7 +65,7 @@ class OneQuota(ApiView):
         """What is odd about it as it is now. The scheduler's doors know: it is seen beside what is held."""
         raise NotImplementedError
 
-    @operation("One quota", answer=QuotaAnswer)
+    @operation("Get a quota", answer=QuotaAnswer)
     def get(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         quota = self._present(self.owner(name), pool_named(pool))
@@ -93,7 +93,7 @@ class OneQuota(ApiView):
             return created(stored, f"/api/v1/quotas/{self.kind}/{name}/{pool}", ETag=tag)
         return Response(stored, headers={"ETag": tag})
 
-    @operation("Remove a quota", status=204, headers=("If-Match",))
+    @operation("Delete a quota", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, pool: str) -> Response:
         no_query(request)
         owner, node_pool = self.owner(name), pool_named(pool)

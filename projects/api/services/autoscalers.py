@@ -33,7 +33,7 @@ from projects.services.inference.autoscalers import config_of
 from projects.services.inference.rules import engine_count
 
 ActionWord = Literal["scale_out", "scale_in"]
-SILENT_AFTER = 60.0
+STALE_AFTER_SECONDS = 60.0
 
 
 class AutoscalerEnableBody(Body):
@@ -41,7 +41,7 @@ class AutoscalerEnableBody(Body):
 
 
 class AutoscalerSettingsBody(Body):
-    """The file that an autoscaler is described in, as JSON or YAML; what is left out has its default."""
+    """The settings of an autoscaler as JSON or YAML; missing keys have their defaults."""
 
     model_config = {**Body.model_config, "extra": "allow"}
 
@@ -79,7 +79,7 @@ class AutoscalerStatusAnswer(Answer):
 class AutoscalerConditionAnswer(Answer):
     type: ActionWord
     triggered: bool
-    met: bool | None = Field(description="Now; null where too few engines tell.")
+    met: bool | None = Field(description="Whether it is met now; null if too few engines report.")
     value: float | None
     threshold: float
     duration_secs: float
@@ -132,13 +132,13 @@ class MetricsPointAnswer(Answer):
 
 
 class AutoscalerOfService(ServiceView):
-    @operation("The settings of a service's autoscaler", answer=AutoscalerSettingsAnswer)
+    @operation("Get the settings of an autoscaler", answer=AutoscalerSettingsAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         return Response(_settings(self.service(service).autoscaler))
 
     @operation(
-        "Give an autoscaler its settings", body=AutoscalerSettingsBody, answer=AutoscalerSettingsAnswer
+        "Set the settings of an autoscaler", body=AutoscalerSettingsBody, answer=AutoscalerSettingsAnswer
     )
     def put(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -151,14 +151,14 @@ class AutoscalerOfService(ServiceView):
 
 
 class AutoscalerStatus(ServiceView):
-    @operation("How an autoscaler stands", answer=AutoscalerStatusAnswer)
+    @operation("Get the status of an autoscaler", answer=AutoscalerStatusAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         return Response(status_of(self.service(service)))
 
 
 class AutoscalerEnable(ServiceView):
-    @operation("Switch an autoscaler on or off", body=AutoscalerEnableBody, answer=AutoscalerStatusAnswer)
+    @operation("Enable or disable an autoscaler", body=AutoscalerEnableBody, answer=AutoscalerStatusAnswer)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -168,7 +168,7 @@ class AutoscalerEnable(ServiceView):
 
 
 class AutoscalerConditions(ServiceView):
-    @operation("What an autoscaler watches for, and what of it holds", answer=AutoscalerConditionsAnswer)
+    @operation("List the conditions of an autoscaler", answer=AutoscalerConditionsAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service).autoscaler
@@ -182,12 +182,12 @@ class AutoscalerConditions(ServiceView):
 
 
 class AutoscalerHealth(ServiceView):
-    @operation("Whether an autoscaler does its work", answer=AutoscalerHealthAnswer)
+    @operation("Get the health of an autoscaler", answer=AutoscalerHealthAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         service_row = self.service(service)
         row, running = service_row.autoscaler, is_running(service_row)
-        said = row.trouble or ("" if running else "Nobody has looked at this service for a while.")
+        said = row.trouble or ("" if running else "Not evaluated recently. Check the scheduler.")
         return Response(
             AutoscalerHealthAnswer(
                 status="healthy" if running and not row.trouble else "unhealthy", enabled=row.enabled,
@@ -198,7 +198,9 @@ class AutoscalerHealth(ServiceView):
 
 
 class ScaleHistory(ServiceView):
-    @operation("What an autoscaler did, newest first", query=ScaleHistoryQuery, answer=ScaleHistoryAnswer)
+    @operation(
+        "List the scalings of an autoscaler, newest first", query=ScaleHistoryQuery, answer=ScaleHistoryAnswer
+    )
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ScaleHistoryQuery)
         rows = self.service(service).scalings.select_related("request").order_by("-id")
@@ -213,9 +215,7 @@ class ScaleHistory(ServiceView):
 
 
 class MetricsOfService(ServiceView):
-    @operation(
-        "What the engines of a service reported, newest first", query=ListQuery, page=MetricsPointAnswer
-    )
+    @operation("List the metrics of a service, newest first", query=ListQuery, page=MetricsPointAnswer)
     def get(self, request: Request, service: str) -> Response:
         query = parse_query(request, ListQuery)
         return Response(page(self.service(service).points.all(), query, NEWEST, _points))
@@ -226,7 +226,7 @@ def is_running(service: Service) -> bool:
     row = service.autoscaler
     if service.ended_at is not None or row.scraped_at is None:
         return False
-    patience = max(SILENT_AFTER, 3 * config_of(row).metrics_interval_secs)
+    patience = max(STALE_AFTER_SECONDS, 3 * config_of(row).metrics_interval_secs)
     return (timezone.now() - row.scraped_at).total_seconds() < patience
 
 

@@ -40,11 +40,13 @@ class Requests(ServiceView):
 class ScaleOuts(Requests):
     direction = "scale_out"
 
-    @operation("Scale-outs of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer)
+    @operation(
+        "List the scale-outs of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer
+    )
     def get(self, request: Request, service: str) -> Response:
         return self.listed(request, service)
 
-    @operation("Ask for more engines", body=shapes.ScaleOutBody, answer=shapes.ScaleAcceptedAnswer)
+    @operation("Scale out", body=shapes.ScaleOutBody, answer=shapes.ScaleAcceptedAnswer)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -57,7 +59,7 @@ class ScaleOuts(Requests):
 class OneScaleOut(Requests):
     direction = "scale_out"
 
-    @operation("One scale-out", answer=shapes.ScaleRequestAnswer)
+    @operation("Get a scale-out", answer=shapes.ScaleRequestAnswer)
     def get(self, request: Request, service: str, request_id: str) -> Response:
         return Response(shapes.answer(self.one(request, service, request_id)))
 
@@ -65,7 +67,7 @@ class OneScaleOut(Requests):
 class CancelScaleOut(Requests):
     direction = "scale_out"
 
-    @operation("Take a scale-out back", answer=shapes.ScaleRequestAnswer)
+    @operation("Cancel a scale-out", answer=shapes.ScaleRequestAnswer)
     @idempotent
     def post(self, request: Request, service: str, request_id: str) -> Response:
         parse_body(request, NoBody)
@@ -76,7 +78,7 @@ class CancelScaleOut(Requests):
 
 class CancelScaleOuts(ServiceView):
     @operation(
-        "Take scale-outs back, or show which",
+        "Cancel scale-outs, or list which would be cancelled",
         body=shapes.CancelScaleOutsBody,
         answer=shapes.CancelledScaleOutsAnswer,
     )
@@ -94,11 +96,13 @@ class CancelScaleOuts(ServiceView):
 class ScaleIns(Requests):
     direction = "scale_in"
 
-    @operation("Scale-ins of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer)
+    @operation(
+        "List the scale-ins of a service", query=shapes.ScaleRequestsQuery, page=shapes.ScaleRequestAnswer
+    )
     def get(self, request: Request, service: str) -> Response:
         return self.listed(request, service)
 
-    @operation("Ask for fewer engines", body=shapes.ScaleInBody, answer=shapes.ScaleAcceptedAnswer)
+    @operation("Scale in", body=shapes.ScaleInBody, answer=shapes.ScaleAcceptedAnswer)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)
@@ -113,7 +117,7 @@ class ScaleIns(Requests):
 class OneScaleIn(Requests):
     direction = "scale_in"
 
-    @operation("One scale-in", answer=shapes.ScaleRequestAnswer)
+    @operation("Get a scale-in", answer=shapes.ScaleRequestAnswer)
     def get(self, request: Request, service: str, request_id: str) -> Response:
         return Response(shapes.answer(self.one(request, service, request_id)))
 
@@ -136,7 +140,7 @@ def _check_mode(body: shapes.ScaleOutBody) -> None:
     given = {"ray_native": "managed"}.get(body.mode or asked, body.mode or asked)
     if given != asked:
         allowed = "managed (or ray_native) with num_replicas, external with engine_urls"
-        raise BadScaling([Problem("mode", "is not what the other fields ask for", shown(body.mode), allowed)])
+        raise BadScaling([Problem("mode", "contradicts the other fields", shown(body.mode), allowed)])
 
 
 def _accepted(given: Accepted) -> Response:

@@ -113,7 +113,7 @@ class ServiceView(ApiView):
 
 
 class Services(ServiceView):
-    @operation("Inference services that you see", query=ServicesQuery, page=ServiceAnswer)
+    @operation("List inference services", query=ServicesQuery, page=ServiceAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ServicesQuery)
         rows = services(self.acting)
@@ -125,7 +125,7 @@ class Services(ServiceView):
 
 
 class OneService(ServiceView):
-    @operation("One inference service", answer=OneServiceAnswer)
+    @operation("Get an inference service", answer=OneServiceAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service)
@@ -134,7 +134,7 @@ class OneService(ServiceView):
 
 
 class EnginesOfService(ServiceView):
-    @operation("The engines of a service, by model", answer=EnginesAnswer)
+    @operation("List the engines of a service by model", answer=EnginesAnswer)
     def get(self, request: Request, service: str) -> Response:
         no_query(request)
         row = self.service(service)
@@ -145,7 +145,7 @@ class EnginesOfService(ServiceView):
 
 
 class WeightsOfService(ServiceView):
-    @operation("Say that weights change, or are changed", body=WeightsBody, answer=WeightsAnswer)
+    @operation("Begin or end a weight update", body=WeightsBody, answer=WeightsAnswer)
     @idempotent
     def post(self, request: Request, service: str) -> Response:
         no_query(request)

@@ -31,7 +31,7 @@ RINGER = Bell(BELL)
 
 
 class CallWords(Body):
-    """What stands beside the bytes of a call."""
+    """The metadata of a call, beside its bytes."""
 
     key: Annotated[UUID, Field(strict=False)]
     everywhere: bool = False
@@ -56,8 +56,8 @@ class Dropped(Body):
 
 
 class ResultsQuery(Query):
-    after: Annotated[int, Field(ge=0, le=2**53, description="What ended up to here is forgotten.")] = 0
-    wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds, while there is nothing.")] = 0
+    after: Annotated[int, Field(ge=0, le=2**53, description="Results up to this number are deleted.")] = 0
+    wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds to wait for a result.")] = 0
 
 
 class CallsView(ApiView):
@@ -68,7 +68,7 @@ class CallsView(ApiView):
 class Calls(CallsView):
     parser_classes = [FramesParser]
 
-    @operation("Hand in calls", body_type=CONTENT_TYPE, answer=AddedAnswer, status=201)
+    @operation("Submit calls", body_type=CONTENT_TYPE, answer=AddedAnswer, status=201)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
@@ -79,7 +79,7 @@ class Calls(CallsView):
 
 
 class DropCalls(CallsView):
-    @operation("Give up calls", body=Dropped, status=204)
+    @operation("Drop calls", body=Dropped, status=204)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
@@ -88,7 +88,7 @@ class DropCalls(CallsView):
 
 
 class Results(CallsView):
-    @operation("What became of calls", query=ResultsQuery, media_type=CONTENT_TYPE)
+    @operation("Fetch results of calls", query=ResultsQuery, media_type=CONTENT_TYPE)
     def get(self, request: Request, workload_id: UUID) -> HttpResponse | StreamingHttpResponse:
         query = parse_query(request, ResultsQuery)
         session = self.session(workload_id)
@@ -102,13 +102,13 @@ class Results(CallsView):
 
 def _calls(frames: Sequence[Frame] | Any) -> list[calls.NewCall]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
-        raise Invalid([Problem("", "is no number of calls", shown(len(frames)), f"1 to {AT_ONCE}")])
+        raise Invalid([Problem("", "wrong number of calls", shown(len(frames)), f"1 to {AT_ONCE}")])
     found = []
     for words, payload in frames:
         said = validated(CallWords, words)
         found.append(calls.NewCall(said.key, payload, said.everywhere))
     if len({call.key for call in found}) < len(found):
-        raise Invalid([Problem("key", "stands twice", "", "each call once")])
+        raise Invalid([Problem("key", "duplicate key", "", "each call once")])
     return found
 
 

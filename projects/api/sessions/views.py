@@ -41,7 +41,7 @@ def _is_base64(text: str) -> str:
 
 
 class SessionNode(Body):
-    """How many nodes, and what each of them needs."""
+    """The number of nodes, and the resources of each."""
 
     replicas: Count | None = None
     min: Count | None = None
@@ -62,7 +62,7 @@ class SessionBody(Body):
     env: Environment = Field(default_factory=dict)
     labels: Labels = Field(default_factory=dict)
     executor: Literal["process", "thread"] = "process"
-    slots: Annotated[int, Field(ge=1, le=256, description="Calls at a time on each node.")] = 1
+    slots: Annotated[int, Field(ge=1, le=256, description="Concurrent calls per node.")] = 1
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     idle_timeout: Annotated[int, Field(ge=5, le=7 * 86_400)] = 600
     python: Version
@@ -96,12 +96,12 @@ class SessionAnswer(Answer):
     max_attempts: int
     idle_timeout: int
     call_bytes_max: int
-    nodes: list[WorkerAnswer] = Field(description="Those that take calls.")
-    ended: int = Field(description="How many calls have ended so far.")
+    nodes: list[WorkerAnswer] = Field(description="The nodes that accept calls.")
+    ended: int = Field(description="Number of calls that have ended.")
 
 
 class Sessions(ApiView):
-    @operation("Open a session", body=SessionBody, answer=SessionAnswer, status=201)
+    @operation("Create a session", body=SessionBody, answer=SessionAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -114,7 +114,7 @@ class Sessions(ApiView):
 
 
 class OneSession(ApiView):
-    @operation("A session, and which nodes take calls", answer=SessionAnswer)
+    @operation("Get a session and the nodes that accept calls", answer=SessionAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workload = selectors.find_workload(self.acting, workload_id)
@@ -122,7 +122,7 @@ class OneSession(ApiView):
 
 
 class EndSession(ApiView):
-    @operation("End a session: it has done what it was for", answer=SessionAnswer)
+    @operation("Complete a session", answer=SessionAnswer)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)

@@ -34,11 +34,11 @@ TOLD_MAX = 128 * 1024  # of the words to one result
 class HelloBody(Body):
     python: Version
     cloudpickle: Version
-    ready: Annotated[bool, Field(description="It takes calls from now on.")] = False
+    ready: Annotated[bool, Field(description="The worker accepts calls from now on.")] = False
 
 
 class WelcomeAnswer(Answer):
-    error: str = Field(description="Why it cannot be used; empty if it can.")
+    error: str = Field(description="Why the worker cannot be used; empty if it can.")
     executor: Literal["process", "thread"]
     slots: int
     result_bytes_max: int
@@ -48,12 +48,13 @@ class WelcomeAnswer(Answer):
 
 class HavingQuery(Query):
     having: Annotated[
-        tuple[Number, ...], Field(max_length=10_000, description="What it got and has not handed in.")
+        tuple[Number, ...],
+        Field(max_length=10_000, description="Unfinished calls of the worker."),
     ] = ()
 
 
 class OrdersQuery(HavingQuery):
-    wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds, while there is nothing.")] = 0
+    wait: Annotated[float, Field(ge=0, le=WAIT_MAX, description="Seconds to wait for a call.")] = 0
 
 
 class LeaveBody(Body):
@@ -67,7 +68,7 @@ class DoneWords(Body):
 
 
 class WorkerView(TokenlessView):
-    """Knows no people: the secret of a live pod is all there is."""
+    """A view authenticated by the secret of a live pod."""
 
     caller = "worker"
 
@@ -79,7 +80,7 @@ class WorkerView(TokenlessView):
 
 
 class Hello(WorkerView):
-    @operation("A worker is there", body=HelloBody, answer=WelcomeAnswer)
+    @operation("Register a worker", body=HelloBody, answer=WelcomeAnswer)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -99,7 +100,7 @@ class Hello(WorkerView):
 
 
 class Orders(WorkerView):
-    @operation("Calls for a worker to run", query=OrdersQuery, media_type=CONTENT_TYPE)
+    @operation("Fetch calls for a worker", query=OrdersQuery, media_type=CONTENT_TYPE)
     def get(self, request: Request) -> HttpResponse | StreamingHttpResponse:
         pod, query = self.pod(request), parse_query(request, OrdersQuery)
 
@@ -116,18 +117,21 @@ class DoneCalls(WorkerView):
     parser_classes = [FramesParser]
 
     @operation(
-        "What became of a worker's calls", query=HavingQuery, body_type=CONTENT_TYPE, media_type=CONTENT_TYPE
+        "Submit results of calls",
+        query=HavingQuery,
+        body_type=CONTENT_TYPE,
+        media_type=CONTENT_TYPE,
     )
     @idempotent  # type: ignore[arg-type]  # no person signs in here, so no key is ever heeded
     def post(self, request: Request) -> HttpResponse:
-        """Answers with what is next: one way less for each call."""
+        """Respond with the next calls, which saves one request per call."""
         pod, query = self.pod(request), parse_query(request, HavingQuery)
         workers.finish(pod=pod, done=_done(request.data))
         return HttpResponse(_orders(pod, query.having), content_type=CONTENT_TYPE)
 
 
 class LeaveSession(WorkerView):
-    @operation("A worker goes", body=LeaveBody, status=204)
+    @operation("Unregister a worker", body=LeaveBody, status=204)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -137,7 +141,7 @@ class LeaveSession(WorkerView):
 
 
 def program(request: HttpRequest) -> HttpResponse:
-    """What a session's pods run; it holds no secret."""
+    """Serve the program that pods of sessions run. It contains no secret."""
     return HttpResponse(worker_program(), content_type="application/zip")
 
 
@@ -150,7 +154,7 @@ def _orders(pod: Pod, having: Sequence[int]) -> bytes:
 
 def _done(frames: Sequence[Frame] | Any) -> list[workers.Done]:
     if not isinstance(frames, list) or not frames or len(frames) > AT_ONCE:
-        raise Invalid([Problem("", "is no number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
+        raise Invalid([Problem("", "wrong number of results", shown(len(frames)), f"1 to {AT_ONCE}")])
     found = []
     for words, result in frames:
         said = validated(DoneWords, words)

@@ -53,7 +53,7 @@ class PodAnswer(Answer):
 
 
 class Pods(ApiView):
-    @operation("Pods that you see, newest first", query=PodsQuery, page=PodAnswer)
+    @operation("List pods, newest first", query=PodsQuery, page=PodAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, PodsQuery)
         rows = with_devices(selectors.pods(self.acting))
@@ -67,7 +67,7 @@ class Pods(ApiView):
 
 
 class PodsOfWorkload(ApiView):
-    @operation("The pods of all runs of one workload", query=ListQuery, page=PodAnswer)
+    @operation("List the pods of a workload, all runs included", query=ListQuery, page=PodAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         query = parse_query(request, ListQuery)
         workload = selectors.find_workload(self.acting, workload_id)

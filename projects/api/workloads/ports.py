@@ -23,7 +23,7 @@ class PortLinkAnswer(Answer):
 
 
 class LinkToPort(ApiView):
-    @operation("A link that opens a port of a running workload, once", answer=PortLinkAnswer, status=201)
+    @operation("Create a one-time link to a port of a running workload", answer=PortLinkAnswer, status=201)
     @repeatable
     def post(self, request: Request, workload_id: UUID, port: str) -> HttpResponse:
         no_query(request)

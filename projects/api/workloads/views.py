@@ -40,7 +40,7 @@ class SubmitQuery(Query):
 
 
 class Workloads(ApiView):
-    @operation("Workloads that you see", query=WorkloadsQuery, page=WorkloadAnswer)
+    @operation("List workloads", query=WorkloadsQuery, page=WorkloadAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, WorkloadsQuery)
         rows = with_counts(found(selectors.workloads(self.acting), query)).defer("spec")
@@ -67,12 +67,12 @@ class Workloads(ApiView):
 
 
 class OneWorkload(ApiView):
-    @operation("One workload", answer=OneWorkloadAnswer)
+    @operation("Get a workload", answer=OneWorkloadAnswer)
     def get(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         return Response(answer(selectors.find_workload(self.acting, workload_id)))
 
-    @operation("Remove a workload that has ended", status=204)
+    @operation("Delete a workload that has ended", status=204)
     def delete(self, request: Request, workload_id: UUID) -> Response:
         no_query(request)
         workloads.delete(acting=self.acting, workload=selectors.find_workload(self.acting, workload_id))
@@ -89,7 +89,7 @@ class Act(ApiView):
 
 
 class Cancel(Act):
-    @operation("End a workload for good", answer=OneWorkloadAnswer)
+    @operation("Cancel a workload", answer=OneWorkloadAnswer)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
@@ -111,7 +111,7 @@ class ManyAnswer(Answer):
 
 
 class CancelMany(ApiView):
-    @operation("End several workloads for good", body=ManyBody, answer=ManyAnswer)
+    @operation("Cancel several workloads", body=ManyBody, answer=ManyAnswer)
     @idempotent
     def post(self, request: Request) -> Response:
         """One that is refused does not keep the others; one that is not seen is not there."""
@@ -126,7 +126,7 @@ class CancelMany(ApiView):
 
 
 class Suspend(Act):
-    @operation("Stop a workload until it is resumed", answer=OneWorkloadAnswer)
+    @operation("Suspend a workload", answer=OneWorkloadAnswer)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)
@@ -134,7 +134,7 @@ class Suspend(Act):
 
 
 class Resume(Act):
-    @operation("Let a suspended workload wait for its turn again", answer=OneWorkloadAnswer)
+    @operation("Resume a suspended workload", answer=OneWorkloadAnswer)
     @idempotent
     def post(self, request: Request, workload_id: UUID) -> Response:
         target = self.target(request, workload_id)

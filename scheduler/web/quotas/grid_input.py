@@ -7,7 +7,6 @@ from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown
-from berth.server.web.faults import hint
 from pools.models import NodePool
 from projects.acting import Acting
 from projects.models import Department, Project
@@ -103,7 +102,7 @@ def _columns(each: Typed, *, alike: bool) -> Columns | None:
 def faults_of(typed: Sequence[Typed], error: Invalid) -> Iterator[dict[str, str]]:
     """Each complaint with the cell that it is about; without one where it is about none."""
     for problem in error.problems:
-        said = f"{problem.message}; {hint(problem.allowed)}" if problem.allowed else problem.message
+        said = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":
             yield {"until": said}
             continue

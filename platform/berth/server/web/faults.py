@@ -19,16 +19,9 @@ def take_faults(form: Form, error: BerthError, fields: Mapping[str, str] | None 
         if name not in form.fields and (head := _outermost(name, form.fields)):
             name, inside = head, name.partition(head)[2].removeprefix(".")
         text = f"{inside}: " * bool(inside) + problem.message
-        text += f"; {hint(problem.allowed)}" if problem.allowed else ""
+        text += problem.advice
         begun = text if inside else text[:1].upper() + text[1:]
         form.add_error(name if name in form.fields else None, begun)
-
-
-def hint(allowed: str) -> str:
-    """Return what a problem allows as a hint; a guess such as `image?` becomes a question."""
-    if not allowed.endswith("?"):
-        return f"allowed: {allowed}"
-    return f"did you mean “{allowed.removesuffix('?')}”?" if " " not in allowed else allowed
 
 
 def _outermost(path: str, fields: Mapping[str, object]) -> str:

@@ -13,7 +13,6 @@ from django.utils.safestring import SafeString
 from berth.core.amounts import MILLI
 from berth.server.web import numbers
 from berth.server.web.bars import WIDTH, Bar
-from berth.server.web.faults import hint
 from berth.server.web.navigation import GROUPS
 from berth.server.web.tables import Column, Listing
 
@@ -27,7 +26,6 @@ register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
 register.filter("spoken", numbers.spoken)
-register.filter("hint", hint)
 register.filter("tenths", numbers.tenths)
 
 TONES = {
