@@ -154,7 +154,7 @@ def add(request: Request) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def remove(request: Request, subscription_id: int) -> HttpResponse:
+def delete(request: Request, subscription_id: int) -> HttpResponse:
     row: Subscription | None = subscriptions(request.acting).filter(pk=subscription_id).first()
     if row is None:
         raise Http404

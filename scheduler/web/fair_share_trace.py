@@ -13,7 +13,7 @@ from scheduler.reports.fair_share.trace import UNITS, share_story
 
 @signed_in
 @require_GET
-def why(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
+def trace(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
     story = share_story(acting=request.acting, owner=owner, pool=where)
     context = {

@@ -13,7 +13,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 DESK: ViewportSize = {"width": 1440, "height": 900}
 FORMS = (
     "/notifications/new", "/budgets/new", "/departments/new", "/departments/research/new-project",
-    "/projects/vision/change", "/access/grant", "/access/people/new", "/access/tokens/new",
+    "/projects/vision/change", "/access/grant", "/access/users/new", "/access/tokens/new",
     "/workloads/views/new", "/quotas/projects/vision/train", "/templates/vision/new", "/node-pools/new",
     "/node-pools/train/settings", "/node-pools/train/scale", "/services",
 )  # fmt: skip

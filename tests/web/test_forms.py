@@ -104,7 +104,7 @@ def test_a_quota_removed_meanwhile_is_told(cast: Cast, alice: Client) -> None:
 
 def test_removing_a_quota_asks_first(cast: Cast, alice: Client) -> None:
     make.quota(cast.vision, cast.pool, 2)
-    path = "/quotas/projects/vision/local/remove"
+    path = "/quotas/projects/vision/local/delete"
     assert "over quota" in alice.get(path).content.decode()
     assert Quota.objects.exists()
     assert alice.post(path, **HTMX).status_code == 204

@@ -16,8 +16,8 @@ def test_one_asks_for_news_and_ends_them(cast: Cast, sign_in) -> None:
     assert (row.user, row.news) == (cast.dave.user, ["failed"])
     assert "d@example.org" in dave.get("/notifications").content.decode()
     assert "d@example.org" not in sign_in("carol").get("/notifications").content.decode()
-    assert sign_in("carol").post(f"/notifications/{row.pk}/remove").status_code == 404
-    assert dave.post(f"/notifications/{row.pk}/remove", **HTMX).status_code == 204
+    assert sign_in("carol").post(f"/notifications/{row.pk}/delete").status_code == 404
+    assert dave.post(f"/notifications/{row.pk}/delete", **HTMX).status_code == 204
     assert not Subscription.objects.exists()
 
 

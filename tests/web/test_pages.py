@@ -124,7 +124,7 @@ def test_who_may_act_on_a_workload(name: str, status: int, step: str, sign_in, r
         ("/node-pools/local/pause", {"alice"}),
         ("/nodes/local-0/drain", {"alice"}),
         ("/access/grant", {"alice", "bob", "carol"}),
-        ("/access/people/new", {"alice"}),
+        ("/access/users/new", {"alice"}),
         ("/access/tokens/new", {"alice", "bob", "carol", "dave", "erin", "frank", "grace"}),
     ],
 )

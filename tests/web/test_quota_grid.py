@@ -19,7 +19,7 @@ from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
 
-ANSWER = "/quotas/answer"
+ANSWER = "/quotas/grid"
 
 
 @pytest.fixture
@@ -249,12 +249,12 @@ def test_news_tell_what_others_set_since_and_only_what_one_sees(
     quotas.set_quota(acting=cast.alice, owner=cast.vision, pool=spot, values={"gpu": 9})
     quotas.set_quota(acting=cast.alice, owner=cast.ads, pool=spot, values={"gpu": 8})
     quotas.remove_quota(acting=cast.alice, quota=Quota.objects.get(project=cast.vision, pool=cast.pool))
-    told = client.get(f"/quotas/news?after={latest}").json()
+    told = client.get(f"/quotas/updates?after={latest}").json()
     assert {(row["owner"], row["pool"], row["values"]["gpu"], row["by"]) for row in told["theirs"]} == {
         (key(cast.vision), "spot", "9", "alice"), (key(cast.vision), "local", NO_QUOTA, "alice"),
     }  # fmt: skip
-    assert client.get(f"/quotas/news?after={told['latest']}").json()["theirs"] == []
-    assert client.get("/quotas/news?after=x").status_code == 200
+    assert client.get(f"/quotas/updates?after={told['latest']}").json()["theirs"] == []
+    assert client.get("/quotas/updates?after=x").status_code == 200
 
 
 def test_nobody_sends_what_is_not_theirs_to_set(cast: Cast, spot: NodePool, sign_in: Any) -> None:

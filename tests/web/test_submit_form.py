@@ -249,14 +249,14 @@ def test_the_form_is_submitted_as_it_stands(cast: Cast, dave: Client) -> None:
 def test_the_answer_is_asked_for_apart_and_says_what_would_happen(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
-    assert 'hx-post="/submit/foreseen"' in look(dave, document).content.decode()
-    said = dave.post("/submit/foreseen", {"document": document}, **HTMX).content.decode()
+    assert 'hx-post="/submit/prediction"' in look(dave, document).content.decode()
+    said = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
     assert "It would be queued" in said
     make.node(cast.pool)
-    said = dave.post("/submit/foreseen", {"document": document}, **HTMX).content.decode()
+    said = dave.post("/submit/prediction", {"document": document}, **HTMX).content.decode()
     assert "It would start immediately" in said
     assert not Workload.objects.exists()
-    assert dave.get("/submit/foreseen").status_code == 405
+    assert dave.get("/submit/prediction").status_code == 405
 
 
 @pytest.mark.parametrize("kind", ["gang", "single", "roles", "elastic", "interactive"])
@@ -304,7 +304,7 @@ NOT_ENFORCED = "The CPU and memory limits of role worker are not enforced on the
 
 
 def test_form_warns_of_limits_that_are_not_enforced(dave: Client) -> None:
-    assert NOT_ENFORCED in dave.post("/submit/foreseen", {"document": LIMITED}, **HTMX).content.decode()
+    assert NOT_ENFORCED in dave.post("/submit/prediction", {"document": LIMITED}, **HTMX).content.decode()
     answer = dave.post("/submit", {"document": LIMITED, "agreed": LIMITED, "step": "submit"}, follow=True)
     assert NOT_ENFORCED in " ".join(str(message) for message in answer.context["messages"])
 

@@ -110,20 +110,20 @@ def test_a_new_one_is_written_from_the_beginning(cast: Cast, dave: Client) -> No
 def test_a_workload_is_kept_as_a_template_without_its_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     page = dave.get(f"/workloads/{like.pk}").content.decode()
-    assert f"/templates/keep?like={like.pk}" in page and f"/submit?like={like.pk}" in page
-    form = dave.get(f"/templates/keep?like={like.pk}&project=vision").context["form"]
+    assert f"/templates/save?like={like.pk}" in page and f"/submit?like={like.pk}" in page
+    form = dave.get(f"/templates/save?like={like.pk}&project=vision").context["form"]
     assert "name: train" not in form["document"].value() and "project:" not in form["document"].value()
     values = {"project": "vision", "name": "from-train", "about": "", "document": form["document"].value()}
-    assert dave.post("/templates/keep", values, **HTMX).status_code == 204
-    again = dave.post("/templates/keep", values, **HTMX)
+    assert dave.post("/templates/save", values, **HTMX).status_code == 204
+    again = dave.post("/templates/save", values, **HTMX)
     assert again.status_code == 422 and "A template with this name exists" in again.content.decode()
 
 
 def test_a_new_one_is_named_first_and_then_written(cast: Cast, dave: Client) -> None:
-    form = dave.get("/templates/keep").context["form"]
+    form = dave.get("/templates/save").context["form"]
     values = {"project": "vision", "name": "fresh", "document": form["document"].value(), "then": "edit"}
     assert form["then"].value() == "edit"
-    answer = dave.post("/templates/keep", values, **HTMX)
+    answer = dave.post("/templates/save", values, **HTMX)
     assert answer.headers["HX-Redirect"] == "/templates/vision/fresh/edit"
     page = dave.get("/templates/vision/fresh/edit").content.decode()
     assert 'name="f:project"' not in page, "whose it will be is said when somebody begins with it"
@@ -131,16 +131,16 @@ def test_a_new_one_is_named_first_and_then_written(cast: Cast, dave: Client) -> 
 
 def test_what_stands_on_the_page_of_submitting_is_kept(cast: Cast, dave: Client) -> None:
     document = "name: x\nproject: vision\n" + TEXT
-    asked = dave.post("/templates/keep", {"document": document, "step": "ask"}, **HTMX)
+    asked = dave.post("/templates/save", {"document": document, "step": "ask"}, **HTMX)
     assert asked.status_code == 200
     form = asked.context["form"]
     assert (form["document"].value(), form["name"].value()) == (TEXT, "x")
     broken = {"project": "vision", "name": "x", "document": "a: ["}
-    assert "not YAML" in dave.post("/templates/keep", broken, **HTMX).content.decode()
+    assert "not YAML" in dave.post("/templates/save", broken, **HTMX).content.decode()
 
 
 def test_removing_asks_first(nightly: Template, dave: Client) -> None:
-    path = "/templates/vision/nightly/remove"
+    path = "/templates/vision/nightly/delete"
     assert "Delete template vision/nightly?" in dave.get(path).content.decode()
     assert Template.objects.exists()
     assert dave.post(path, **HTMX).status_code == 204
@@ -150,10 +150,10 @@ def test_removing_asks_first(nightly: Template, dave: Client) -> None:
 def test_what_is_not_yours_does_not_exist_and_who_looks_on_changes_nothing(
     nightly: Template, sign_in: Any
 ) -> None:
-    for path in (PAGE, "/templates/vision/nightly/remove", "/templates/vision/new"):
+    for path in (PAGE, "/templates/vision/nightly/delete", "/templates/vision/new"):
         assert sign_in("grace").get(path).status_code == 404
         assert sign_in("erin").get(path).status_code == 403
     assert "# every night" not in sign_in("grace").get("/submit?template=vision/nightly").content.decode()
     values = {"project": "vision", "name": "sneaky", "document": TEXT}
-    assert sign_in("grace").post("/templates/keep", values, **HTMX).status_code == 422
+    assert sign_in("grace").post("/templates/save", values, **HTMX).status_code == 422
     assert Template.objects.count() == 1

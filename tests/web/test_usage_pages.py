@@ -101,7 +101,7 @@ def test_admins_set_change_and_remove_a_budget_others_do_not(cast: Cast, sign_in
     assert sign_in("carol").get("/budgets/projects/vision").status_code == 403
     assert sign_in("grace").get("/budgets/projects/vision").status_code == 404
     assert bob.get("/budgets/departments/research").status_code == 403
-    assert bob.post("/budgets/projects/vision/remove", **HTMX).status_code == 204
+    assert bob.post("/budgets/projects/vision/delete", **HTMX).status_code == 204
     assert not Budget.objects.exists()
 
 

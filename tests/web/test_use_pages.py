@@ -30,7 +30,7 @@ def page(client, path: str) -> str:
 def test_a_workloads_page_tells_what_is_used_and_draws_it(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
     make.used_then(pod, make.ago(minutes=3), gpus=1, busy=50, gpu_memory=2048)
-    for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/use?span=6h"):
+    for path in (f"/workloads/{pod.workload_id}", f"/workloads/{pod.workload_id}/utilization?span=6h"):
         text = page(sign_in("erin"), path)
         for said in (
             "<dd>0.5</dd>", "of 2 cores", "<dd>1 GiB</dd>", "<dd>25 %</dd>", "GPU 1: 25 % used, 2 GiB",
@@ -38,14 +38,14 @@ def test_a_workloads_page_tells_what_is_used_and_draws_it(cast: Cast, sign_in, p
         ):  # fmt: skip
             assert said in text, (path, said)
         assert "not measured" not in text
-    assert sign_in("grace").get(f"/workloads/{pod.workload_id}/use").status_code == 404
+    assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
 def test_what_nobody_measured_is_said_to_be_unknown(cast: Cast, sign_in, pod: Pod) -> None:
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}")
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
-    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use")
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
     assert '<dd>1</dd><dd class="note">of 2 cores' in text
     assert text.count('<span class="unmeasured">not measured') == 2, "of GPUs and of their memory"
     assert "0 %" not in text
@@ -70,7 +70,7 @@ def test_idle_gpus_are_told_on_the_page_and_in_the_list(cast: Cast, sign_in, pod
 
 def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
     make.used(pod, 25)
-    path = f"/nodes/{pod.node.name}/use"
+    path = f"/nodes/{pod.node.name}/utilization"
     assert "is not measured" in page(sign_in("grace"), path)
     NodeUse.objects.create(node=pod.node, at=timezone.now(), devices=[[0, 4], [255, 2048]])
     text = page(sign_in("grace"), path)
@@ -78,7 +78,7 @@ def test_a_nodes_page_tells_of_its_gpus(cast: Cast, sign_in, pod: Pod) -> None:
     assert "GPU 1: 25.5 % used, 2 GiB" in text
     assert "train" not in text, "whose work it is, is told to those who may know"
     assert path in page(sign_in("grace"), f"/nodes/{pod.node.name}")
-    assert sign_in("grace").get("/nodes/none/use").status_code == 404
+    assert sign_in("grace").get("/nodes/none/utilization").status_code == 404
     for hidden in (path, f"/nodes/{pod.node.name}", f"/node-pools/{pod.node.pool.name}",
                    f"/node-pools/{pod.node.pool.name}/settings"):  # fmt: skip
         assert sign_in("frank").get(hidden).status_code == 404, hidden
@@ -100,14 +100,14 @@ def test_the_overview_tells_allocated_from_used(cast: Cast, sign_in, pod: Pod) -
 
 @pytest.mark.parametrize("span", ["1h", "7d", "", "x", "%00", "-1"])
 def test_any_span_is_answered(cast: Cast, sign_in, pod: Pod, span: str) -> None:
-    assert sign_in("dave").get(f"/workloads/{pod.workload_id}/use?span={span}").status_code == 200
+    assert sign_in("dave").get(f"/workloads/{pod.workload_id}/utilization?span={span}").status_code == 200
 
 
 def test_hours_of_what_has_ended_can_still_be_seen(cast: Cast, sign_in, pod: Pod) -> None:
     make.used_then(pod, make.ago(minutes=50), cpu=700)
     Pod.objects.update(state="succeeded", ended_at=make.ago(minutes=40))
     Workload.objects.filter(pk=pod.workload_id).update(phase="completed", ended_at=make.ago(minutes=40))
-    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use")
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
     assert "CPU: up to 0.70 of 2.00 cores used" in text
     assert "every 15s" not in text
 
@@ -125,7 +125,7 @@ def test_seven_minutes_of_samples_fill_seven_minutes_of_the_axis(
 ) -> None:
     for minute in range(8):
         make.used_then(pod, make.ago(minutes=minute), gpus=1, busy=50)
-    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use?span=1h")
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
     places = outline(text, kind)
     assert 1000 * 52 / 60 - 20 <= min(places) <= 1000 * 53 / 60 + 20
     assert max(places) == 1000
@@ -134,7 +134,7 @@ def test_seven_minutes_of_samples_fill_seven_minutes_of_the_axis(
 def test_gap_between_samples_is_left_empty(cast: Cast, sign_in, pod: Pod) -> None:
     for minute in (0, 1, 30, 31):
         make.used_then(pod, make.ago(minutes=minute), gpus=1, busy=50)
-    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/use?span=1h")
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?span=1h")
     line = re.search(r'<path class="line" d="([^"]+)"', text)
     assert line is not None
     assert line[1].count("M") == 2, "the line of what is allocated is not drawn through the gap"

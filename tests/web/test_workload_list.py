@@ -57,10 +57,10 @@ def test_a_view_is_one_s_own_and_opens_the_list_as_it_was(cast: Cast, sign_in) -
     assert (view.user, view.query) == (cast.erin.user, "state=ended&columns=gpus")
     assert "Done" in erin.get("/workloads").content.decode()
     assert "Done" not in sign_in("dave").get("/workloads").content.decode()
-    assert sign_in("dave").post(f"/workloads/views/{view.pk}/remove").status_code == 404
+    assert sign_in("dave").post(f"/workloads/views/{view.pk}/delete").status_code == 404
     erin.post("/workloads/views/new", {"name": "Done", "query": "state=all"}, **HTMX)
     assert SavedView.objects.get().query == "state=all"
-    assert erin.post(f"/workloads/views/{view.pk}/remove", **HTMX).status_code == 204
+    assert erin.post(f"/workloads/views/{view.pk}/delete", **HTMX).status_code == 204
     assert not SavedView.objects.exists()
 
 

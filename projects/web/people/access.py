@@ -149,7 +149,7 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def add_person(request: Request) -> HttpResponse:
+def add_user(request: Request) -> HttpResponse:
     if not may(request.acting, Action.ADMINISTER):
         raise Forbidden("Only platform admins can add users.")
     form = PersonForm(request.POST or None, auto_id="person_%s")

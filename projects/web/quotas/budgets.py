@@ -100,7 +100,7 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def remove(request: Request, kind: str, name: str) -> HttpResponse:
+def delete(request: Request, kind: str, name: str) -> HttpResponse:
     owner = owner_named(request, kind, name)
     _may_set(request, owner)
     budget = _present(request.acting, owner)

@@ -46,7 +46,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def remove(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
+def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
     _may_set(request, owner)
     quota = present_quota(owner, where)

@@ -93,7 +93,7 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def remove(request: Request, kind: str, name: str) -> HttpResponse:
+def delete(request: Request, kind: str, name: str) -> HttpResponse:
     tenant = (
         find_department(request.acting, name) if kind == "departments" else find_project(request.acting, name)
     )

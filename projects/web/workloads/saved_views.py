@@ -46,7 +46,7 @@ def save(request: Request) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def remove(request: Request, view_id: int) -> HttpResponse:
+def delete(request: Request, view_id: int) -> HttpResponse:
     view = get_object_or_404(SavedView, pk=view_id, user=request.acting.user)
     if request.method == "POST":
         remove_view(acting=request.acting, view=view)

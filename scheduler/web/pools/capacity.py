@@ -29,7 +29,7 @@ class Capacity:
         whole = self.total + self.coming
         label = f"{self.allocated // MILLI} of {self.total // MILLI} GPUs allocated"
         return stacked(
-            [(self.allocated, "used"), (self.idle, "track"), (self.coming, "nodes_desired")], whole, label
+            [(self.allocated, "used"), (self.idle, "track"), (self.coming, "wanted")], whole, label
         )
 
 

@@ -33,7 +33,7 @@ Place = tuple[str, str]  # key of the owner, name of the pool
 
 @signed_in
 @require_POST
-def answer(request: Request) -> HttpResponse:
+def submit(request: Request) -> HttpResponse:
     """What it would do, as a part of the page; else, as JSON: what was applied, overtaken or is faulty."""
     typed: Sequence[Typed] = ()
     try:
@@ -55,7 +55,7 @@ def answer(request: Request) -> HttpResponse:
 
 @signed_in
 @require_GET
-def news(request: Request) -> JsonResponse:
+def updates(request: Request) -> JsonResponse:
     """What others, or one elsewhere, changed since; `reload` where the rows themselves are others now."""
     after = request.GET.get("after", "")
     known = int(after) if after.isdecimal() and len(after) < 18 else 0

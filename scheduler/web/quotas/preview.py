@@ -20,7 +20,7 @@ HERE = "changes[0]"
 
 @signed_in
 @require_POST
-def impact(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
+def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     owner, where = owner_named(request, kind, name), get_object_or_404(NodePool, name=pool)
     require_to_set(request.acting, owner)
     quota = present_quota(owner, where)

@@ -71,7 +71,7 @@ def index(request: Request) -> HttpResponse:
 
 @signed_in
 @require_POST
-def foreseen(request: Request) -> HttpResponse:
+def prediction(request: Request) -> HttpResponse:
     """What would happen, asked for while the page is open; a document with faults has told them already."""
     answer = Answer()
     try:

@@ -91,7 +91,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def keep(request: Request) -> HttpResponse:
+def save(request: Request) -> HttpResponse:
     """A document that stands elsewhere, of a workload or on the page of submitting, is kept under a name."""
     if request.method == "GET":
         text, name = kept_text(request.acting, request.GET.get("like", ""))
@@ -166,7 +166,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def remove(request: Request, project: str, name: str) -> HttpResponse:
+def delete(request: Request, project: str, name: str) -> HttpResponse:
     owner = find_project(request.acting, project)
     stored = templates(request.acting).filter(project=owner, name=name).first()
     if stored is None:
@@ -194,7 +194,7 @@ def _keep_page(request: Request, form: KeepForm) -> HttpResponse:
         "title": "Save as template",
         "text": "; ".join(str(fault) for fault in faults),
         "label": "Save template",
-        "post_to": reverse("template-keep"),
+        "post_to": reverse("template-save"),
         "back": reverse("templates"),
     }
     status = 422 if form.is_bound and form.errors else 200

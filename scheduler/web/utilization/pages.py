@@ -25,14 +25,14 @@ from scheduler.web.utilization.charts import SPANS, course_of
 
 @signed_in
 @require_GET
-def of_workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.acting, workload_id)
     return _part(request, used_by(workload, request.GET.get("span", ""), timezone.now()))
 
 
 @signed_in
 @require_GET
-def of_node(request: Request, name: str) -> HttpResponse:
+def node(request: Request, name: str) -> HttpResponse:
     node = nodes().filter(name=name, pk__in=visible_nodes(request.acting)).first()
     if node is None:
         raise Http404
@@ -51,7 +51,7 @@ def used_by(workload: Workload, span: str, now: datetime) -> dict[str, Any]:
         "devices_told": _any_device(device for pod in pods for device in pod.devices),
         "course": course_of(Q(pod__workload=workload), use, span=span, end=end, now=now),
         "spans": SPANS,
-        "address": reverse("workload-use", args=[workload.pk]),
+        "address": reverse("workload-utilization", args=[workload.pk]),
         "live": workload.ended_at is None,
     }
 
@@ -67,7 +67,7 @@ def used_on(node: Node, span: str, now: datetime) -> dict[str, Any]:
         "node": node,
         "course": course_of(Q(pod__node=node), use, span=span, end=now, now=now),
         "spans": SPANS,
-        "address": reverse("node-use", args=[node.name]),
+        "address": reverse("node-utilization", args=[node.name]),
         "live": True,
     }
 

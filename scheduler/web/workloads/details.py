@@ -96,7 +96,7 @@ def _with_stories(acting: Acting, workload: Workload, queues: Mapping[str, Any])
     found = []
     for kind, readable in may_read.items():
         place = [f"{kind}s", queues[kind]["name"], queues[kind]["pool"]]
-        found.append({**queues[kind], "told": reverse("share", args=place) if readable else ""})
+        found.append({**queues[kind], "told": reverse("fair-share-trace", args=place) if readable else ""})
     return found
 
 

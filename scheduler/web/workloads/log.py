@@ -56,7 +56,7 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 @signed_in
 @require_GET
-def pods_of(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.acting, workload_id)
     now, earlier = placed(request.acting, workload)
     context = {"workload": workload, "log_runs": runs_of([*now, *earlier])}

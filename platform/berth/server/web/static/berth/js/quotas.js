@@ -190,7 +190,7 @@
 
   async function news() {
     if (!table) return;
-    const answer = await fetch(`${form.dataset.news}?after=${latest}`, { headers: { "HX-Request": "true" } });
+    const answer = await fetch(`${form.dataset.updates}?after=${latest}`, { headers: { "HX-Request": "true" } });
     if (answer.status === 401) document.dispatchEvent(new CustomEvent("berth:ended"));
     if (!answer.ok) return;
     const told = await answer.json();
