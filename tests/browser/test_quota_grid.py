@@ -52,7 +52,7 @@ def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene
         page.keyboard.type("none of your business")
         page.keyboard.press("Enter")
         expect(page.locator("#cell-error")).to_contain_text(
-            "allowed: 0 to 1,000,000,000 in steps of 0.001, or ∞"
+            "Enter 0 to 1,000,000,000 in steps of 0.001, or ∞"
         )
         page.keyboard.press("Control+a")
         page.keyboard.type("20")
