@@ -32,7 +32,7 @@ urlpatterns = [
     path("quotas/grid", grid_changes.submit, name="quota-grid"),
     path("quotas/updates", grid_changes.updates, name="quota-updates"),
     path("quotas/changes", history.index, name="quota-changes"),
-    path("quotas/changes/<int:change_id>/revert", history.take_back, name="quota-revert"),
+    path("quotas/changes/<int:change_id>/revert", history.revert_change, name="quota-revert"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/preview$", preview.preview_quota, name="quota-preview"),
     re_path(
         rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/share$", fair_share_trace.trace, name="fair-share-trace"

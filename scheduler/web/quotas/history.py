@@ -88,7 +88,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def revert(request: Request, change_id: int) -> HttpResponse:
+def revert_change(request: Request, change_id: int) -> HttpResponse:
     change = find_quota_change(request.acting, change_id)
     draft, impact, fault = None, None, None
     try:
