@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, shown, suggestion
 from pools.engine.budgets import UNBOUND, Allowance, Budget, DisruptionReason, allowance
-from pools.engine.cron import NotCron, cron
+from pools.engine.schedule import InvalidSchedule, parse_schedule
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 
@@ -73,7 +73,7 @@ def _budget(each: Mapping[str, Any]) -> Budget:
         nodes=nodes if isinstance(nodes, int) else None,
         percent=int(nodes.removesuffix("%")) if isinstance(nodes, str) else None,
         reasons=frozenset(map(DisruptionReason, each.get("reasons") or DisruptionReason)),
-        schedule=cron(each["schedule"]) if each.get("schedule") else None,
+        schedule=parse_schedule(each["schedule"]) if each.get("schedule") else None,
         duration=timedelta(seconds=each.get("duration") or 0),
         zone=_zone(each.get("zone", "UTC")) or UTC,
         text=in_words(each),
@@ -136,9 +136,9 @@ def _window(path: str, each: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(f"{path}.zone", "is no time zone", shown(zone), "such as UTC or Europe/Berlin")
     if schedule is not None:
         try:
-            cron(schedule if isinstance(schedule, str) else "")
-        except NotCron as wrong:
-            yield Problem(f"{path}.schedule", str(wrong), shown(schedule), "such as 0 9 * * mon-fri")
+            parse_schedule(schedule if isinstance(schedule, str) else "")
+        except InvalidSchedule as error:
+            yield Problem(f"{path}.schedule", str(error), shown(schedule), "such as 0 9 * * mon-fri")
         if duration is None:
             yield Problem(f"{path}.duration", "is missing beside schedule", allowed=DURATION_ALLOWED)
     if duration is not None and _seconds(duration) is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
-from pools.engine.cron import Cron
+from pools.engine.schedule import Schedule
 
 
 class DisruptionReason(StrEnum):
@@ -23,7 +23,7 @@ class Budget:
     nodes: int | None = None
     percent: int | None = None
     reasons: frozenset[DisruptionReason] = frozenset(DisruptionReason)
-    schedule: Cron | None = None
+    schedule: Schedule | None = None
     duration: timedelta = timedelta()
     zone: tzinfo = UTC
     text: str = ""
@@ -44,7 +44,7 @@ class Budget:
 
     def _begun(self, now: datetime) -> datetime | None:
         assert self.schedule is not None
-        return self.schedule.last(now, self.zone, within=self.duration)
+        return self.schedule.last_run(now, self.zone, within=self.duration)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+"""Latest run of a cron schedule."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from cronsim import CronSim, CronSimError
+
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}  # fmt: skip
+ALLOWED = {
+    "minute": "0 to 59", "hour": "0 to 23", "day-of-month": "1 to 31", "month": "1 to 12 or jan to dec",
+    "day-of-week": "0 to 7 or sun to sat",
+}  # fmt: skip
+FIELDS = "minute, hour, day of month, month and day of week"
+
+
+class InvalidSchedule(ValueError):
+    """The text is not a cron schedule; the message says which field is wrong and what it allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A five-field cron schedule. Where both kinds of days are restricted, either one matches."""
+
+    expression: str
+
+    def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
+        """Return the latest run up to `now` by the clock of `zone`, or None if it is `within` ago or longer.
+
+        A local time that occurs twice, when clocks go back, runs the first time.
+        """
+        latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(hours=3)  # clocks may have gone back
+        for run in CronSim(self.expression, latest, reverse=True):
+            age = now.timestamp() - run.replace(tzinfo=zone).timestamp()
+            if age >= within.total_seconds():
+                return None
+            if age >= 0:
+                return run.replace(tzinfo=zone).astimezone(UTC)
+        return None
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Return the schedule. Raises InvalidSchedule."""
+    words = NICKNAMES.get(text.strip().lower(), text).split()
+    if len(words) != 5:
+        raise InvalidSchedule(f"has {len(words)} fields instead of 5: {FIELDS}")
+    try:
+        CronSim(" ".join(words), datetime(2000, 1, 1))  # noqa: DTZ001 - only parsed
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        raise InvalidSchedule(f"has an invalid {field}; allowed: {ALLOWED.get(field, FIELDS)}") from None
+    return Schedule(" ".join(words))
