@@ -88,7 +88,7 @@ class NodePoolAdmin(Guarded):
     @action(description="Resume")
     def resume(self, request: HttpRequest, queryset: QuerySet[NodePool]) -> HttpResponse | None:
         return told(
-            request, queryset, lambda pool: services.resume_pool(acting=acting(request), pool=pool), "go on"
+            request, queryset, lambda pool: services.resume_pool(acting=acting(request), pool=pool), "resumed"
         )
 
     @action(description="Retry failed boots")
@@ -101,7 +101,7 @@ class NodePoolAdmin(Guarded):
     def size(self, pool: NodePool) -> str:
         return f"{pool.nodes_min} to {pool.nodes_max}" if pool.elastic else str(pool.nodes_min)
 
-    @display(description="One node")
+    @display(description="Node shape")
     def one_node(self, pool: NodePool) -> str:
         return f"{pool.gpus_per_node} GPUs, {thousandths(pool.cpu_milli)} cores, {memory(pool.memory_mib)}"
 
@@ -122,7 +122,7 @@ class NodeAdmin(ReadOnly):
     def the_state(self, node: Node) -> str:
         return node.state
 
-    @action(description="Cordon: take nothing new")
+    @action(description="Cordon")
     def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         return told(
             request,
@@ -131,13 +131,13 @@ class NodeAdmin(ReadOnly):
             "cordoned",
         )
 
-    @action(description="Uncordon: take work again")
+    @action(description="Uncordon")
     def uncordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         return told(
             request, queryset, lambda node: services.uncordon_node(acting=acting(request), node=node), "ready"
         )
 
-    @action(description="Drain, then end")
+    @action(description="Drain")
     def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         return told(
             request, queryset, lambda node: services.drain_node(acting=acting(request), node=node), "draining"
@@ -157,7 +157,7 @@ class ScalingEventAdmin(ReadOnly):
     readonly_fields = ("numbers",)
     fieldsets = ((None, {"fields": ("at", "pool", "kind", "node", "before", "after", "reason", "numbers")}),)
 
-    @display(description="Numbers")
+    @display(description="Data")
     def numbers(self, row: ScalingEvent) -> Any:
         return pretty(row.data)
 
@@ -179,14 +179,14 @@ class MachineAdmin(ReadOnly):
     list_select_related = ("pool",)
     actions = ("remove", "download")
 
-    @action(description="Remove from its pool: its node is drained first")
+    @action(description="Remove from pool (drains its node first)")
     def remove(self, request: HttpRequest, queryset: QuerySet[Machine]) -> HttpResponse | None:
         now = timezone.now()
         return told(
             request,
             queryset,
             lambda machine: services.remove_machine(acting=acting(request), machine=machine, at=now),
-            "removed, or leaving once drained",
+            "removed, or draining",
         )
 
 
@@ -218,7 +218,7 @@ class JoinTokenAdmin(ReadOnly):
     )
     actions = ("revoke", "download")
 
-    @action(description="Revoke: nobody joins by it any more")
+    @action(description="Revoke")
     def revoke(self, request: HttpRequest, queryset: QuerySet[JoinToken]) -> HttpResponse | None:
         now = timezone.now()
         return told(

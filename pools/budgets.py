@@ -19,8 +19,8 @@ LARGEST = 2**31 - 1
 SHORTEST, LONGEST = 60, 31 * 24 * 3600
 DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
-NODES_ALLOWED = 'a number of nodes from 0 on, or a part of them such as "10%"'
-DURATION_ALLOWED = f'{SHORTEST} to {LONGEST} seconds, or such as "8h" or "1h30m"'
+NODES_ALLOWED = 'a number of nodes, or a percentage such as "10%"'
+DURATION_ALLOWED = f'{SHORTEST} to {LONGEST} seconds, or a duration such as "8h" or "1h30m"'
 
 Stored = dict[str, Any]
 
@@ -29,9 +29,11 @@ def stored(given: object) -> list[Stored]:
     """As they are kept: what was given, a duration in seconds. Raises Invalid."""
     if not isinstance(given, list | tuple):
         allowed = "[] for none, or a list of budgets"
-        raise Invalid([Problem("disruption_budgets", "is no list of budgets", shown(given), allowed)])
+        raise Invalid([Problem("disruption_budgets", "is not a list of budgets", shown(given), allowed)])
     if len(given) > MOST:
-        raise Invalid([Problem("disruption_budgets", "are too many", str(len(given)), f"at most {MOST}")])
+        raise Invalid(
+            [Problem("disruption_budgets", "has too many entries", str(len(given)), f"at most {MOST}")]
+        )
     problems = [p for i, each in enumerate(given) for p in _problems(f"disruption_budgets[{i}]", each)]
     if problems:
         raise Invalid(problems)
@@ -93,14 +95,14 @@ def _kept(each: Mapping[str, Any]) -> Stored:
 
 def _problems(path: str, each: object) -> Iterator[Problem]:
     if not isinstance(each, Mapping):
-        yield Problem(path, "is no budget", shown(each), ", ".join(KEYS))
+        yield Problem(path, "is not a budget", shown(each), ", ".join(KEYS))
         return
     for key in each.keys() - set(KEYS):
         yield Problem(f"{path}.{key}", "unknown key", allowed=suggestion(str(key), KEYS))
     if each.get("nodes") is None:
         yield Problem(f"{path}.nodes", "is missing", allowed=NODES_ALLOWED)
     elif not _is_count(each["nodes"]):
-        yield Problem(f"{path}.nodes", "is no number of nodes", shown(each["nodes"]), NODES_ALLOWED)
+        yield Problem(f"{path}.nodes", "is not a number of nodes", shown(each["nodes"]), NODES_ALLOWED)
     yield from _reasons(path, each.get("reasons"))
     yield from _window(path, each)
 
@@ -119,30 +121,30 @@ def _reasons(path: str, reasons: object) -> Iterator[Problem]:
     if reasons is None:
         return
     if not isinstance(reasons, list | tuple):
-        yield Problem(f"{path}.reasons", "is no list", shown(reasons), f"[] for all, or some of {known}")
+        yield Problem(f"{path}.reasons", "is not a list", shown(reasons), f"[] for all, or some of {known}")
         return
     for index, reason in enumerate(reasons):
         if not isinstance(reason, str) or reason not in set(DisruptionReason):
-            yield Problem(f"{path}.reasons[{index}]", "is no reason", shown(reason), known)
+            yield Problem(f"{path}.reasons[{index}]", "is not a valid reason", shown(reason), known)
 
 
 def _window(path: str, each: Mapping[str, Any]) -> Iterator[Problem]:
     schedule, duration, zone = (each.get(key) or None for key in ("schedule", "duration", "zone"))
     if schedule is None and duration is not None:
-        yield Problem(f"{path}.schedule", "is missing beside duration", allowed="such as 0 9 * * mon-fri")
+        yield Problem(f"{path}.schedule", "is required with duration", allowed="such as 0 9 * * mon-fri")
     if schedule is None and zone is not None:
-        yield Problem(f"{path}.zone", "says nothing without schedule", shown(zone))
+        yield Problem(f"{path}.zone", "requires schedule", shown(zone))
     elif zone is not None and _zone(zone) is None:
-        yield Problem(f"{path}.zone", "is no time zone", shown(zone), "such as UTC or Europe/Berlin")
+        yield Problem(f"{path}.zone", "is not a time zone", shown(zone), "such as UTC or Europe/Berlin")
     if schedule is not None:
         try:
             parse_schedule(schedule if isinstance(schedule, str) else "")
         except InvalidSchedule as error:
             yield Problem(f"{path}.schedule", str(error), shown(schedule), "such as 0 9 * * mon-fri")
         if duration is None:
-            yield Problem(f"{path}.duration", "is missing beside schedule", allowed=DURATION_ALLOWED)
+            yield Problem(f"{path}.duration", "is required with schedule", allowed=DURATION_ALLOWED)
     if duration is not None and _seconds(duration) is None:
-        yield Problem(f"{path}.duration", "is no duration", shown(duration), DURATION_ALLOWED)
+        yield Problem(f"{path}.duration", "is not a duration", shown(duration), DURATION_ALLOWED)
 
 
 def _seconds(duration: object) -> int | None:

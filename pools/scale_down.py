@@ -16,8 +16,8 @@ from pools.models.node import NodeState
 from pools.reconciler.rows import fleet_of, living
 
 PHRASES = {
-    DisruptionReason.EMPTY: ("on which nothing runs", "Nodes on which nothing runs"),
-    DisruptionReason.UNDERUTILISED: ("on which something runs", "Nodes whose work fits elsewhere"),
+    DisruptionReason.EMPTY: ("empty", "Empty nodes"),
+    DisruptionReason.UNDERUTILISED: ("underutilized", "Underutilized nodes"),
 }
 POLICY = NodePool.NodeConsolidation
 
@@ -32,8 +32,8 @@ class NodeToDrain:
     blocked_by: str = ""
 
     def __str__(self) -> str:
-        runs = "; ".join(map(str, self.on_it)) or "nothing runs on it"
-        return f"{self.node.name}: {runs}" + (f" (held back: {self.blocked_by})" if self.blocked_by else "")
+        runs = "; ".join(map(str, self.on_it)) or "no workloads"
+        return f"{self.node.name}: {runs}" + (f" (blocked: {self.blocked_by})" if self.blocked_by else "")
 
 
 def draining(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:

@@ -20,8 +20,8 @@ from pools.services.pool_values import spec_of
 PoolState = Literal["active", "paused", "drained", "failing"]
 TO_STOP = timedelta(seconds=60)
 SAID_BY_PROVIDERS = {
-    ScalingKind.ERROR: "the provider failed",
-    ScalingKind.ORPHAN: "an instance serves no node",
+    ScalingKind.ERROR: "provider error",
+    ScalingKind.ORPHAN: "an instance without a node was found",
 }
 
 

@@ -19,19 +19,17 @@ class DrainingNodeAnswer(Answer):
 
     node: str
     pods: int
-    not_preemptible: int = Field(description="Pods that a drain waits for without limit.")
-    gpu_seconds_lost: int = Field(description="Of work, were it stopped now.")
+    not_preemptible: int = Field(description="Pods that the drain waits for without a time limit.")
+    gpu_seconds_lost: int = Field(description="GPU seconds since start or the last checkpoint.")
     work: list[str] | None = Field(
-        description="What has pods on it; null for people who do not run the platform."
+        description="Workloads with pods on the node; null unless you are a platform admin."
     )
-    blocked_by: str = Field(
-        description="The disruption budget that keeps it for now; empty: it goes at once."
-    )
+    blocked_by: str = Field(description="Disruption budget that blocks the drain; empty if none does.")
 
 
 class ScaledAnswer(PoolAnswer):
     draining_count: int
-    draining: list[DrainingNodeAnswer] = Field(description="The nodes that go, in this order; the first 500.")
+    draining: list[DrainingNodeAnswer] = Field(description="First 500 nodes to drain, in order.")
 
 
 def with_draining(pool: NodePool, now: datetime) -> ScaledAnswer:

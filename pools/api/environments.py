@@ -19,27 +19,27 @@ from pools.plugins.registry import available, unavailable
 class KnownPlugin(Answer):
     name: str
     summary: str
-    source: str = Field(description="The package that brings it; empty for Berth's own.")
+    source: str = Field(description="Package that provides the plugin; empty for built-in plugins.")
     parameters: dict[str, Any] = Field(description="A JSON schema.")
 
 
 class PluginsAnswer(Answer):
     plugins: list[KnownPlugin]
     refused: dict[str, str] | None = Field(
-        description="Plugins of installed packages that cannot be used, with why; null unless you run it."
+        description="Unusable plugins with the reason; null unless you are a platform admin."
     )
 
 
 class EnvironmentAnswer(Answer):
     digest: str
-    image: dict[str, Any] = Field(description="After all plugins; secrets are names of variables.")
+    image: dict[str, Any] = Field(description="Image after all plugins; secrets are variable names.")
     phases: list[str]
-    script: str = Field(description="What each node runs when it boots.")
+    script: str = Field(description="Script that each node runs at boot.")
     created_at: datetime
 
 
 class Plugins(ApiView):
-    @operation("The plugins that pools may name, with their parameters", answer=PluginsAnswer)
+    @operation("List plugins with their parameters", answer=PluginsAnswer)
     def get(self, request: Request) -> Response:
         no_query(request)
         there = [
@@ -53,12 +53,12 @@ class Plugins(ApiView):
 
 
 class PoolEnvironment(PoolDoor):
-    @operation("What a pool's plugins come to, and the script that makes it", answer=EnvironmentAnswer)
+    @operation("Get the environment that a pool's plugins install, and its script", answer=EnvironmentAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         built = self.found(name).built_environment
         if built is None:
-            raise NotFound(f"The pool {name} declares no environment: its nodes are used as they are.")
+            raise NotFound(f"Pool {name} declares no environment.")
         return Response(
             EnvironmentAnswer(
                 digest=built.digest, image=built.image, phases=built.phases, script=built.script,

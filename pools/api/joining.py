@@ -42,7 +42,7 @@ Address = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0
 
 def _distinct(devices: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(devices)) < len(devices):
-        raise PydanticCustomError("twice", "names a device twice", {"allowed": "each device once"})
+        raise PydanticCustomError("twice", "lists a device twice", {"allowed": "each device once"})
     return devices
 
 
@@ -63,7 +63,7 @@ class JoinBody(Body):
 
 
 class JoinAnswer(Answer):
-    secret: str = Field(description="With which the machine calls from now on.")
+    secret: str = Field(description="Authenticates the machine's later calls.")
 
 
 class InterruptionBody(Body):
@@ -97,22 +97,22 @@ class StartedBody(Body):
 
 
 class CallBody(Body):
-    interruption: InterruptionBody | None = Field(None, description="The provider takes the machine back.")
-    booted: BootedBody | None = Field(None, description="How far the machine is with `prepare`.")
+    interruption: InterruptionBody | None = Field(None, description="Interruption announced by the provider.")
+    booted: BootedBody | None = Field(None, description="Progress of `prepare`.")
     started: StartedBody | None = Field(
         None, description="Progress of `start`, for the instance that the answer named; null before it runs."
     )
 
 
 class CallAnswer(Answer):
-    node: str | None = Field(description="Which node it is to be; null for none (yet).")
+    node: str | None = Field(description="Node that the machine is to become; null for none.")
     ordinal: int | None
     instance: str = Field(description="The instance that the scripts are for; sent back in `started`.")
-    digest: str = Field(description="Of what `prepare` makes.")
-    prepare: str = Field(description="A script to run first, and to tell of; empty: nothing (more).")
-    secrets: dict[str, str] | None = Field(description="Variables for `prepare` that stand in no file.")
-    start: str = Field(description="A shell script that makes it this node; no harm when run again.")
-    stop: str = Field(description="One to run when it is this node no longer.")
+    digest: str = Field(description="Digest of the environment that `prepare` installs.")
+    prepare: str = Field(description="Script to run first, with its progress reported; empty for none.")
+    secrets: dict[str, str] | None = Field(description="Variables for `prepare`, never written to a file.")
+    start: str = Field(description="Idempotent shell script that makes the machine this node.")
+    stop: str = Field(description="Shell script that undoes `start`.")
 
 
 class MachineDoor(TokenlessView):
@@ -128,7 +128,7 @@ class MachineDoor(TokenlessView):
 
 
 class Join(MachineDoor):
-    @operation("A machine joins, once", body=JoinBody, answer=JoinAnswer)
+    @operation("Join a machine to a pool", body=JoinBody, answer=JoinAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
@@ -143,7 +143,7 @@ class Join(MachineDoor):
 
 
 class Call(MachineDoor):
-    @operation("A machine calls: it is there, and asks what it is to be", body=CallBody, answer=CallAnswer)
+    @operation("Report a machine's state and get its instructions", body=CallBody, answer=CallAnswer)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -185,7 +185,7 @@ def _started(body: StartedBody | None) -> Started | None:
 
 
 class Leave(MachineDoor):
-    @operation("A machine goes for good", status=204)
+    @operation("Remove the calling machine for good", status=204)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -211,5 +211,5 @@ def join_node_code(request: HttpRequest) -> HttpResponse:
 def _secret(headers: Mapping[str, Any]) -> str:
     scheme, _, secret = str(headers.get("Authorization", "")).partition(" ")
     if scheme.lower() != "bearer" or not secret:
-        raise Unauthenticated("Send the secret of this machine: Authorization: Bearer ...")
+        raise Unauthenticated("Send the machine secret as Authorization: Bearer ...")
     return secret.strip()

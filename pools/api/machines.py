@@ -27,39 +27,39 @@ BY_NAME = Order("name", ("name", "id"))
 
 class NewJoinToken(Body):
     lifetime_seconds: Annotated[int, Field(ge=1, le=7 * 24 * 3600)] = 3600
-    comment: Annotated[Text, Field(max_length=100, description="What it is for.")] = ""
+    comment: Annotated[Text, Field(max_length=100, description="Purpose of the token.")] = ""
 
 
 class JoinTokenAnswer(Answer):
     id: int
-    prefix: str = Field(description="How the token begins; the rest is kept nowhere.")
+    prefix: str = Field(description="First characters of the token; the token itself is not stored.")
     comment: str
     state: joined_machines.TokenState
     issued_by: str
     issued_at: datetime
     expires_at: datetime
     used_at: datetime | None
-    used_by: str | None = Field(description="The machine that joined by it.")
+    used_by: str | None = Field(description="Machine that joined with the token.")
     revoked_at: datetime | None
 
 
 class IssuedJoinTokenAnswer(JoinTokenAnswer):
-    token: str | None = Field(description="Shown this once; null in a repeated answer.")
+    token: str | None = Field(description="Shown only once; null in a repeated response.")
 
 
 class MachineAnswer(Answer):
     name: str
     state: joined_machines.MachineState = Field(
-        description="`draining`: removed, and its node is being drained; `silent`: it calls no more."
+        description="`draining`: being removed, its node drains; `silent`: no longer reports."
     )
-    node: str | None = Field(description="The node that it is now.")
+    node: str | None = Field(description="Node that the machine is in use as.")
     address: str
     cpu: float
     memory_mib: int
     gpus: int
     gpu_model: str
     joined_at: datetime
-    last_seen_at: datetime = Field(description="When it called last.")
+    last_seen_at: datetime = Field(description="Time of the last report.")
     departed_at: datetime | None
 
 
@@ -75,14 +75,14 @@ class JoinedDoor(PoolDoor):
 
 
 class JoinTokens(JoinedDoor):
-    @operation("Tokens by which machines join, newest first", query=ListQuery, page=JoinTokenAnswer)
+    @operation("List join tokens, newest first", query=ListQuery, page=JoinTokenAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
         return Response(page(rows, query, NEWEST, lambda found: [_token(row) for row in found]))
 
     @operation(
-        "A token by which one machine may join", body=NewJoinToken, answer=IssuedJoinTokenAnswer, status=201
+        "Issue a join token for one machine", body=NewJoinToken, answer=IssuedJoinTokenAnswer, status=201
     )
     @idempotent
     def post(self, request: Request, name: str) -> Response:
@@ -98,12 +98,12 @@ class JoinTokens(JoinedDoor):
 
 
 class OneJoinToken(JoinedDoor):
-    @operation("One token by which a machine joins", answer=JoinTokenAnswer)
+    @operation("Get a join token", answer=JoinTokenAnswer)
     def get(self, request: Request, name: str, token_id: int) -> Response:
         no_query(request)
         return Response(_token(self._found(name, token_id)))
 
-    @operation("Revoke a token: nobody joins by it any more", status=204)
+    @operation("Revoke a join token", status=204)
     def delete(self, request: Request, name: str, token_id: int) -> Response:
         no_query(request)
         token = self._found(name, token_id)
@@ -114,7 +114,7 @@ class OneJoinToken(JoinedDoor):
         rows = joined_machines.join_tokens(self.run_by(name), timezone.now())
         found = rows.filter(pk=token_id).first()
         if found is None:
-            raise NotFound(f"The pool {name} has no join token with that id.")
+            raise NotFound(f"Pool {name} has no join token with this id.")
         return found
 
 
@@ -124,12 +124,12 @@ class MachineOfPool(JoinedDoor):
         rows = joined_machines.machines(self.run_by(name), timezone.now()).filter(name=machine)
         found = rows.order_by("-joined_at", "-pk").first()
         if found is None:
-            raise NotFound(f"No machine named {shown(machine)} has joined the pool {name}.")
+            raise NotFound(f"No machine named {shown(machine)} has joined pool {name}.")
         return found
 
 
 class Machines(JoinedDoor):
-    @operation("Machines that joined by a token", query=MachinesQuery, page=MachineAnswer)
+    @operation("List joined machines", query=MachinesQuery, page=MachineAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, MachinesQuery)
         rows = joined_machines.machines(self.run_by(name), timezone.now())
@@ -139,7 +139,7 @@ class Machines(JoinedDoor):
 
 
 class OneMachine(MachineOfPool):
-    @operation("One machine that joined", answer=MachineAnswer)
+    @operation("Get a joined machine", answer=MachineAnswer)
     def get(self, request: Request, name: str, machine: str) -> Response:
         no_query(request)
         return Response(_machines([self.machine(name, machine)])[0])
@@ -147,7 +147,7 @@ class OneMachine(MachineOfPool):
 
 class RemoveMachine(MachineOfPool):
     @operation(
-        "Remove a machine from its pool: its node is drained first, then it goes",
+        "Remove a machine from its pool after draining its node",
         body=Because, answer=MachineAnswer,
     )  # fmt: skip
     @idempotent

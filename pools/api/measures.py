@@ -19,8 +19,8 @@ DAY, MONTHS = 24 * 3600, 92 * 24 * 3600
 
 
 class CapacityQuery(Query):
-    span: Annotated[int, Field(ge=60, le=MONTHS, description="So many seconds back.")] = DAY
-    points: Annotated[int, Field(ge=1, le=5000, description="At most so many.")] = MOST_POINTS
+    span: Annotated[int, Field(ge=60, le=MONTHS, description="Length of the period in seconds.")] = DAY
+    points: Annotated[int, Field(ge=1, le=5000, description="Maximum number of points.")] = MOST_POINTS
 
 
 class PointAnswer(Answer):
@@ -33,7 +33,9 @@ class PointAnswer(Answer):
 
 class CapacityAnswer(Answer):
     until: datetime
-    points: list[PointAnswer] = Field(description="Each holds until the next one, the last until `until`.")
+    points: list[PointAnswer] = Field(
+        description="Each point holds until the next one, the last until `until`."
+    )
 
 
 class SpentAnswer(Answer):
@@ -46,13 +48,13 @@ class CostAnswer(Answer):
     """Each hour at the price of its time; null where none is known."""
 
     price_per_gpu_hour: float | None
-    per_hour: float | None = Field(description="Of the nodes there are now.")
+    per_hour: float | None = Field(description="Cost of the current nodes.")
     last_24_hours: SpentAnswer
     last_30_days: SpentAnswer
 
 
 class PoolCapacity(PoolDoor):
-    @operation("How many nodes it had when", query=CapacityQuery, answer=CapacityAnswer)
+    @operation("Get the number of nodes over time", query=CapacityQuery, answer=CapacityAnswer)
     def get(self, request: Request, name: str) -> Response:
         asked, pool, now = parse_query(request, CapacityQuery), self.found(name), timezone.now()
         span = timedelta(seconds=asked.span)
@@ -67,7 +69,7 @@ class PoolCapacity(PoolDoor):
 
 
 class PoolCost(PoolDoor):
-    @operation("What its nodes cost, from their order to their end", answer=CostAnswer)
+    @operation("Get the cost of a pool's nodes", answer=CostAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         costs = costs_of(self.found(name), timezone.now())

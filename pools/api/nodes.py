@@ -36,9 +36,7 @@ class PhaseAnswer(Answer):
     phase: str
     state: Literal["running", "done", "failed"]
     seconds: int
-    message: str = Field(
-        description="Last output of a failed phase or of `start`; empty for all but platform admins."
-    )
+    message: str = Field(description="Last output of a failed phase or of `start`; only for platform admins.")
     exit_code: int | None = Field(None, description="Exit code of the start script (phase `start`).")
 
 
@@ -52,19 +50,19 @@ class NodeAnswer(Answer):
     gpu_model: str
     gpu_memory_mib: int
     capacity: Amounts
-    free: Amounts = Field(description="Nothing on a node that takes no work.")
+    free: Amounts = Field(description="Zero on a node that accepts no pods.")
     max_pods: int
     labels: dict[str, Any]
     taints: list[dict[str, Any]]
-    environment_digest: str | None = Field(description="What is installed on it; null: as the machine is.")
-    phases: list[PhaseAnswer] = Field(description="How far that is, in order.")
+    environment_digest: str | None = Field(description="Digest of the installed environment; null for none.")
+    phases: list[PhaseAnswer] = Field(description="Installation phases, in order.")
     ready_at: datetime | None
     drain_started_at: datetime | None
     drain_reason: str
-    instance_id: str | None = Field(description="Null for people who do not run the platform.")
-    address: str | None = Field(description="Null for people who do not run the platform.")
+    instance_id: str | None = Field(description="Null unless you are a platform admin.")
+    address: str | None = Field(description="Null unless you are a platform admin.")
     work: list[str] | None = Field(
-        description="What has pods on it, with how many; null for people who do not run the platform."
+        description="Workloads with pods on the node, with pod counts; null unless you are a platform admin."
     )
     created_at: datetime
 
@@ -80,7 +78,7 @@ class NodeDoor(ApiView):
     def found(self, name: str) -> Node:
         node = self.visible().filter(name=name).first()
         if node is None:
-            raise NotFound(f"There is no node named {shown(name)}.")
+            raise NotFound(f"No node is named {shown(name)}.")
         return node
 
     def to_change(self, request: Request, name: str) -> Node:
@@ -94,7 +92,7 @@ class NodeDoor(ApiView):
 
 
 class Nodes(NodeDoor):
-    @operation("Nodes that have not ended", query=NodesQuery, page=NodeAnswer)
+    @operation("List nodes", query=NodesQuery, page=NodeAnswer)
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
         rows = self.visible()
@@ -111,17 +109,17 @@ class Nodes(NodeDoor):
 
 
 class OneNode(NodeDoor):
-    @operation("One node, or the last one of that name if it has ended", answer=NodeAnswer)
+    @operation("Get a node, or the last one of this name", answer=NodeAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         node = selectors.node_named(name, self.visible(Node.objects.all()))
         if node is None:
-            raise NotFound(f"There is no node named {shown(name)}.")
+            raise NotFound(f"No node is named {shown(name)}.")
         return Response(_answers([node], running_it=self.allowed("administer"))[0])
 
 
 class CordonNode(NodeDoor):
-    @operation("Let it take nothing new", body=Because, answer=NodeAnswer)
+    @operation("Cordon a node", body=Because, answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
@@ -130,7 +128,7 @@ class CordonNode(NodeDoor):
 
 
 class UncordonNode(NodeDoor):
-    @operation("Put it back to work", answer=NodeAnswer)
+    @operation("Uncordon a node", answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
@@ -140,7 +138,7 @@ class UncordonNode(NodeDoor):
 
 
 class DrainNode(NodeDoor):
-    @operation("Let it finish what it has, then end it", body=Because, answer=NodeAnswer)
+    @operation("Drain and terminate a node", body=Because, answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)
@@ -149,7 +147,7 @@ class DrainNode(NodeDoor):
 
 
 class TerminateNode(NodeDoor):
-    @operation("End it at once, with whatever runs on it", body=Because, answer=NodeAnswer)
+    @operation("Terminate a node and its pods at once", body=Because, answer=NodeAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         node = self.to_change(request, name)

@@ -35,7 +35,9 @@ Price = Annotated[float, Field(ge=0, le=999_999)]
 # Judged by the pool's own rule, which names the part that does not fit: nodes.min, nodes.max, nodes.desired.
 Nodes = Annotated[
     Any,
-    Field(description="Instead of the three below: 4; [2, 16]; {min: 8, desired: 4}; with max, elastic."),
+    Field(
+        description="Replaces the three fields below: 4, [2, 16] or {min: 8, desired: 4}; elastic with max."
+    ),
     WithJsonSchema(
         {
             "anyOf": [
@@ -83,12 +85,15 @@ Plugins = Annotated[
 _TEXTS = {"type": "array", "items": {"type": "string"}, "maxItems": 500}
 EnvironmentValues = Annotated[
     Any,
-    Field(description="What is installed on each node, before plugins add theirs; never a secret."),
+    Field(description="Environment of each node before plugins extend it; must not contain secrets."),
     WithJsonSchema(
         {
             "type": "object",
             "properties": {
-                "python": {"type": "string", "description": "Such as 3.12; empty for the machine's own."},
+                "python": {
+                    "type": "string",
+                    "description": "For example 3.12; default: the machine's Python.",
+                },
                 "pip": _TEXTS,
                 "indexes": {
                     "type": "array",
@@ -129,9 +134,9 @@ Budgets = Annotated[
                         ]
                     },
                     "reasons": {"type": "array", "items": {"enum": list(DisruptionReason)}},
-                    "schedule": {"type": "string", "description": "Such as 0 9 * * mon-fri."},
+                    "schedule": {"type": "string", "description": "For example 0 9 * * mon-fri."},
                     "duration": {"anyOf": [{"type": "integer", "minimum": 60}, {"type": "string"}]},
-                    "zone": {"type": "string", "description": "Such as Europe/Berlin; UTC unless given."},
+                    "zone": {"type": "string", "description": "For example Europe/Berlin; default: UTC."},
                 },
                 "required": ["nodes"],
                 "additionalProperties": False,
@@ -154,7 +159,7 @@ class PoolValues(Body):
     provider: ProviderOffered = "local"
     runtime: RuntimeOffered = "local"
     provider_settings: dict[str, Any] = Field(
-        default={}, description="What the provider has to be told, such as the region; never a secret."
+        default={}, description="Provider settings such as the region; must not contain secrets."
     )
     nodes: Nodes = 1
     nodes_min: Count = 1
@@ -171,7 +176,7 @@ class PoolValues(Body):
         Field(
             ge=0,
             le=LARGEST,
-            description="Failed boots in a row after which no more nodes are ordered; 0: no limit.",
+            description="Consecutive failed boots after which provisioning stops; 0: no limit.",
         ),
     ] = 5
     node_consolidation: ConsolidationWord = "never"
@@ -225,7 +230,7 @@ class NewPool(PoolValues):
 class PluginAnswer(Answer):
     name: str
     parameters: dict[str, Any]
-    secrets_set: dict[str, datetime] = Field(description="Which secrets it has, and since when.")
+    secrets_set: dict[str, datetime] = Field(description="Secrets that are set, with their times.")
 
 
 class PoolAnswer(Answer):
@@ -233,7 +238,7 @@ class PoolAnswer(Answer):
     version: int
     provider: ProviderWord
     runtime: RuntimeWord
-    provider_settings: dict[str, Any] | None = Field(description="Null for people who do not run it.")
+    provider_settings: dict[str, Any] | None = Field(description="Null unless you are a platform admin.")
     nodes_min: int
     ready_threshold: int | None
     nodes_max: int | None
@@ -241,24 +246,24 @@ class PoolAnswer(Answer):
     nodes_ready: int
     nodes_pending: int
     nodes_draining: int
-    capacity: Amounts = Field(description="Of the nodes that take work now.")
+    capacity: Amounts = Field(description="Capacity of the nodes that accept pods now.")
     free: Amounts
-    state: PoolState = Field(description="Failing: `last_error` says why, to people who run the platform.")
+    state: PoolState = Field(description="`failing`: see `last_error` (platform admins only).")
     paused: bool
     operational: bool
     expires_at: datetime | None
-    last_error: str | None = Field(
-        description="What the provider said last; null for people who do not run it."
-    )
+    last_error: str | None = Field(description="Last provider error; null unless you are a platform admin.")
     autoscale_cooldown: int
     autoscale_idle_timeout: int
     reconcile_tick: int
     drain_timeout: int
     boot_timeout: int
     boot_failure_limit: int
-    boot_failures: int = Field(description="Orders in a row whose nodes never became ready.")
-    boot_retry_at: datetime | None = Field(description="No node is ordered before; null: orders do not wait.")
-    provisioning_stopped: bool = Field(description="No more nodes are ordered until POST .../retry.")
+    boot_failures: int = Field(description="Consecutive orders whose nodes never became ready.")
+    boot_retry_at: datetime | None = Field(
+        description="Time of the next order at the earliest; null for no delay."
+    )
+    provisioning_stopped: bool = Field(description="True: no nodes are ordered until POST .../retry.")
     node_consolidation: ConsolidationWord = Field(
         description="Which nodes it gives back beyond what the autoscaler's rules ask for: such as are "
         "empty, or also such as can be emptied, because their work fits on the others."
@@ -276,9 +281,11 @@ class PoolAnswer(Answer):
     taints: list[dict[str, Any]]
     price_per_gpu_hour: float | None
     plugins: list[PluginAnswer]
-    environment: dict[str, Any] = Field(description="As declared; GET .../environment shows what came of it.")
-    environment_digest: str | None = Field(description="What nodes ordered now get; null: nothing declared.")
-    current_price: float | None = Field(description="That, or the provider's list price where it is known.")
+    environment: dict[str, Any] = Field(description="As declared; GET .../environment returns the result.")
+    environment_digest: str | None = Field(description="Environment of newly ordered nodes; null for none.")
+    current_price: float | None = Field(
+        description="Price per GPU-hour in effect: the pool's, else the list price."
+    )
     node_placement: PlacementWord
     device_placement: PlacementWord
     reclaim_min_runtime: int

@@ -46,7 +46,7 @@ class HistoryQuery(ListQuery):
 
 class EditQuery(Query):
     dry_run: Annotated[
-        bool, Field(description="Answer with the edited pool and the nodes that leave; store nothing.")
+        bool, Field(description="Return the edited pool and the nodes to drain without storing anything.")
     ] = False
 
 
@@ -76,7 +76,7 @@ class PoolDoor(ApiView):
     def found(self, name: str) -> NodePool:
         pool = self.visible().filter(name=name).first()
         if pool is None:
-            raise NotFound(f"There is no node pool named {shown(name)}.")
+            raise NotFound(f"No node pool is named {shown(name)}.")
         return pool
 
     def answered(self, name: str) -> Response:
@@ -88,7 +88,7 @@ class PoolDoor(ApiView):
 
 
 class Pools(PoolDoor):
-    @operation("Node pools, with what is free in them", query=ListQuery, page=PoolAnswer)
+    @operation("List node pools with their free capacity", query=ListQuery, page=PoolAnswer)
     def get(self, request: Request) -> Response:
         running_it = self.allowed("administer")
 
@@ -98,7 +98,7 @@ class Pools(PoolDoor):
 
         return Response(page(self.visible(), parse_query(request, ListQuery), BY_NAME, presented))
 
-    @operation("Make a node pool", body=NewPool, answer=PoolAnswer, status=201)
+    @operation("Create a node pool", body=NewPool, answer=PoolAnswer, status=201)
     @idempotent
     def post(self, request: Request) -> Response:
         no_query(request)
@@ -109,13 +109,13 @@ class Pools(PoolDoor):
 
 
 class OnePool(PoolDoor):
-    @operation("One node pool", answer=PoolAnswer)
+    @operation("Get a node pool", answer=PoolAnswer)
     def get(self, request: Request, name: str) -> Response:
         no_query(request)
         return self.answered(name)
 
     @operation(
-        "Change a node pool, or preview which nodes leave", query=EditQuery, body=PoolValues,
+        "Edit a node pool, or preview the nodes to drain", query=EditQuery, body=PoolValues,
         answer=ScaledAnswer, headers=("If-Match",),
     )  # fmt: skip
     def patch(self, request: Request, name: str) -> Response:
@@ -130,7 +130,7 @@ class OnePool(PoolDoor):
             pool = self.found(name)
         return Response(with_draining(pool, timezone.now()), headers={"ETag": etag(pool.version)})
 
-    @operation("Remove a node pool that was never used", status=204)
+    @operation("Delete a node pool that was never used", status=204)
     def delete(self, request: Request, name: str) -> Response:
         no_query(request)
         pool = self.found(name)
@@ -154,7 +154,7 @@ class Pausing(PoolDoor):
 class PausePool(Pausing):
     service = staticmethod(services.pause_pool)
 
-    @operation("Neither grow nor shrink until resumed", answer=PoolAnswer)
+    @operation("Pause scaling of a node pool", answer=PoolAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
@@ -163,7 +163,7 @@ class PausePool(Pausing):
 class ResumePool(Pausing):
     service = staticmethod(services.resume_pool)
 
-    @operation("Grow and shrink again, also after a drain", answer=PoolAnswer)
+    @operation("Resume a paused or drained node pool", answer=PoolAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
@@ -172,14 +172,14 @@ class ResumePool(Pausing):
 class RetryPool(Pausing):
     service = staticmethod(services.retry_pool)
 
-    @operation("Order nodes again at once, although boots failed", answer=PoolAnswer)
+    @operation("Retry provisioning after failed boots", answer=PoolAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         return self.carried_out(request, name)
 
 
 class DrainPool(PoolDoor):
-    @operation("Let every node finish what it has and end", body=Because, answer=PoolAnswer)
+    @operation("Drain all nodes of a pool", body=Because, answer=PoolAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)
@@ -190,7 +190,7 @@ class DrainPool(PoolDoor):
 
 
 class PoolHistory(PoolDoor):
-    @operation("Why it has as many nodes as it has, newest first", query=HistoryQuery, page=ScalingAnswer)
+    @operation("List scaling events, newest first", query=HistoryQuery, page=ScalingAnswer)
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, HistoryQuery)
         rows = selectors.scaling_events(self.found(name))

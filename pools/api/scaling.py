@@ -19,25 +19,25 @@ from pools.scale_down import blocked_reasons, draining
 
 
 class Scale(Body):
-    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="So many nodes are nodes_desired.")]
+    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="Desired number of nodes.")]
 
 
 class ScaleQuery(Query):
-    nodes: Annotated[int, Field(ge=0, le=LARGEST, description="If so many were nodes_desired.")] | None = None
+    nodes: (
+        Annotated[int, Field(ge=0, le=LARGEST, description="Desired number of nodes to preview.")] | None
+    ) = None
 
 
 class ScaleAnswer(Answer):
     nodes_desired: int
-    nodes: int = Field(description="The number that was asked about.")
+    nodes: int = Field(description="Number of nodes that was previewed.")
     draining_count: int
-    draining: list[DrainingNodeAnswer] = Field(
-        description="The first 500, in the order in which they would go."
-    )
-    blocked: list[str] = Field(description="What a budget forbids the pool to do now.")
+    draining: list[DrainingNodeAnswer] = Field(description="First 500 nodes to drain, in order.")
+    blocked: list[str] = Field(description="Actions that a disruption budget blocks now.")
 
 
 class ScalePool(PoolDoor):
-    @operation("Which nodes would go", query=ScaleQuery, answer=ScaleAnswer)
+    @operation("Preview the nodes to drain at a size", query=ScaleQuery, answer=ScaleAnswer)
     def get(self, request: Request, name: str) -> Response:
         asked, pool, now = parse_query(request, ScaleQuery), self.found(name), timezone.now()
         nodes = pool.nodes_desired if asked.nodes is None else asked.nodes
@@ -54,7 +54,7 @@ class ScalePool(PoolDoor):
             )
         )
 
-    @operation("Want another number of nodes", body=Scale, answer=ScaledAnswer)
+    @operation("Set the desired number of nodes", body=Scale, answer=ScaledAnswer)
     @idempotent
     def post(self, request: Request, name: str) -> Response:
         no_query(request)

@@ -73,16 +73,18 @@ def desired_nodes(
 ) -> ScaleDecision:
     """The first rule that applies; only a step down waits for the cooldown."""
     if clock.expires_at is not None and clock.now >= clock.expires_at:
-        return ScaleDecision(0, Rule.EXPIRED, "the pool's time is over")
+        return ScaleDecision(0, Rule.EXPIRED, "the pool has expired")
     decision = (
         _for_the_queue(pressure, current_desired, config)
         or _when_idle(pressure, current_desired, config, clock)
         or _when_hardly_used(pressure, config)
-        or ScaleDecision(current_desired, Rule.STEADY, "as many nodes as the work needs")
+        or ScaleDecision(current_desired, Rule.STEADY, "demand is met")
     )
     bounded = _within(config, decision)
     if bounded.desired < current_desired and _cooling(config, clock):
-        return ScaleDecision(current_desired, bounded.rule, f"{bounded.reason}; in cooldown", held=True)
+        return ScaleDecision(
+            current_desired, bounded.rule, f"{bounded.reason}; waiting for the cooldown", held=True
+        )
     return bounded
 
 
@@ -93,7 +95,7 @@ def _for_the_queue(pressure: Pressure, current: int, config: AutoscalerConfig) -
     more = max(by_slots, pressure.gang_nodes)
     desired = max(pressure.nodes + more, current, config.ready_threshold)
     by = "" if pressure.binding == "gpu" else f" by {BINDING.get(pressure.binding, pressure.binding)}"
-    reason = f"{_slots(pressure.queued)} queued{by}: {more} more than the {_nodes(pressure.nodes)} ready"
+    reason = f"{_slots(pressure.queued)} queued{by}: {_nodes(more)} on top of {pressure.nodes} ready"
     return ScaleDecision(desired, Rule.QUEUED, reason)
 
 
@@ -107,7 +109,7 @@ def _when_idle(
     idle = 0.0 if clock.idle_since is None else clock.now - clock.idle_since
     if idle > config.idle_timeout:
         return ScaleDecision(config.min, Rule.IDLE, f"idle for {idle:.0f} s")
-    reason = f"idle for {idle:.0f} s of the idle timeout of {config.idle_timeout:g} s"
+    reason = f"idle for {idle:.0f} s; the idle timeout is {config.idle_timeout:g} s"
     return ScaleDecision(current, Rule.STEADY, reason)
 
 
@@ -125,7 +127,11 @@ def _within(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:
     desired = min(max(decision.desired, floor), config.max)
     if desired == decision.desired:
         return decision
-    bound = f"never above {config.max}" if desired < decision.desired else f"never below {floor}"
+    bound = (
+        f"limited to the maximum of {config.max}"
+        if desired < decision.desired
+        else f"raised to the minimum of {floor}"
+    )
     return ScaleDecision(desired, decision.rule, f"{decision.reason}; {bound}")
 
 

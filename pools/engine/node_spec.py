@@ -65,7 +65,7 @@ def node_spec(given: Any) -> NodeSpec:
                 return NodeSpec(given["min"], given.get("max"), given.get("desired"))
             raise Invalid([Problem("nodes.min", "is missing")])
     allowed = "a number, a pair of floor and ceiling, or min, max and desired"
-    raise Invalid([Problem("nodes", "is no number of nodes", shown(given), allowed)])
+    raise Invalid([Problem("nodes", "is not a number of nodes", shown(given), allowed)])
 
 
 def _problems(floor: object, ceiling: object, desired: object) -> list[Problem]:

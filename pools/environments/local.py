@@ -134,7 +134,7 @@ class EnvironmentsHere:
 
     def _unexplained(self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]) -> Progress:
         """It ended outside of its phases: a full disk, a text that the shell cannot read."""
-        return ended_outside(progress, f"{_text(home / 'output')}\nit ended with {code}", secrets.values())
+        return ended_outside(progress, f"{_text(home / 'output')}\nexit code {code}", secrets.values())
 
     def _lives(self, home: Path) -> bool:
         record = read_record(str(home / "process"))

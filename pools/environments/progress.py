@@ -59,10 +59,10 @@ class Progress:
         lines = [line.strip() for line in failed.message.splitlines() if line.strip()]
         last = lines[-1] if lines else "no output"
         if failed.phase == START:
-            return f"its start script failed with exit code {failed.exit_code}: {last}"
+            return f"start script failed with exit code {failed.exit_code}: {last}"
         if UNREACHABLE.search(failed.message):  # of which pip's own last line says nothing
-            last += " (the network was not there: see the output)"
-        return f"its environment could not be made: {failed.phase}: {last}"
+            last += " (network unreachable, see the output)"
+        return f"environment could not be installed: {failed.phase}: {last}"
 
 
 def progress_of(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:

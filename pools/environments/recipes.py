@@ -34,4 +34,4 @@ def _recipe(pool: NodePool, environment: Environment) -> Recipe:
     try:
         return Recipe(environment.digest, environment.script, secrets_for(pool, environment))
     except Unopened as error:
-        raise ProviderError(ProviderErrorKind.SETTINGS, f"a secret of a plugin is {error}") from error
+        raise ProviderError(ProviderErrorKind.SETTINGS, f"plugin secret: {error}") from error

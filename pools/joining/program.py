@@ -281,9 +281,9 @@ def interruption():
     # type: () -> dict[str, object] | None
     action = metadata("spot/instance-action")
     if action:
-        return {"reason": "EC2 takes this spot machine back", "at": json.loads(action)["time"]}
+        return {"reason": "EC2 interrupts this spot instance", "at": json.loads(action)["time"]}
     if metadata("events/recommendations/rebalance"):
-        return {"reason": "EC2 expects to take this spot machine back soon", "at": None}
+        return {"reason": "EC2 recommends to rebalance this spot instance", "at": None}
     return None
 
 

@@ -21,7 +21,7 @@ def unseal(sealed: str) -> str:
     try:
         return _keys().decrypt(sealed.encode()).decode()
     except InvalidToken:
-        raise Unopened("sealed with another BERTH_SECRET_KEY: give it again") from None
+        raise Unopened("encrypted with another BERTH_SECRET_KEY; set it again") from None
 
 
 def _keys() -> MultiFernet:

@@ -51,7 +51,7 @@ def user_data(order: ProvisionOrder) -> str:
     """The same for the same order, so that it can be repeated."""
     url = str(settings.BERTH_PUBLIC_URL)
     if not url:
-        message = "BERTH_PUBLIC_URL is not set: machines would not know where to join"
+        message = "BERTH_PUBLIC_URL is not set; machines need it to join"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     if not url.startswith("https://") and not settings.BERTH_PLAIN_HTTP:
         message = "BERTH_PUBLIC_URL is not https:// (BERTH_PLAIN_HTTP=1 allows it)"

@@ -13,9 +13,9 @@ class Migration(migrations.Migration):
             name="Environment",
             fields=[
                 ("digest", models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ("image", models.JSONField(help_text="What it is made of.")),
-                ("script", models.TextField(help_text="What makes it on a node.")),
-                ("phases", models.JSONField(help_text="The names of its phases, in order.")),
+                ("image", models.JSONField(help_text="Packages, variables and secret names.")),
+                ("script", models.TextField(help_text="Script that installs it on a node.")),
+                ("phases", models.JSONField(help_text="Names of its phases, in order.")),
                 ("created_at", models.DateTimeField()),
             ],
             options={
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="What the provider has to be told; never a secret.",
+                        help_text="Provider settings; must not contain secrets.",
                     ),
                 ),
                 ("nodes_min", models.PositiveIntegerField(default=1)),
@@ -89,7 +89,7 @@ class Migration(migrations.Migration):
                     "boot_failure_limit",
                     models.PositiveIntegerField(
                         default=5,
-                        help_text="Failed boots in a row after which no more nodes are ordered; 0: no limit.",
+                        help_text="Consecutive failed boots after which provisioning stops; 0: no limit.",
                     ),
                 ),
                 (
@@ -108,7 +108,7 @@ class Migration(migrations.Migration):
                     "node_consolidation_after",
                     models.PositiveIntegerField(
                         default=300,
-                        help_text="Seconds without any change: of the node, and of the pool's size.",
+                        help_text="Seconds without a change of the node or of the pool's size.",
                     ),
                 ),
                 (
@@ -148,7 +148,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Names and parameters, in order; secrets are kept elsewhere.",
+                        help_text="Names and parameters, in order, without secrets.",
                     ),
                 ),
                 (
@@ -264,7 +264,9 @@ class Migration(migrations.Migration):
                 ("instance_id", models.CharField(max_length=128)),
                 (
                     "client_token",
-                    models.CharField(blank=True, help_text="Of the order that brought it.", max_length=64),
+                    models.CharField(
+                        blank=True, help_text="Token of the order that created it.", max_length=64
+                    ),
                 ),
                 ("address", models.CharField(blank=True, max_length=255)),
                 ("gpus", models.PositiveIntegerField(default=0)),
@@ -282,30 +284,38 @@ class Migration(migrations.Migration):
                 (
                     "phases",
                     models.JSONField(
-                        blank=True, default=list, help_text="How far its environment is, in order."
+                        blank=True, default=list, help_text="Phases of its environment, in order."
                     ),
                 ),
                 (
                     "prepared_at",
-                    models.DateTimeField(blank=True, help_text="When its environment was there.", null=True),
+                    models.DateTimeField(
+                        blank=True, help_text="Time at which its environment was installed.", null=True
+                    ),
                 ),
-                ("since", models.DateTimeField(help_text="When it came into this state.")),
+                ("since", models.DateTimeField(help_text="Time of the last state change.")),
                 (
                     "ready_at",
-                    models.DateTimeField(blank=True, help_text="When it is expected to be ready.", null=True),
+                    models.DateTimeField(
+                        blank=True, help_text="Time at which it became or should become ready.", null=True
+                    ),
                 ),
                 (
                     "joined_at",
-                    models.DateTimeField(blank=True, help_text="When its machine called in.", null=True),
+                    models.DateTimeField(
+                        blank=True, help_text="Time at which its machine joined.", null=True
+                    ),
                 ),
                 (
                     "interruption_at",
-                    models.DateTimeField(blank=True, help_text="When its machine is taken away.", null=True),
+                    models.DateTimeField(blank=True, help_text="Time of the spot interruption.", null=True),
                 ),
                 ("drain_started_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "drained_by_scaling",
-                    models.BooleanField(default=False, help_text="May be taken back when work comes."),
+                    models.BooleanField(
+                        default=False, help_text="The drain ends when the node is needed again."
+                    ),
                 ),
                 ("drain_reason", models.CharField(blank=True, max_length=255)),
                 ("emptied_at", models.DateTimeField(blank=True, null=True)),
@@ -350,12 +360,12 @@ class Migration(migrations.Migration):
                 ),
                 ("gpu_model", models.CharField(blank=True, max_length=64)),
                 ("joined_at", models.DateTimeField()),
-                ("last_seen_at", models.DateTimeField(help_text="When it called last.")),
+                ("last_seen_at", models.DateTimeField(help_text="Time of the last report.")),
                 (
                     "removed_at",
                     models.DateTimeField(
                         blank=True,
-                        help_text="When somebody removed it: it goes once nothing runs on it.",
+                        help_text="Time of its removal; it leaves once it runs no pods.",
                         null=True,
                     ),
                 ),
@@ -385,14 +395,12 @@ class Migration(migrations.Migration):
                 ("digest", models.CharField(max_length=64, unique=True)),
                 (
                     "prefix",
-                    models.CharField(
-                        default="", help_text="How it begins, to recognise it by.", max_length=16
-                    ),
+                    models.CharField(default="", help_text="First characters of the token.", max_length=16),
                 ),
                 (
                     "comment",
                     models.CharField(
-                        blank=True, default="", help_text="What it was issued for.", max_length=100
+                        blank=True, default="", help_text="Purpose of the token.", max_length=100
                     ),
                 ),
                 ("issued_by", models.CharField(max_length=150)),

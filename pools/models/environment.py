@@ -10,9 +10,9 @@ class Environment(models.Model):
     """Never changed: another image has another digest. The script is what nodes run; no secret is in it."""
 
     digest = models.CharField(max_length=64, primary_key=True)
-    image = models.JSONField(help_text="What it is made of.")
-    script = models.TextField(help_text="What makes it on a node.")
-    phases = models.JSONField(help_text="The names of its phases, in order.")
+    image = models.JSONField(help_text="Packages, variables and secret names.")
+    script = models.TextField(help_text="Script that installs it on a node.")
+    phases = models.JSONField(help_text="Names of its phases, in order.")
     created_at = models.DateTimeField()
 
     class Meta:

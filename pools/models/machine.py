@@ -11,8 +11,8 @@ class JoinToken(models.Model):
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
-    prefix = models.CharField(max_length=16, default="", help_text="How it begins, to recognise it by.")
-    comment = models.CharField(max_length=100, blank=True, default="", help_text="What it was issued for.")
+    prefix = models.CharField(max_length=16, default="", help_text="First characters of the token.")
+    comment = models.CharField(max_length=100, blank=True, default="", help_text="Purpose of the token.")
     issued_by = models.CharField(max_length=150)
     issued_at = models.DateTimeField()
     expires_at = models.DateTimeField()
@@ -38,9 +38,9 @@ class Machine(models.Model):
     devices = models.JSONField(default=list, help_text="Each device's physical identity, in order.")
     gpu_model = models.CharField(max_length=64, blank=True)
     joined_at = models.DateTimeField()
-    last_seen_at = models.DateTimeField(help_text="When it called last.")
+    last_seen_at = models.DateTimeField(help_text="Time of the last report.")
     removed_at = models.DateTimeField(
-        null=True, blank=True, help_text="When somebody removed it: it goes once nothing runs on it."
+        null=True, blank=True, help_text="Time of its removal; it leaves once it runs no pods."
     )
     departed_at = models.DateTimeField(null=True, blank=True)
 

@@ -33,7 +33,9 @@ class Node(models.Model):
     ordinal = models.PositiveIntegerField(help_text="0 is the pool's head node.")
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
     instance_id = models.CharField(max_length=128)
-    client_token = models.CharField(max_length=64, blank=True, help_text="Of the order that brought it.")
+    client_token = models.CharField(
+        max_length=64, blank=True, help_text="Token of the order that created it."
+    )
     address = models.CharField(max_length=255, blank=True)
 
     gpus = models.PositiveIntegerField(default=0)
@@ -49,15 +51,21 @@ class Node(models.Model):
     environment = models.ForeignKey(
         "pools.Environment", on_delete=models.PROTECT, null=True, related_name="nodes"
     )
-    phases = models.JSONField(default=list, blank=True, help_text="How far its environment is, in order.")
-    prepared_at = models.DateTimeField(null=True, blank=True, help_text="When its environment was there.")
+    phases = models.JSONField(default=list, blank=True, help_text="Phases of its environment, in order.")
+    prepared_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time at which its environment was installed."
+    )
 
-    since = models.DateTimeField(help_text="When it came into this state.")
-    ready_at = models.DateTimeField(null=True, blank=True, help_text="When it is expected to be ready.")
-    joined_at = models.DateTimeField(null=True, blank=True, help_text="When its machine called in.")
-    interruption_at = models.DateTimeField(null=True, blank=True, help_text="When its machine is taken away.")
+    since = models.DateTimeField(help_text="Time of the last state change.")
+    ready_at = models.DateTimeField(
+        null=True, blank=True, help_text="Time at which it became or should become ready."
+    )
+    joined_at = models.DateTimeField(null=True, blank=True, help_text="Time at which its machine joined.")
+    interruption_at = models.DateTimeField(null=True, blank=True, help_text="Time of the spot interruption.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
-    drained_by_scaling = models.BooleanField(default=False, help_text="May be taken back when work comes.")
+    drained_by_scaling = models.BooleanField(
+        default=False, help_text="The drain ends when the node is needed again."
+    )
     drain_reason = models.CharField(max_length=255, blank=True)
     emptied_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -39,7 +39,7 @@ class NodePool(models.Model):
     provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
     runtime = models.CharField(max_length=16, choices=Runtime, default=Runtime.LOCAL)
     provider_settings = models.JSONField(
-        default=dict, blank=True, help_text="What the provider has to be told; never a secret."
+        default=dict, blank=True, help_text="Provider settings; must not contain secrets."
     )
 
     # Size. Without `nodes_max` the pool has `nodes_min` nodes, fixed.
@@ -55,7 +55,7 @@ class NodePool(models.Model):
     drain_timeout = models.PositiveIntegerField(default=600)
     boot_timeout = models.PositiveIntegerField(default=900)
     boot_failure_limit = models.PositiveIntegerField(
-        default=5, help_text="Failed boots in a row after which no more nodes are ordered; 0: no limit."
+        default=5, help_text="Consecutive failed boots after which provisioning stops; 0: no limit."
     )
 
     # What it may give back beyond that, and how many nodes may be out of use at once.
@@ -63,7 +63,7 @@ class NodePool(models.Model):
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
     node_consolidation_after = models.PositiveIntegerField(
-        default=300, help_text="Seconds without any change: of the node, and of the pool's size."
+        default=300, help_text="Seconds without a change of the node or of the pool's size."
     )
     disruption_budgets = models.JSONField(
         default=list,
@@ -99,7 +99,7 @@ class NodePool(models.Model):
 
     # What is on one node. Nothing declared: Python and packages are those of the machine itself.
     plugins = models.JSONField(
-        default=list, blank=True, help_text="Names and parameters, in order; secrets are kept elsewhere."
+        default=list, blank=True, help_text="Names and parameters, in order, without secrets."
     )
     environment = models.JSONField(
         default=dict, blank=True, help_text="python, pip, indexes, apt and env, before plugins add theirs."

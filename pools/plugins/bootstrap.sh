@@ -167,7 +167,9 @@ BERTH_SCOPED
 install_rest() { # COMMAND...: all requirements; dependencies that are scoped to an index come from there
   while :; do
     hold_scoped
-    "$@" --quiet --dry-run --report "$venv/report" --constraint "$venv/held"
+    # Resolving may build a source distribution: never one of a scoped name, from an index that is not its own.
+    "$@" --quiet --dry-run --report "$venv/report" --constraint "$venv/held" \
+      --only-binary "$(cut -d ' ' -f 1 "$venv/scoped" | paste -s -d , -)"
     scoped_dependencies > "$venv/dependencies"
     [ -s "$venv/dependencies" ] || break
     while read -r name version index; do

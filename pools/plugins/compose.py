@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pools.plugins.base import Function, Operation, Plugin
-from pools.plugins.errors import HookFailed, told
+from pools.plugins.errors import HookFailed, error_text
 from pools.plugins.facts import Cluster
 from pools.plugins.image import Image
 
@@ -17,9 +17,9 @@ def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> 
         try:
             image = plugin.transform(image, cluster)
         except Exception as error:
-            raise HookFailed(plugin.name, "transform", told(error)) from error
+            raise HookFailed(plugin.name, "transform", error_text(error)) from error
         if not isinstance(image, Image):
-            raise HookFailed(plugin.name, "transform", f"gave {type(image).__name__}, not an Image")
+            raise HookFailed(plugin.name, "transform", f"returned {type(image).__name__} instead of Image")
     return image
 
 
@@ -32,10 +32,12 @@ def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operatio
         try:
             given = tuple(plugin.bootstrap(cluster))
         except Exception as error:
-            raise HookFailed(plugin.name, "bootstrap", told(error)) from error
+            raise HookFailed(plugin.name, "bootstrap", error_text(error)) from error
         for operation in given:
             if not isinstance(operation, Operation):
-                raise HookFailed(plugin.name, "bootstrap", f"gave {type(operation).__name__}, no Operation")
+                raise HookFailed(
+                    plugin.name, "bootstrap", f"returned {type(operation).__name__} instead of Operation"
+                )
             operations.append(operation if operation.title else replace(operation, title=plugin.name))
     return tuple(operations)
 
@@ -48,7 +50,9 @@ def decorate_all(plugins: Iterable[Plugin], function: Function) -> Function:
         try:
             function = plugin.decorate(function)
         except Exception as error:
-            raise HookFailed(plugin.name, "decorate", told(error)) from error
+            raise HookFailed(plugin.name, "decorate", error_text(error)) from error
         if not callable(function):
-            raise HookFailed(plugin.name, "decorate", f"gave {type(function).__name__}, not a function")
+            raise HookFailed(
+                plugin.name, "decorate", f"returned {type(function).__name__} instead of a function"
+            )
     return function

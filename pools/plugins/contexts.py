@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from pools.plugins.base import Opened, Plugin
-from pools.plugins.errors import HookFailed, told
+from pools.plugins.errors import HookFailed, error_text
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class HookContexts:
                     self._leave(down_to=before)
                     if not isinstance(error, Exception):
                         raise
-                    raise HookFailed(plugin.name, self.hook, told(error)) from error
+                    raise HookFailed(plugin.name, self.hook, error_text(error)) from error
                 self._open[plugin.name] = context
 
     def leave(self) -> tuple[HookFailed, ...]:
@@ -67,7 +67,7 @@ class HookContexts:
             try:
                 context.__exit__(*sys.exc_info())
             except Exception as error:
-                failure = HookFailed(name, self.hook, f"when it ended: {told(error)}")
+                failure = HookFailed(name, self.hook, f"when it ended: {error_text(error)}")
                 failure.__cause__ = error
                 log.warning("%s", failure, exc_info=error)
                 failures.append(failure)

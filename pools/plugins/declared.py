@@ -67,10 +67,11 @@ def _problems(entry: Any, path: str, before: Sequence[str]) -> Iterator[Problem]
     name = entry["name"]
     if name not in available():
         why = unavailable().get(name)
-        told = f"is not there: {why}" if why else "is not a plugin that is installed here"
-        yield Problem(f"{path}.name", told, shown(name), suggestion(name, sorted(available())))
+        meant = nearest(name, available())
+        told = f"is not available: {why}" if why else "is not an installed plugin"
+        yield Problem(f"{path}.name", told, shown(name), meant or ", ".join(sorted(available())))
     elif name in before:
-        yield Problem(f"{path}.name", "is there twice", shown(name), "each plugin once")
+        yield Problem(f"{path}.name", "is listed twice", shown(name), "each plugin once")
     else:
         yield from _parameter_problems(name, entry.get("parameters", {}), f"{path}.parameters")
 

@@ -16,6 +16,6 @@ class HookFailed(PluginError):
         return f"the plugin {self.plugin} failed in {self.hook}: {self.problem}"
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

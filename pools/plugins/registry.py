@@ -9,7 +9,7 @@ from typing import Any
 
 from pools.plugins import builtin
 from pools.plugins.base import Plugin
-from pools.plugins.errors import PluginError, told
+from pools.plugins.errors import PluginError, error_text
 from pools.plugins.parameters import Schema, schema_of, secrets_of
 
 GROUP = "berth.plugins"
@@ -39,9 +39,9 @@ class RegisteredPlugin:
         try:
             plugin = self.make(**parameters)
         except Exception as error:
-            raise PluginError(f"the plugin {self.name} cannot be made: {told(error)}") from error
+            raise PluginError(f"the plugin {self.name} cannot be created: {error_text(error)}") from error
         if not isinstance(plugin, Plugin) or plugin.name != self.name:
-            raise PluginError(f"the plugin {self.name} cannot be made: it gave {plugin!r:.80}")
+            raise PluginError(f"the plugin {self.name} cannot be created: it returned {plugin!r:.80}")
         return plugin
 
 
@@ -68,13 +68,13 @@ def _entries() -> list[EntryPoint]:
 def _load(entry: EntryPoint) -> RegisteredPlugin | str:
     source = entry.dist.name if entry.dist else entry.value
     if entry.name in builtin.ALL:
-        return f"{source} may not bring a plugin of this name: Berth has one"
+        return f"{source}: Berth has a built-in plugin of this name"
     if not _NAME.fullmatch(entry.name):
-        return f"{source}: a plugin's name is lower-case letters, digits, - and _"
+        return f"{source}: plugin names consist of lower-case letters, digits, - and _"
     try:
         return _known(entry.name, entry.load(), source)
     except Exception as error:  # whatever somebody else's package does must not stop us
-        return f"{source} cannot be loaded: {told(error)}"
+        return f"{source} cannot be loaded: {error_text(error)}"
 
 
 def _known(name: str, make: Callable[..., Plugin], source: str = "") -> RegisteredPlugin:

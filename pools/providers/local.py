@@ -96,7 +96,7 @@ class LocalProvider:
     def _shortage(self, order: ProvisionOrder) -> str:
         has = len(self.machine.devices)
         free = len(self._free_devices())
-        return f"this machine has {has} GPUs, {free} of them free; a node takes {order.shape.gpus}"
+        return f"this machine has {has} GPUs, {free} of them free; a node needs {order.shape.gpus}"
 
     def _instances(self, pool: str) -> Iterator[Instance]:
         for path in self._files(pool):

@@ -11,5 +11,5 @@ def check_settings(provider: str, given: Any) -> None:
     if provider == "aws":
         aws_settings(given)
     elif given != {}:
-        message = f"are not known by the provider {provider}"
+        message = f"are not supported by the provider {provider}"
         raise Invalid([Problem("provider_settings", message, shown(given), "nothing")])

@@ -97,10 +97,10 @@ class StaticProvider:
         free = self._free(order.pool)
         fitting = sum(_fits(machine, order.shape) for machine in free)
         failed = (
-            f"; {machine.name} failed a moment ago and is tried again: {why}"
+            f"; {machine.name} failed recently and is retried later: {why}"
             for machine, why in self._failed(order.pool)
         )
-        counts = f"{len(free)} machines have joined the pool and are free, {fitting} of them large enough"
+        counts = f"{len(free)} joined machines are free, {fitting} of them large enough"
         return counts + "".join(failed)
 
     def _instance(self, use: MachineUse) -> Instance:
@@ -114,7 +114,7 @@ class StaticProvider:
             client_token=use.client_token,
             address=machine.address,
             devices=tuple(machine.devices[: machine.pool.gpus_per_node]),
-            interruption=Interruption(f"the machine {machine.name} is being removed")
+            interruption=Interruption(f"machine {machine.name} is being removed")
             if machine.removed_at
             else None,
             prepared=False,

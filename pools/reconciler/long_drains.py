@@ -21,7 +21,7 @@ def note(pool: NodePool, nodes: Iterable[Node], this: Pass) -> bool:
             continue
         if this.now >= node.drain_started_at + patience and not _said(pool, node):
             took = (this.now - node.drain_started_at).total_seconds()
-            reason = f"draining for {took:.0f} s, and something still runs on it"
+            reason = f"draining for {took:.0f} s; pods are still running"
             begun = node.drain_started_at.isoformat()
             history.write(pool, ScalingKind.DRAIN, reason, at=this.now, node=node, overdue=True, begun=begun)
             wrote = True

@@ -73,7 +73,7 @@ def _compare(node: Node, instance: Instance | None, pool: NodePool, this: Pass) 
             return False  # just ordered: a listing may lag behind
         _note_phases(node, instance)
         why = instance.message if instance is not None else ""
-        return _lose(node, why or "its instance is gone", this)
+        return _lose(node, why or "instance is gone", this)
     if instance.interruption is not None and node.state != NodeState.LOST:
         return interrupt_node(node, instance.interruption, at=this.now)
     if node.state not in PENDING:

@@ -68,7 +68,7 @@ def _drop(pool_id: int, this: Pass) -> bool:
             return False
         flight, pool.provisioning = pool.provisioning, None
         pool.save(update_fields=["provisioning"])
-        reason = "an order that is not wanted any more"
+        reason = "order dropped: the nodes are no longer needed"
         history.write(pool, ScalingKind.SURPLUS, reason, at=this.now, token=flight["token"])
     return True
 
@@ -103,14 +103,14 @@ def _record(pool_id: int, order: ProvisionOrder, result: ProvisionResult, this: 
         for instance in fitting:
             _create(pool, instance, order, expected, this)
         said = f": {result.message}" if result.message else ""
-        reason = f"{len(fitting)} of {order.count} nodes came{said}"
+        reason = f"provider returned {len(fitting)} of {order.count} nodes{said}"
         history.write(
             pool, kind, reason, at=this.now, after=pool.nodes_desired,
             start_ordinal=order.start_ordinal, token=order.client_token, asked=order.count, came=len(fitting),
         )  # fmt: skip
         if surplus:
             names = [instance.instance_id for instance in surplus]
-            reason = f"{len(names)} more instances came than {order.count}: ended"
+            reason = f"provider returned {len(names)} instances too many: terminated"
             history.write(pool, ScalingKind.SURPLUS, reason, at=this.now, instances=names)
     if surplus:
         terminations.terminate(pool, names, this)
@@ -176,7 +176,7 @@ def _create(
         ready_at=this.now if ready else expected,
     )
     if ready:
-        history.write(pool, ScalingKind.READY, "ready at once", at=this.now, node=node)
+        history.write(pool, ScalingKind.READY, "ready immediately", at=this.now, node=node)
         forget_failed_boots(pool)
     return node
 

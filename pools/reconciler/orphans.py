@@ -57,8 +57,8 @@ def _grace_is_over(pool: NodePool, instance_id: str, this: Pass) -> tuple[bool, 
     first = seen.filter(kind=ScalingKind.ORPHAN).order_by("pk").first()
     if first is None:
         reason = (
-            f"the instance {instance_id} carries this pool's tags and serves no node: "
-            f"it is ended after {GRACE.total_seconds():.0f} s"
+            f"instance {instance_id} has this pool's tags but no node: "
+            f"it is terminated after {GRACE.total_seconds():.0f} s"
         )
         history.write(pool, ScalingKind.ORPHAN, reason, at=this.now, instance=instance_id)
         return False, True
@@ -66,6 +66,6 @@ def _grace_is_over(pool: NodePool, instance_id: str, this: Pass) -> tuple[bool, 
         return False, False
     if seen.filter(kind=ScalingKind.TERMINATE).exists():
         return True, False
-    reason = f"the instance {instance_id} still serves no node"
+    reason = f"instance {instance_id} still has no node"
     history.write(pool, ScalingKind.TERMINATE, reason, at=this.now, instance=instance_id)
     return True, True

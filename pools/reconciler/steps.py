@@ -60,7 +60,7 @@ def _begin(
 
 
 def _drain(nodes: Sequence[Node], pool: NodePool, this: Pass) -> None:
-    reason = f"only {pool.nodes_desired} nodes are wanted"
+    reason = f"scaled down to {pool.nodes_desired} nodes"
     draining = {
         "drain_started_at": this.now, "drain_reason": reason, "drained_by_scaling": True, "emptied_at": None,
     }  # fmt: skip
@@ -70,7 +70,7 @@ def _drain(nodes: Sequence[Node], pool: NodePool, this: Pass) -> None:
 
 
 def _undo_drain(node: Node, pool: NodePool, this: Pass) -> None:
-    reason = f"{pool.nodes_desired} nodes are wanted again"
+    reason = f"scaled up to {pool.nodes_desired} nodes"
     draining = (NodeState.DRAINING,)
     if move(node, "state", expected=draining, to=NodeState.READY, since=this.now, **NOT_DRAINING):
         history.write(

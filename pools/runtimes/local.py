@@ -140,7 +140,7 @@ class LocalRuntime:
         except OSError as error:
             raise RuntimeFailure(f"the pod {pod_id} could not be stopped: {error}") from error
         if not pod.has("status") and not pod.kept():
-            pod.finish(PodCause.STOPPED, "stopped before it was started")
+            pod.finish(PodCause.STOPPED, "stopped before it started")
 
     # --- looking
 
@@ -155,9 +155,9 @@ class LocalRuntime:
         # Nobody keeps it. That was true after the look for an end: look again, it may have come between.
         if not pod.has("exit"):
             if pod.has("status") or self._of_another_boot(pod):
-                pod.finish(PodCause.LOST, "its keeper was killed, so nobody saw how it ended")
+                pod.finish(PodCause.LOST, "keeper process was killed; exit status unknown")
             elif pod.has("stop"):
-                pod.finish(PodCause.STOPPED, "stopped before it was started")
+                pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._unborn(pod_id, pod)
         # An order that nobody keeps is unknown: `start` takes it up again.
@@ -182,7 +182,7 @@ class LocalRuntime:
             return PodReport(PodState.STARTING)
         if code != 0:
             errors = (pod.path / "shim.err").read_text(errors="replace")[-1000:]
-            pod.finish(PodCause.START_FAILED, f"its keeper ended with {code}: {errors}")
+            pod.finish(PodCause.START_FAILED, f"keeper process exited with {code}: {errors}")
         return self._ended(pod) or PodReport(PodState.UNKNOWN)
 
     def _of_another_boot(self, pod: PodDir) -> bool:
@@ -300,7 +300,7 @@ def checked_name(name: str) -> str:
 def _lacking(environment: Path | None) -> str:
     if environment is None or (environment / ".ready").exists():
         return ""
-    return f"the environment {environment.name[:12]} is not on this machine: drain its node for another one"
+    return f"environment {environment.name[:12]} is missing on this machine; drain the node to replace it"
 
 
 def _fault(order: PodOrder, env: dict[str, str]) -> str:
@@ -308,7 +308,7 @@ def _fault(order: PodOrder, env: dict[str, str]) -> str:
         return "the command is empty"
     texts = [*order.command, *env, *env.values(), order.working_dir or "", order.start_in, order.name]
     if any("\0" in text for text in texts):
-        return "the command, its environment and its directory may hold no NUL"
+        return "the command, its environment and its directory must not contain NUL"
     if any("=" in name or not name for name in env):
-        return "the name of a variable may not be empty nor hold '='"
+        return "variable names must not be empty or contain '='"
     return ""

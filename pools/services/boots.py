@@ -71,7 +71,7 @@ def note_boot(node: Node, booted: Booted, *, at: datetime) -> None:
         return
     progress = Progress(booted.phases)
     if booted.exit_code and not progress.failed:
-        progress = ended_outside(progress, f"{booted.output}\nit ended with {booted.exit_code}")
+        progress = ended_outside(progress, f"{booted.output}\nexit code {booted.exit_code}")
     told = [phase.to_dict() for phase in progress.phases]
     changes = {"phases": told} if told != node.phases else {}
     if booted.exit_code == 0:

@@ -111,7 +111,7 @@ def _composed(
     except PluginError as error:
         raise Invalid([Problem("plugins", str(error))]) from error
     if problems := tuple(problems_of_image(image)):
-        raise Invalid(_below("plugins: their image", problems))
+        raise Invalid(_below("plugins: image", problems))
     return image, operations
 
 
@@ -138,7 +138,7 @@ def _plugins(entries: Sequence[Mapping[str, Any]], secrets: Mapping[Key, datetim
         try:
             made.append(declared.plugin([parameter for plugin, parameter in secrets if plugin == name]))
         except KeyError:
-            problems.append(Problem(f"plugins[{index}].name", "is not installed here any more", name))
+            problems.append(Problem(f"plugins[{index}].name", "is no longer installed here", name))
         except PluginError as error:
             problems.append(Problem(f"plugins[{index}].parameters", str(error)))
     if problems:

@@ -52,7 +52,7 @@ def retry(pool: NodePool, *, acting: Any, at: datetime, by: str = "retried") -> 
     before = pool.boot_failures
     if not forget_failed_boots(pool):
         return False
-    reason = f"{by} by {acting.name}: failed boots are counted from 0 again"
+    reason = f"{by} by {acting.name}: failed boots reset to 0"
     history.write(pool, ScalingKind.RETRIED, reason, at=at, failures=before)
     return True
 
@@ -71,7 +71,7 @@ def _sentence(pool: NodePool, node: Node, reason: str, delay: int) -> str:
     if pool.provisioning_stopped:
         row = "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"
         fix = f"Fix the cause, then run `berth pool retry {pool.name}`."
-        return f"No more nodes are ordered after {row}. Latest ({node.name}): {reason}. {fix}"
+        return f"Provisioning stopped after {row}. Latest ({node.name}): {reason}. {fix}"
     of = f" of {pool.boot_failure_limit}" if pool.boot_failure_limit else ""
     boot = f"Failed boot {pool.boot_failures}{of} ({node.name})"
-    return f"{boot}: {reason}. The next order waits {delay} s."
+    return f"{boot}: {reason}. Next attempt in {delay} s."

@@ -16,8 +16,8 @@ from pools.providers.static import SILENT_AFTER, instance_id
 from pools.services.boots import Booted, Started, note_boot, note_start
 from pools.services.nodes import interrupt_node
 
-REFUSED = "This token lets nobody join this pool: it is unknown, used, revoked or too old."
-UNKNOWN = "No machine is known by this secret."
+REFUSED = "This token cannot join this pool: it is unknown, used, revoked or expired."
+UNKNOWN = "Unknown machine secret."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,19 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
     if (order := secrets.subject(token, "order")) is not None:
         return _join_node(pool_name, order, measured, at)
     with transaction.atomic():
-        held = JoinToken.objects.select_for_update().select_related("pool").filter(
+        token_row = JoinToken.objects.select_for_update().select_related("pool").filter(
             digest=secrets.digest(token), pool__name=pool_name, used_at=None, revoked_at=None,
             expires_at__gt=at,
         ).first()  # fmt: skip
-        if held is None:
+        if token_row is None:
             raise Unauthenticated(REFUSED)
-        machine = _new_machine(held.pool, measured, at)
-        held.used_at, held.used_by = at, machine
-        held.save(update_fields=["used_at", "used_by"])
-        told = f"{measured.name} joined with {len(measured.devices)} GPUs, with a token of {held.issued_by}"
-        history.write(held.pool, ScalingKind.JOINED, told, at=at, machine=measured.name)
+        machine = _new_machine(token_row.pool, measured, at)
+        token_row.used_at, token_row.used_by = at, machine
+        token_row.save(update_fields=["used_at", "used_by"])
+        told = (
+            f"{measured.name} joined with {len(measured.devices)} GPUs, with a token of {token_row.issued_by}"
+        )
+        history.write(token_row.pool, ScalingKind.JOINED, told, at=at, machine=measured.name)
     return secrets.for_machine(machine.pk)
 
 
@@ -86,7 +88,7 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
         )  # fmt: skip
         node = ours.first()
         if node is None:
-            raise Conflict("No node is known for this machine (yet): try again.")
+            raise Conflict("No node exists for this machine yet. Try again.")
         if node.state not in PENDING:
             raise Unauthenticated(REFUSED)
         first = node.joined_at is None
@@ -98,7 +100,7 @@ def _join_node(pool_name: str, order: str, measured: Measured, at: datetime) -> 
         node.save()
         if first:
             has = f"{node.cpu_milli / 1000:g} cores, {node.memory_mib} MiB, {node.gpus} GPUs"
-            told = f"its machine joined: {has}"
+            told = f"machine joined: {has}"
             history.write(node.pool, ScalingKind.JOINED, told, at=at, node=node)
     return secrets.for_node(node.pk)
 
@@ -116,14 +118,14 @@ def _new_machine(pool: NodePool, measured: Measured, at: datetime) -> Machine:
                 gpu_model=measured.gpu_model, joined_at=at, last_seen_at=at,
             )  # fmt: skip
     except IntegrityError:
-        raise Conflict(f"A machine named {measured.name} has joined the pool {pool.name} already.") from None
+        raise Conflict(f"A machine named {measured.name} has already joined pool {pool.name}.") from None
 
 
 def _called(secret: str, at: datetime) -> Node | None:
     if (key := secrets.subject(secret, "node")) is not None:
         node = Node.objects.select_related("pool").filter(pk=int(key)).exclude(state=NodeState.ENDED).first()
         if node is None:
-            raise Unauthenticated("This node has ended.")
+            raise Unauthenticated("This node has been terminated.")
         return node
     key = secrets.subject(secret, "machine")
     if key is None or not Machine.objects.filter(pk=int(key), departed_at=None).update(last_seen_at=at):

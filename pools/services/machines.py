@@ -29,7 +29,7 @@ def issue_join_token(
 ) -> tuple[JoinToken, str]:
     """The token and its secret, which is shown this once; for one machine."""
     if pool.provider != NodePool.Provider.STATIC:
-        detail = f"The pool {pool.name} gets its machines from {pool.provider}: they join by themselves."
+        detail = f"Pool {pool.name} uses the provider {pool.provider}; its machines join without a token."
         raise Conflict(detail)
     _check(lasts, comment)
     secret, digest = secrets.issue()
@@ -47,7 +47,7 @@ def revoke_join_token(*, acting: Any, token: JoinToken, at: datetime) -> None:
     """Nobody joins by it from now on; who has joined by it stays. Done again it changes nothing."""
     with transaction.atomic():
         if token.used_at is not None:
-            raise Conflict(f"A machine has joined by this token: remove the machine {token.used_by} instead.")
+            raise Conflict(f"Machine {token.used_by} has joined with this token. Remove the machine instead.")
         live = JoinToken.objects.filter(pk=token.pk, used_at=None, revoked_at=None)
         if live.update(revoked_at=at):
             told = {"token": token.prefix, "comment": token.comment}
@@ -69,12 +69,12 @@ def remove_machine(*, acting: Any, machine: Machine, at: datetime, reason: str =
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)
         if machine.departed_at is not None:
-            raise Conflict(f"The machine {machine.name} has left the pool {machine.pool.name} already.")
+            raise Conflict(f"Machine {machine.name} has already left pool {machine.pool.name}.")
         if machine.removed_at is not None:
             return False
         machine.removed_at = at
         machine.save(update_fields=["removed_at"])
-        told = f"the machine {machine.name} is removed by {acting.name}" + (f": {reason}" if reason else "")
+        told = f"machine {machine.name} removed by {acting.name}" + (f": {reason}" if reason else "")
         node = _node_of(machine)
         if node is None or not interrupt_node(node, Interruption(told[:255]), at=at):
             history.write(
@@ -95,7 +95,7 @@ def _check(lasts: timedelta, comment: str) -> None:
         )
     if len(comment) > 100 or not comment.isprintable():
         problems.append(
-            Problem("comment", "is no comment", shown(comment), "at most 100 printable characters")
+            Problem("comment", "is not a valid comment", shown(comment), "at most 100 printable characters")
         )
     if problems:
         raise Invalid(problems)

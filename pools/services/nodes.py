@@ -106,7 +106,7 @@ def _apply(change: _Change, *, acting: Any, node: Node, reason: str = "", **also
         before = node.state
         if not move(node, "state", expected=change.expected, to=change.to, since=now, **also):
             node.refresh_from_db()
-            raise Conflict(f"The node {node.name} is {node.state}, which allows no {change.action}.")
+            raise Conflict(f"Cannot {change.action} node {node.name}: it is {node.state}.")
         told = f"{change.action} by {acting.name}" + (f": {reason}" if reason else "")
         history.write(node.pool, change.kind, told, at=now, node=node)
         changed.send(

@@ -31,7 +31,9 @@ def apply(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     given = dict(values)
     if "nodes" in given:
         if twice := sorted(given.keys() & SHAPE_OF):
-            raise Invalid(Problem(name, "is given beside nodes", allowed="one of the two") for name in twice)
+            raise Invalid(
+                Problem(name, "conflicts with nodes", allowed="either nodes or this field") for name in twice
+            )
         spec = node_spec(given.pop("nodes"))
         given |= {"nodes_min": spec.min, "ready_threshold": spec.desired, "nodes_max": spec.max}
     unknown = sorted(set(given) - EDITABLE)
@@ -111,14 +113,14 @@ def _shown(pool: NodePool, field: str) -> str:
 def _labels(labels: object) -> list[Problem]:
     if isinstance(labels, dict) and all(isinstance(x, str) for pair in labels.items() for x in pair):
         return []
-    return [Problem("labels", "are not names with texts", shown(labels))]
+    return [Problem("labels", "is not a mapping of names to strings", shown(labels))]
 
 
 def _taints(taints: object) -> list[Problem]:
     if not isinstance(taints, list):
-        return [Problem("taints", "are not a list", shown(taints))]
+        return [Problem("taints", "is not a list", shown(taints))]
     return [
-        Problem(f"taints[{index}]", "is no taint", shown(taint), "key, value and effect, all texts")
+        Problem(f"taints[{index}]", "is not a taint", shown(taint), "key, value and effect as strings")
         for index, taint in enumerate(taints)
         if not _is_taint(taint)
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any
 
 from django.db import transaction
@@ -21,6 +21,11 @@ from pools.services.pool_values import apply, spec_of, values_of
 from pools.signals import changed
 
 FIXED_WHILE_USED = ("provider", "runtime")
+# Fields that decide whether a node boots: a change of one of them starts over after failed boots.
+BOOT_FIELDS = (
+    "provider", "runtime", "provider_settings", "gpus_per_node", "gpu_model", "gpu_memory_mib", "cpu_milli",
+    "memory_mib", "plugins", "environment", "built_environment_id", "boot_timeout", "boot_failure_limit",
+)  # fmt: skip
 
 
 def create_pool(*, acting: Any, name: str, **values: Any) -> NodePool:
@@ -44,7 +49,7 @@ def edit_pool(
     """Nodes that are there keep their shape. `version`: refuse if somebody changed the pool since."""
     given, plugins = environments.take_apart(changes)
     with _changing(acting, pool, "edit", version) as locked:
-        before = current_price(locked)
+        before, boots = current_price(locked), _boot_values(locked)
         apply(locked, environments.lay_over(locked, given))
         if current_price(locked) != before:
             store_past_price(locked, before, until=timezone.now())
@@ -53,7 +58,8 @@ def edit_pool(
         if any(name in changes for name in FIXED_WHILE_USED):
             _refuse_while_used(locked)
         _keep_within_bounds(locked, acting)
-        failed_boots.retry(locked, acting=acting, at=timezone.now(), by="edited")
+        if _boot_values(locked) != boots:
+            failed_boots.retry(locked, acting=acting, at=timezone.now(), by="edited")
     return locked
 
 
@@ -79,7 +85,7 @@ def delete_pool(*, acting: Any, pool: NodePool) -> None:
             NodePool.objects.get(pk=pool.pk).delete()
     except ProtectedError as error:
         raise Conflict(
-            f"The pool {pool.name} has a history or quotas and is kept; drain it instead."
+            f"Pool {pool.name} has a history or quotas and cannot be deleted. Drain it instead."
         ) from error
 
 
@@ -104,7 +110,7 @@ def drain_pool(*, acting: Any, pool: NodePool, reason: str = "") -> NodePool:
     """Its time is over as of now: every node finishes what it has, then ends, and none is replaced."""
     with _changing(acting, pool, "drain", None) as locked:
         if locked.paused:
-            raise Conflict(f"The pool {locked.name} is paused and so does not shrink: resume it first.")
+            raise Conflict(f"Pool {locked.name} is paused and cannot be drained. Resume it first.")
         now = timezone.now()
         if locked.expires_at is None or locked.expires_at > now:
             before, locked.nodes_desired, locked.expires_at = locked.nodes_desired, 0, now
@@ -133,13 +139,13 @@ def check_nodes_desired(pool: NodePool, nodes_desired: int, called: str = "nodes
     """Raises what `set_nodes_desired` would raise."""
     spec = spec_of(pool)
     if not spec.elastic:
-        raise Invalid([Problem(called, "is fixed by nodes.min in a pool without nodes.max")])
+        raise Invalid([Problem(called, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
     if not spec.min <= nodes_desired <= spec.ceiling:
         allowed = f"{spec.min} to {spec.ceiling}"
-        raise Invalid([Problem(called, "is outside the pool's bounds", str(nodes_desired), allowed)])
+        raise Invalid([Problem(called, "is outside of the pool's limits", str(nodes_desired), allowed)])
 
 
-def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "bounds set") -> None:
+def _keep_within_bounds(pool: NodePool, acting: Any, what: str = "limits changed") -> None:
     before, pool.nodes_desired = pool.nodes_desired, _desired_within_bounds(pool)
     if pool.nodes_desired != before:
         reason = f"{what} by {acting.name}"
@@ -161,7 +167,7 @@ def _set_paused(acting: Any, pool: NodePool, paused: bool) -> NodePool:
             history.write(locked, kind, f"{action}d by {acting.name}", at=timezone.now())
         if not paused and locked.expires_at is not None and locked.expires_at <= timezone.now():
             locked.expires_at = None
-            _keep_within_bounds(locked, acting, "put back to work")
+            _keep_within_bounds(locked, acting, "resumed")
         if not paused:
             failed_boots.retry(locked, acting=acting, at=timezone.now(), by="resumed")
     return locked
@@ -173,7 +179,9 @@ def _changing(acting: Any, pool: NodePool, action: str, version: int | None) -> 
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:
-            raise PreconditionFailed(f"The pool {locked.name} is at version {locked.version} by now.")
+            raise PreconditionFailed(
+                f"Pool {locked.name} has changed; its version is now {locked.version}. Reload it and try again."
+            )
         before, built = values_of(locked), locked.built_environment_id
         yield locked
         after = values_of(locked)
@@ -191,9 +199,13 @@ def _changing(acting: Any, pool: NodePool, action: str, version: int | None) -> 
         )
 
 
+def _boot_values(pool: NodePool) -> list[Any]:
+    return [deepcopy(getattr(pool, name)) for name in BOOT_FIELDS]
+
+
 def _refuse_while_used(pool: NodePool) -> None:
     stored = NodePool.objects.only(*FIXED_WHILE_USED).get(pk=pool.pk)
     if all(getattr(stored, name) == getattr(pool, name) for name in FIXED_WHILE_USED):
         return
     if pool.provisioning or Node.objects.filter(pool=pool).exclude(state=NodeState.ENDED).exists():
-        raise Conflict(f"The pool {pool.name} has nodes: its provider and runtime stay until they are gone.")
+        raise Conflict(f"Pool {pool.name} has nodes. Change provider and runtime once all are gone.")

@@ -34,9 +34,9 @@ class Plugins(Lines):
         try:
             found = yaml.safe_load(forms.CharField.clean(self, value)) or []
         except yaml.YAMLError as error:
-            raise ValidationError(f"Cannot be read as YAML: {getattr(error, 'problem', error)}") from None
+            raise ValidationError(f"Not valid YAML: {getattr(error, 'problem', error)}") from None
         if not isinstance(found, list):
-            raise ValidationError("Is not a list; allowed: a line for each, beginning with a dash")
+            raise ValidationError("Not a list. Write one plugin per line, starting with a dash.")
         return [_plugin(entry) for entry in found]
 
 
@@ -53,7 +53,7 @@ class Variables(Lines):
         for line in super().clean(value):
             name, equals, text = line.partition("=")
             if not equals:
-                raise ValidationError(f"{line}: has no =; allowed: NAME=value")
+                raise ValidationError(f"{line}: no = found. Write NAME=value.")
             found[name.strip()] = text
         return found
 
@@ -63,7 +63,7 @@ def environment_fields() -> dict[str, forms.Field]:
     fields: dict[str, forms.Field] = {
         "plugins": Plugins(
             label="Plugins", example=EXAMPLE,
-            help_text=f"In order, a line each: {', '.join(sorted(available()))}",
+            help_text=f"One per line, in order. Available: {', '.join(sorted(available()))}.",
         ),
     }  # fmt: skip
     for name, plugin in sorted(available().items()):
@@ -71,22 +71,22 @@ def environment_fields() -> dict[str, forms.Field]:
             fields[f"{SECRET}_{name}_{parameter}"] = forms.CharField(
                 label=f"{parameter.capitalize()} for {name}", required=False, strip=True,
                 widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-                help_text=f"Kept as a secret, and given to processes as {variable}",
+                help_text=f"Stored encrypted and passed to processes as {variable}.",
             )  # fmt: skip
     fields |= {
         "python": forms.CharField(
             label="Python", max_length=10, required=False,
-            help_text="Such as 3.12; empty: that of the machine",
+            help_text="For example 3.12. Default: the machine's Python.",
         ),
-        "pip": Lines(label="Python packages", example="numpy>=2", help_text="As pip takes them, a line each"),
+        "pip": Lines(label="Python packages", example="numpy>=2", help_text="Requirements, one per line."),
         "indexes": Indexes(
             label="Package indexes", rows=2, example="https://example.org/simple = torch, torchvision",
-            help_text="An address each, and the packages that come from there; without any: all others",
+            help_text="One per line: URL = packages. An index without packages serves all others.",
         ),
-        "apt": Lines(label="Debian packages", rows=2, help_text="A line each"),
+        "apt": Lines(label="Debian packages", rows=2, help_text="One per line."),
         "env": Variables(
-            label="Variables", rows=2, example="NAME=value",
-            help_text="For everything that runs in the pool; never a secret",
+            label="Environment variables", rows=2, example="NAME=value",
+            help_text="Environment variables of every process in the pool. Do not put secrets here.",
         ),
     }  # fmt: skip
     return fields
@@ -124,7 +124,7 @@ def secrets_said(pool: NodePool) -> Iterable[tuple[str, str]]:
     """For the fields of secrets that are set: since when."""
     for each in pool.plugins:
         for parameter, at in each.get("secrets_set", {}).items():
-            yield f"{SECRET}_{each['name']}_{parameter}", f"Set on {at[:10]}; empty: stays as it is"
+            yield f"{SECRET}_{each['name']}_{parameter}", f"Set on {at[:10]}. Leave empty to keep it."
 
 
 def _in_one_line(entry: str | Mapping[str, Any]) -> str:

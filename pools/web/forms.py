@@ -19,82 +19,83 @@ class Json(forms.JSONField):
 
 
 class PoolForm(forms.Form):
-    name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes")
+    name = forms.SlugField(label="Name", max_length=40, help_text="Lower-case letters, digits and dashes.")
     provider = forms.ChoiceField(
-        label="Provider", choices=partial(offered, "provider"), help_text="Where nodes come from"
+        label="Provider", choices=partial(offered, "provider"), help_text="Source of the nodes."
     )
     runtime = forms.ChoiceField(
-        label="Runtime", choices=partial(offered, "runtime"), help_text="How pods run on them"
+        label="Runtime", choices=partial(offered, "runtime"), help_text="What runs the pods."
     )
     provider_settings = Json(
-        label="Settings of the provider",
+        label="Provider settings",
         required=False,
-        help_text='As JSON, such as {"region": "eu-central-1", ...}; empty where it needs none',
+        help_text='JSON, for example {"region": "eu-central-1", ...}; empty if none are needed.',
     )
-    nodes_min = forms.IntegerField(label="Nodes at least", min_value=0, initial=0)
+    nodes_min = forms.IntegerField(label="Minimum nodes", min_value=0, initial=0)
     nodes_max = forms.IntegerField(
-        label="Nodes at most", min_value=1, required=False, initial=4, help_text="Empty: a fixed pool"
+        label="Maximum nodes",
+        min_value=1,
+        required=False,
+        initial=4,
+        help_text="Leave empty for a fixed size.",
     )
     ready_threshold = forms.IntegerField(
-        label="Takes work from",
+        label="Ready threshold",
         min_value=0,
         required=False,
-        help_text="So many ready nodes; empty: from the least on",
+        help_text="Ready nodes needed before the pool accepts workloads. Default: the minimum.",
     )
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=0, max_value=1024, initial=2)
     gpu_model = forms.CharField(label="GPU model", max_length=64, required=False)
     cpu = forms.FloatField(label="CPU cores per node", min_value=0.001, initial=8)
-    memory_mib = forms.IntegerField(label="Memory per node, MiB", min_value=1, initial=16384)
+    memory_mib = forms.IntegerField(label="Memory per node (MiB)", min_value=1, initial=16384)
     price_per_gpu_hour = forms.DecimalField(
-        label="Price per GPU and hour",
+        label="Price per GPU-hour",
         min_value=0,
         max_digits=10,
         decimal_places=4,
         required=False,
-        help_text="For the costs of the pool; empty: the provider's list price, where it is known",
+        help_text="Used for cost reports. Default: the provider's list price, if known.",
     )
     node_placement = forms.ChoiceField(
         label="Placement",
         choices=NodePool.Placement.choices,
         initial=NodePool.Placement.AUTO,
-        help_text="Auto: fragmentation where requests are mixed, else binpack",
+        help_text="Auto uses fragmentation for mixed requests and binpack otherwise.",
     )
-    autoscale_cooldown = forms.IntegerField(label="Seconds between changes of size", min_value=0, initial=30)
-    autoscale_idle_timeout = forms.IntegerField(
-        label="Seconds idle before shrinking", min_value=0, initial=60
-    )
-    drain_timeout = forms.IntegerField(label="Seconds a drain may take", min_value=0, initial=600)
+    autoscale_cooldown = forms.IntegerField(label="Scaling cooldown (s)", min_value=0, initial=30)
+    autoscale_idle_timeout = forms.IntegerField(label="Idle timeout (s)", min_value=0, initial=60)
+    drain_timeout = forms.IntegerField(label="Drain timeout (s)", min_value=0, initial=600)
     boot_timeout = forms.IntegerField(
-        label="Boot timeout", min_value=0, initial=900, help_text="Seconds until a node must be ready"
+        label="Boot timeout (s)", min_value=0, initial=900, help_text="Time for a node to become ready."
     )
     boot_failure_limit = forms.IntegerField(
         label="Failed boots allowed",
         min_value=0,
         initial=5,
-        help_text="In a row; then no more nodes are ordered. 0: no limit",
+        help_text="Consecutive failed boots after which provisioning stops. 0: no limit.",
     )
     node_consolidation = forms.ChoiceField(
-        label="Give nodes back",
+        label="Node consolidation",
         choices=[
-            ("never", "Only as the autoscaler asks"),
-            ("when_empty", "Also when nothing runs on them"),
-            ("when_underutilised", "Also when their work fits on the others"),
+            ("never", "Autoscaler rules only"),
+            ("when_empty", "Also remove empty nodes"),
+            ("when_underutilised", "Also remove underutilized nodes"),
         ],
         initial=NodePool.NodeConsolidation.NEVER,
-        help_text="Work on such a node is moved; never what may not be preempted or is protected",
+        help_text="Moves workloads off removed nodes, except non-preemptible ones and those within their "
+        "minimum runtime.",
     )
-    node_consolidation_after = forms.IntegerField(
-        label="Seconds without change before that", min_value=0, initial=300
-    )
+    node_consolidation_after = forms.IntegerField(label="Consolidation delay (s)", min_value=0, initial=300)
     disruption_budgets = Json(
         label="Disruption budgets",
         required=False,
-        help_text='As JSON: [{"nodes": "10%"}] lets a tenth of the nodes go at once; '
-        '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} none in '
-        "office hours; reasons are empty and underutilised. Empty: no budget",
+        help_text='JSON: [{"nodes": "10%"}] allows 10 % of the nodes to be disrupted at a time; '
+        '{"nodes": 0, "schedule": "0 9 * * mon-fri", "duration": "8h", "zone": "Europe/Berlin"} none during '
+        "office hours. Reasons: empty, underutilised.",
     )
-    reclaim_min_runtime = forms.IntegerField(label="Seconds safe from reclaim", min_value=0, initial=0)
-    preempt_min_runtime = forms.IntegerField(label="Seconds safe from preemption", min_value=0, initial=0)
+    reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
+    preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -136,21 +137,26 @@ class SettingsForm(PoolForm):
 
 
 class ScaleForm(forms.Form):
-    nodes_desired = forms.IntegerField(label="Nodes nodes_desired", min_value=0)
+    nodes_desired = forms.IntegerField(label="Desired nodes", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)  # for that many
 
 
 class ReasonForm(forms.Form):
-    reason = forms.CharField(label="Why", max_length=200, required=False, help_text="Kept in the history")
+    reason = forms.CharField(
+        label="Reason", max_length=200, required=False, help_text="Recorded in the history."
+    )
 
 
 class JoinTokenForm(forms.Form):
     comment = forms.CharField(
-        label="For", max_length=100, required=False, help_text="Which machine, to recognise the token by"
+        label="Comment",
+        max_length=100,
+        required=False,
+        help_text="For example the machine that the token is for.",
     )
     lasts = forms.ChoiceField(
-        label="Counts for", choices=(("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))
+        label="Expires after", choices=(("3600", "1 hour"), ("86400", "1 day"), ("604800", "7 days"))
     )
 
 

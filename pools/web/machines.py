@@ -33,15 +33,15 @@ MACHINES: tuple[Column[With], ...] = (
     Column("model", "Model", lambda row: row[0].gpu_model, in_file=True),
     Column("cores", "CPU", lambda row: row[0].cpu_milli / MILLI, "cores", "cpu_milli", number=True),
     Column("memory", "Memory", lambda row: row[0].memory_mib, "MiB", "memory_mib", number=True),
-    Column("called", "Called", lambda row: row[0].last_seen_at, order="last_seen_at"),
+    Column("called", "Last seen", lambda row: row[0].last_seen_at, order="last_seen_at"),
 )
 TOKENS: tuple[Column[Any], ...] = (
-    Column("prefix", "Begins", lambda row: row.prefix),
+    Column("prefix", "Prefix", lambda row: row.prefix),
     Column("state", "State", lambda row: row.state),
-    Column("comment", "For", lambda row: row.comment),
+    Column("comment", "Comment", lambda row: row.comment),
     Column("issued", "Issued", lambda row: row.issued_at),
     Column("by", "Issued by", lambda row: str(row.issued_by), in_file=True),
-    Column("expires", "Counts until", lambda row: row.expires_at),
+    Column("expires", "Expires", lambda row: row.expires_at),
     Column("machine", "Machine", lambda row: row.used_by.name if row.used_by else None),
 )
 
@@ -97,9 +97,9 @@ def issue(request: Request, name: str) -> HttpResponse:
             return page(request, "pools/join_token.html", context, inner="pools/join_token_body.html")
     context = {
         "form": form,
-        "title": f"A token for {pool}",
-        "label": "Issue",
-        "text": "Lets one machine join, once.",
+        "title": f"New join token for {pool}",
+        "label": "Issue token",
+        "text": "One machine can join with it, once.",
         "post_to": request.path,
         "back": _back(pool),
     }
@@ -115,11 +115,11 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
     token = get_object_or_404(tokens, pk=token_id)
     if request.method == "POST":
         services.revoke_join_token(acting=request.acting, token=token, at=timezone.now())
-        return done(request, f"Nobody joins by {token.prefix}... any more.", to=_back(pool))
+        return done(request, f"Join token {token.prefix}... revoked.", to=_back(pool))
     context = {
-        "title": f"Revoke the token {token.prefix}...?",
-        "warning": "No machine joins by it any more. Machines that are there stay.",
-        "label": "Revoke",
+        "title": f"Revoke join token {token.prefix}...?",
+        "warning": "No machine can join with it. Machines that have joined stay.",
+        "label": "Revoke token",
         "danger": True,
         "post_to": request.path,
         "back": _back(pool),
@@ -136,16 +136,16 @@ def remove(request: Request, name: str, machine: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
         gone = services.remove_machine(acting=request.acting, machine=found, at=now, reason=reason)
-        past = "has left" if gone else "leaves once its node is drained"
+        past = "was removed" if gone else "will be removed once its node is drained"
         return done(request, f"{found.name} {past}.", to=_back(pool))
     node = selectors.nodes().filter(name=joined_machines.nodes_of([found]).get(found.pk, "")).first()
     context = {
         "title": f"Remove {found.name}?",
-        "warning": "What runs on it may finish within the pool's drain timeout; then it goes for good.",
-        "label": "Remove",
+        "warning": "Running pods may finish within the drain timeout; then the machine leaves the pool.",
+        "label": "Remove machine",
         "danger": True,
         "form": form,
-        "names": "On it, and to finish or to be moved",
+        "names": "Workloads to finish or to move",
         "work": selectors.work_on([node.pk])[node.pk] if node else (),
         "post_to": request.path,
         "back": _back(pool),

@@ -30,21 +30,23 @@ class Step:
 
 STEPS: Mapping[str, Step] = {
     "cordon": Step(
-        "What runs on it goes on; nothing new is placed there.", "takes nothing new", services.cordon_node
+        "Running pods continue. No new pods are placed on the node.", "is cordoned", services.cordon_node
     ),
-    "uncordon": Step("It takes work again.", "takes work again", services.uncordon_node, asks_why=False),
+    "uncordon": Step(
+        "New pods can be placed on the node again.", "is uncordoned", services.uncordon_node, asks_why=False
+    ),
     "drain": Step(
-        "What runs on it may finish within the pool's drain timeout; then the node ends and is replaced.",
+        "Running pods may finish within the pool's drain timeout; then the node is terminated and replaced.",
         "is being drained",
         services.drain_node,
-        names="On it, and to finish or to be moved",
+        names="Workloads to finish or to move",
     ),
     "terminate": Step(
-        "It ends at once, with whatever runs on it. The pool replaces it.",
-        "ends",
+        "The node and its pods are terminated at once. The pool replaces the node.",
+        "is being terminated",
         services.terminate_node,
         danger=True,
-        names="Stopped with it",
+        names="Workloads to be stopped",
     ),
 }
 
@@ -58,7 +60,7 @@ def show(request: Request, name: str) -> HttpResponse:
     """
     node = selectors.node_named(name, _visible(request, Node.objects.all()))
     if node is None:
-        raise Http404(f"There is no node named {name}.")
+        raise Http404(f"No node is named {name}.")
     running_it = _may(request, "administer")
     context = {
         "node": node,

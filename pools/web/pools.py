@@ -22,17 +22,17 @@ from pools.web.forms import PoolForm, ScaleForm, SettingsForm, initial_of
 MOST_NAMED = 20
 FIELDS = {"cpu_milli": "cpu", "nodes": "nodes_max", "min": "nodes_min", "max": "nodes_max"}
 RETRY = (
-    "Nodes are ordered again at once, and failed boots are counted from 0. Fix the cause first: machines "
-    "that do not boot cost money."
+    "Provisioning starts again at once, and the count of failed boots is reset. Fix the cause first: "
+    "machines that do not boot cost money."
 )
 PAUSES = {
     "pause": (
         services.pause_pool,
-        "It neither grows nor shrinks until it is resumed. What runs goes on.",
+        "The pool neither grows nor shrinks until it is resumed. Running pods continue.",
         "is paused",
     ),
-    "resume": (services.resume_pool, "It grows and shrinks again as work needs it.", "goes on"),
-    "retry": (services.retry_pool, RETRY, "orders nodes again"),
+    "resume": (services.resume_pool, "The pool scales with demand again.", "is resumed"),
+    "retry": (services.retry_pool, RETRY, "provisions nodes again"),
 }
 
 
@@ -49,8 +49,8 @@ def create(request: Request) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
-            return done(request, f"The pool {pool} is there. Give departments quotas on it next.", to=_list())
-    return _form(request, form, title="New node pool", label="Create the pool", back=_list())
+            return done(request, f"Pool {pool} created. Assign department quotas on it next.", to=_list())
+    return _form(request, form, title="New node pool", label="Create pool", back=_list())
 
 
 @signed_in
@@ -76,8 +76,8 @@ def settings(request: Request, name: str) -> HttpResponse:
         except BerthError as error:
             take_faults(form, error, FIELDS)
         else:
-            return done(request, f"The settings of {pool} are saved.{_names(going)}", to=_detail(pool))
-    return _form(request, form, title=f"Settings of {pool}", label="Save", back=_detail(pool))
+            return done(request, f"Settings of {pool} saved.{_names(going)}", to=_detail(pool))
+    return _form(request, form, title=f"Settings of {pool}", label="Save settings", back=_detail(pool))
 
 
 @signed_in
@@ -86,7 +86,7 @@ def scale(request: Request, name: str) -> HttpResponse:
     pool = _pool(request, name)
     initial = {"nodes_desired": pool.nodes_desired, "version": pool.version}
     form = ScaleForm(request.POST or None, initial=initial, auto_id="scale_%s")
-    text = "The autoscaler goes on from there once its cooldown is over. Pause the pool to keep it."
+    text = "The autoscaler continues from this size after its cooldown. Pause the pool to keep the size."
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
@@ -96,8 +96,8 @@ def scale(request: Request, name: str) -> HttpResponse:
                 again = ScaleForm(initial={**said, "confirmed": said["nodes_desired"]}, auto_id="scale_%s")
                 title = f"Scale {pool} to {counted(said['nodes_desired'], 'node')}?"
                 return _form(
-                    request, again, title=title, label="Let them go", back=_detail(pool), text=text,
-                    names="These nodes go, as work stands now", work=going[:MOST_NAMED],
+                    request, again, title=title, label="Drain nodes", back=_detail(pool), text=text,
+                    names="Nodes to drain, with their current workloads", work=going[:MOST_NAMED],
                     more=max(0, len(going) - MOST_NAMED),
                 )  # fmt: skip
             services.set_nodes_desired(
@@ -109,7 +109,7 @@ def scale(request: Request, name: str) -> HttpResponse:
             return done(
                 request, f"{pool} goes to {said['nodes_desired']} nodes.{_names(going)}", to=_detail(pool)
             )
-    return _form(request, form, title=f"Scale {pool}", label="Scale", back=_detail(pool), text=text)
+    return _form(request, form, title=f"Scale {pool}", label="Scale pool", back=_detail(pool), text=text)
 
 
 @signed_in
@@ -141,7 +141,7 @@ def _confirm_drains(
     return _form(
         request, again, title=f"Reduce {edited} to {counted(edited.nodes_desired, 'node')}?",
         label="Save and drain nodes", back=_detail(edited),
-        names="These nodes are drained, with the work on them now", work=going[:MOST_NAMED],
+        names="Nodes to drain, with their current workloads", work=going[:MOST_NAMED],
         more=max(0, len(going) - MOST_NAMED),
     )  # fmt: skip
 
@@ -150,7 +150,7 @@ def _names(going: Sequence[NodeToDrain]) -> str:
     if not going:
         return ""
     more = f" and {len(going) - MOST_NAMED} more" if len(going) > MOST_NAMED else ""
-    return f" Nodes that go: {', '.join(each.node.name for each in going[:MOST_NAMED])}{more}."
+    return f" Draining: {', '.join(each.node.name for each in going[:MOST_NAMED])}{more}."
 
 
 def _pool(request: Request, name: str) -> NodePool:

@@ -161,7 +161,7 @@ def test_machines_that_end_before_they_join_count_as_failed_boots(cloud: Ec2Pool
         for node in Node.objects.filter(state="booting"):
             cloud.place.clients().ec2.terminate_instances(InstanceIds=[node.instance_id])
     assert (len(cloud.launches), cloud.answer["provisioning_stopped"]) == (2, True)
-    assert "its instance is gone" in cloud.answer["last_error"]
+    assert "instance is gone" in cloud.answer["last_error"]
 
 
 def test_trouble_with_a_listing_does_not_hide_the_failed_boots(cloud: Ec2Pool) -> None:
@@ -222,6 +222,6 @@ def test_a_limit_of_zero_never_stops_and_delays_have_a_longest() -> None:
 @pytest.mark.parametrize("output", ["Is the driver installed and running.", "Error:", "Error: ."])
 def test_reason_that_ends_with_punctuation_makes_no_double_punctuation(cast: Cast, output: str) -> None:
     node = make.node(cast.pool, client_token="order-1")
-    note_failed_boot(node, f"its start script failed with exit code 9: {output}", at=timezone.now())
+    note_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
     sentence = NodePool.objects.get().last_error
     assert f": {output.rstrip(' .:')}. The next order waits 30 s." in sentence

@@ -16,5 +16,5 @@ def a_night(train: NodePool) -> None:
     )  # fmt: skip
     make.scaling(train, "ready", "ready after 288 s", at=make.ago(hours=5.42), node=gone)
     make.scaling(train, "autoscale", "9 slots of 32 slots in use", at=make.ago(hours=2.4), before=4, after=3)
-    make.scaling(train, "drain", "only 3 nodes are wanted", at=make.ago(hours=2.4), node=gone, after=3)
-    make.scaling(train, "terminate", "drained: only 3 nodes are wanted", at=make.ago(hours=1.9), node=gone)
+    make.scaling(train, "drain", "scaled down to 3 nodes", at=make.ago(hours=2.4), node=gone, after=3)
+    make.scaling(train, "terminate", "drained: scaled down to 3 nodes", at=make.ago(hours=1.9), node=gone)

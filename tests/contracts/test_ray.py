@@ -96,7 +96,7 @@ def test_node_is_free_of_obstacles_once_its_agent_answers_and_its_raylet_is_regi
     assert list(obstacles) == ["i-8", "i-9", "i-10"]
     assert f"the node at http://{silent.address}:{AGENT_PORT} does not answer" in obstacles["i-8"]
     assert obstacles["i-9"] == "its raylet is not registered at the head"
-    assert obstacles["i-10"] == "the address of its machine is not known yet"
+    assert obstacles["i-10"] == "the machine's address is not known yet"
 
 
 def test_stop_of_a_pod_that_its_node_may_have_is_repeated(stage: RayStage, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class FakeRuntime:
         if pod.report.state == PodState.EXITED:
             return
         if pod.report.state == PodState.STARTING:
-            self.end(pod_id, cause=PodCause.STOPPED, message="stopped before it was started")
+            self.end(pod_id, cause=PodCause.STOPPED, message="stopped before it started")
         elif pod_id in self.stubborn:
             due = self.clock.now() + timedelta(seconds=max(grace_seconds, 0))
             pod.kill_at = min(pod.kill_at or due, due)
@@ -225,4 +225,6 @@ def _fault(order: PodOrder) -> str:
     if not order.command or not order.command[0]:
         return "the command is empty"
     texts = [*order.command, *order.env, *order.env.values()]
-    return "the command and its environment may hold no NUL" if any("\0" in text for text in texts) else ""
+    return (
+        "the command and its environment must not contain NUL" if any("\0" in text for text in texts) else ""
+    )

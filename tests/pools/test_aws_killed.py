@@ -232,4 +232,4 @@ def test_a_spot_machine_that_is_taken_back_is_replaced_before_it_goes(place: Ec2
     interruption_at = stage.node(1).interruption_at
     assert interruption_at is not None
     assert (interruption_at - stage.now).total_seconds() == pytest.approx(105, abs=1)
-    assert ScalingEvent.objects.get(kind="interruption").reason == "EC2 takes this spot machine back"
+    assert ScalingEvent.objects.get(kind="interruption").reason == "EC2 interrupts this spot instance"

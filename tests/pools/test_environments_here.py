@@ -158,7 +158,7 @@ def test_what_fails_is_told_with_its_last_words(
     here.begin("node-0", given)
     boot = ended(here, "node-0", given)
     assert not boot.ready
-    assert boot.why.startswith(f"its environment could not be made: {expected}")
+    assert boot.why.startswith(f"environment could not be installed: {expected}")
     assert boot.progress.failed is not None
     assert SECRET not in json.dumps([each.to_dict() for each in boot.progress.phases])
     assert (here.root / given.digest).exists() == bool(operations), "what is half made is not left"

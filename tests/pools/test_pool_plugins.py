@@ -106,7 +106,7 @@ def test_of_an_environment_what_is_not_named_stays(cast: Cast) -> None:
         ({"plugins": [{"plugin": "torch"}]}, "plugins[0]: has no name"),
         ({"plugins": [{"name": "torch", "params": {}}]}, "plugins[0].params: is not known; allowed: name, p"),
         ({"plugins": [{"name": "accelerate", "parameters": {"fsdp": True, "deepspeed": True}}]},
-         "plugins[0].parameters: the plugin accelerate cannot be made: ValueError: fsdp and deepspeed exclu"),
+         "plugins[0].parameters: the plugin accelerate cannot be created: ValueError: fsdp and deepspeed ex"),
         ({"environment": {"pip": ["--index-url=http://evil"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": ["a\nb"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": "numpy"}}, "environment.pip: is not a list; received 'numpy'"),

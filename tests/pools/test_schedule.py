@@ -36,8 +36,13 @@ def test_last_run_of_schedule(text: str, now: str, last: str) -> None:
 
 
 def test_run_outside_of_the_window_is_ignored() -> None:
-    assert parse_schedule("0 9 * * *").last_run(at("2026-06-01 17:00"), UTC, within=timedelta(hours=8)) is None
-    assert parse_schedule("0 9 * * *").last_run(at("2026-06-01 16:59"), UTC, within=timedelta(hours=8)) is not None
+    assert (
+        parse_schedule("0 9 * * *").last_run(at("2026-06-01 17:00"), UTC, within=timedelta(hours=8)) is None
+    )
+    assert (
+        parse_schedule("0 9 * * *").last_run(at("2026-06-01 16:59"), UTC, within=timedelta(hours=8))
+        is not None
+    )
 
 
 def test_schedule_follows_daylight_saving_time_of_its_zone() -> None:

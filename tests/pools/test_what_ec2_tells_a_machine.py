@@ -97,7 +97,7 @@ def test_it_joins_as_the_instance_that_it_is(surroundings: Surroundings, tmp_pat
 @pytest.mark.parametrize("surroundings", [{"spot/instance-action": json.dumps(GOES)}], indirect=True)
 def test_it_passes_on_that_it_is_taken_back_and_when(surroundings: Surroundings, tmp_path: Path) -> None:
     run(surroundings, tmp_path)
-    reason = "EC2 takes this spot machine back"
+    reason = "EC2 interrupts this spot instance"
     assert surroundings.interruption == [{"reason": reason, "at": GOES["time"]}]
 
 
@@ -109,5 +109,5 @@ def test_it_passes_on_that_it_is_taken_back_and_when(surroundings: Surroundings,
 def test_it_passes_on_that_it_may_be_taken_back_soon(surroundings: Surroundings, tmp_path: Path) -> None:
     """A drain without a deadline."""
     run(surroundings, tmp_path)
-    reason = "EC2 expects to take this spot machine back soon"
+    reason = "EC2 recommends to rebalance this spot instance"
     assert surroundings.interruption == [{"reason": reason, "at": None}]

@@ -31,5 +31,5 @@ def interruptions(
             if instance_id in spot_ids and status.get("Code") in MARKED:
                 since = status.get("UpdateTime")
                 interruption_at = since + WARNING if since is not None else None
-                found[instance_id] = Interruption("EC2 takes this spot machine back", interruption_at)
+                found[instance_id] = Interruption("EC2 interrupts this spot instance", interruption_at)
     return found

@@ -50,5 +50,5 @@ def _machine_type(told: dict[str, Any]) -> MachineType:
 
 
 def _unfit(found: MachineType, what: str, has: float, asked: float) -> ProviderError:
-    message = f"{found.name} has {has:g} {what}, a node of the pool {asked:g}"
+    message = f"{found.name} has {has:g} {what}, but a node of the pool needs {asked:g}"
     return ProviderError(ProviderErrorKind.SETTINGS, message)

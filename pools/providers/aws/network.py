@@ -22,7 +22,7 @@ def _vpc(clients: Clients, subnets: tuple[str, ...]) -> str:
     pages = clients.ec2.get_paginator("describe_subnets").paginate(SubnetIds=list(subnets))
     found = {subnet["VpcId"] for page in pages for subnet in page["Subnets"]}
     if len(found) != 1:
-        message = f"the subnets lie in {len(found)} networks: {', '.join(sorted(found))}"
+        message = f"the subnets are in {len(found)} VPCs: {', '.join(sorted(found))}"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     return str(found.pop())
 
@@ -37,7 +37,7 @@ def _find(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str,
 def _make(clients: Clients, installation: str, pool: str, vpc: str) -> dict[str, Any]:
     made = clients.ec2.create_security_group(
         GroupName=f"berth-{installation}-{pool}",
-        Description=f"Nodes of the pool {pool}: they reach each other, nobody reaches them",
+        Description=f"Nodes of the pool {pool}: internal traffic only",
         VpcId=vpc,
         TagSpecifications=[{"ResourceType": "security-group", "Tags": tag_list(of_pool(installation, pool))}],
     )

@@ -53,15 +53,15 @@ class AwsSettings(BaseModel):
     def _one_image(self) -> "AwsSettings":
         if (self.image is None) == (self.image_parameter is None):
             raise PydanticCustomError(
-                "one_image", "say which image", {"allowed": "one of image and image_parameter"}
+                "one_image", "image is missing", {"allowed": "either image or image_parameter"}
             )
         return self
 
     @model_validator(mode="after")
     def _few_choices(self) -> "AwsSettings":
         if len(self.instance_types) * len(self.subnets) > OVERRIDES_MAX:
-            allowed = f"instance_types times subnets at most {OVERRIDES_MAX}"
-            raise PydanticCustomError("too_many_choices", "too many to choose from", {"allowed": allowed})
+            allowed = f"at most {OVERRIDES_MAX} combinations of instance_types and subnets"
+            raise PydanticCustomError("too_many_choices", "has too many combinations", {"allowed": allowed})
         return self
 
 

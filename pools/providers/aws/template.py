@@ -92,6 +92,6 @@ def image_id(clients: Clients, settings: AwsSettings) -> str:
         return settings.image
     found = clients.ssm.get_parameter(Name=settings.image_parameter)["Parameter"]["Value"]
     if not str(found).startswith("ami-"):
-        message = f"the parameter {settings.image_parameter} holds no image id"
+        message = f"the parameter {settings.image_parameter} does not contain an image id"
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     return str(found)

@@ -65,5 +65,7 @@ class NodeAgent:
         if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
             raise ValueError(answer.text[:300])
         if answer.status_code != httpx.codes.OK:
-            raise RuntimeFailure(f"the node at {self._base} says {answer.status_code}: {answer.text[:300]}")
+            raise RuntimeFailure(
+                f"the node at {self._base} answered {answer.status_code}: {answer.text[:300]}"
+            )
         return answer

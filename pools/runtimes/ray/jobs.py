@@ -39,7 +39,7 @@ class Jobs:
         }  # fmt: skip
         answer = self._ask("POST", "", json=body)
         if answer.status_code != httpx.codes.OK and _EXISTS not in answer.text:
-            raise RuntimeFailure(f"Ray refuses the job {name}: {_said(answer)}")
+            raise RuntimeFailure(f"Ray rejected job {name}: {_said(answer)}")
 
     def job(self, name: str) -> Job | None:
         answer = self._ask("GET", quote(name, safe=""))
@@ -77,7 +77,7 @@ class Jobs:
 
 def _json(answer: httpx.Response) -> Any:
     if answer.status_code != httpx.codes.OK:
-        raise RuntimeFailure(f"Ray says {answer.status_code}: {_said(answer)}")
+        raise RuntimeFailure(f"Ray answered {answer.status_code}: {_said(answer)}")
     return answer.json()
 
 

@@ -66,7 +66,7 @@ class Ledger:
         """End a pod that no node has received; one that a node may have is left alone."""
         report = PodReport(
             PodState.EXITED, ended_at=datetime.fromtimestamp(time.time(), UTC), cause=PodCause.STOPPED,
-            message="stopped before it was started",
+            message="stopped before it started",
         )  # fmt: skip
         with self._lock:
             entry = self.find(pod_id) or Entry("", "", received=False)

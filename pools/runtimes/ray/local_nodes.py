@@ -76,7 +76,7 @@ class RayNodesHere:
             return replace(instance, state=InstanceState.BOOTING, address="")
         address = record["address"]
         if not _lives(record):
-            said = f"its Ray node ended: {_last_line(home)}"
+            said = f"Ray node process ended: {_last_line(home)}"
             return replace(instance, state=InstanceState.GONE, address=address, message=said)
         ready = STARTED in _text(home / "node" / "ray.log")
         state = InstanceState.READY if ready else InstanceState.BOOTING
@@ -155,7 +155,7 @@ def _last_line(home: Path) -> str:
         lines = [line.strip() for line in _text(path).splitlines() if line.strip()]
         if lines:
             return lines[-1][:300]
-    return "it wrote nothing"
+    return "no output"
 
 
 def _text(path: Path) -> str:

@@ -49,7 +49,9 @@ class RayRuntime:
         self._looked_up = False
         self._asked: set[str] = set()
         self._last: dict[str, PodReport] = {}
-        self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501 (plain HTTP)
+        # Agents and Ray's heads serve plain HTTP inside the pool's network, so no certificate is verified;
+        # loading the trust store would only cost time. Each request carries the cluster's secret.
+        self._http = httpx.Client(timeout=TIMEOUT, trust_env=False, verify=False)  # noqa: S501
         self._checks = httpx.Client(timeout=TIMEOUT_OF_CHECKS, trust_env=False, verify=False)  # noqa: S501
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="ray-nodes")
         self._watch = Watch(self.glance, self.bring_home)
@@ -63,7 +65,7 @@ class RayRuntime:
         checked_name(order.workspace)
         node = self._look_up().get(order.instance_id)
         if node is None:
-            raise RuntimeFailure(f"the pod {order.name} could not be started: its node is not known")
+            raise RuntimeFailure(f"pod {order.name} could not be started: unknown node")
         self.ledger.place(order.pod_id, order.instance_id, order.workspace, received=False)
         entrypoint = self._agent(node).order(order)
         if self.ledger.receive(order.pod_id) and entrypoint:
@@ -121,7 +123,7 @@ class RayRuntime:
     def _look_at(self, instance_id: str, pod_ids: list[str]) -> dict[str, PodReport]:
         node = self._nodes.get(instance_id)
         if node is None:
-            return {i: self._ended(i, _lost("its node is gone")) for i in pod_ids}
+            return {i: self._ended(i, _lost("node is gone")) for i in pod_ids}
         try:
             told = self._agent(node).look(pod_ids)
         except RuntimeFailure as failure:
@@ -143,7 +145,7 @@ class RayRuntime:
         except RuntimeFailure:
             return NOTHING_YET
         if again.state is PodState.UNKNOWN:
-            again = _lost(f"Ray could not start its job: {_last_line(job.message)}")
+            again = _lost(f"Ray could not start the job: {_last_line(job.message)}")
         return self._ended(pod_id, again) if again.state is PodState.EXITED else again
 
     def _without_its_node(self, pod_id: str, node: NodeAt, failure: RuntimeFailure) -> PodReport:
@@ -153,7 +155,7 @@ class RayRuntime:
         except RuntimeFailure:
             job = None
         if job is not None and job.ended and isinstance(failure, AgentAway):
-            return self._ended(pod_id, _lost(f"its node died: {_last_line(job.message)}"))
+            return self._ended(pod_id, _lost(f"node died: {_last_line(job.message)}"))
         return self._last.get(pod_id, NOTHING_YET)
 
     def _ended(self, pod_id: str, report: PodReport) -> PodReport:
@@ -276,13 +278,13 @@ class RayRuntime:
     def _obstacle(self, node: NodeAt | None) -> str:
         """Its agent has to answer, and the head has to know its raylet."""
         if node is None:
-            return "the address of its machine is not known yet"
+            return "the machine's address is not known yet"
         try:
             self._agent(node, self._checks).known()
             state = self._jobs(node, self._checks).node_state(label_of(node.instance_id))
         except (RuntimeFailure, LookupError, ValueError) as failure:
             return str(failure)
-        return "" if state == "ALIVE" else f"its raylet is {state.lower() or 'not registered'} at the head"
+        return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head"
 
     # --- who is there
 
@@ -323,7 +325,7 @@ class RayRuntime:
     def _jobs(self, node: NodeAt, client: httpx.Client | None = None) -> Jobs:
         head = self._head(node.pool)
         if head is None:
-            raise RuntimeFailure(f"the pool {node.pool} has no head now")
+            raise RuntimeFailure(f"pool {node.pool} has no head node")
         return Jobs(client or self._http, f"http://{head.address}:{JOBS_PORT}", node.secret)
 
     def _head(self, pool: str) -> NodeAt | None:
@@ -354,4 +356,4 @@ def _lost(message: str) -> PodReport:
 
 def _last_line(message: str) -> str:
     lines = message.strip().splitlines()
-    return lines[-1][:300] if lines else "nobody knows why"
+    return lines[-1][:300] if lines else "unknown reason"

@@ -48,7 +48,7 @@ class Watch:
             try:
                 self._once()
             except Exception:
-                log.exception("the pods of Ray pools could not be looked at")
+                log.exception("could not read the state of the pods of Ray pools")
 
     def _once(self) -> None:
         found = dict(self._look())
@@ -64,4 +64,4 @@ class Watch:
         try:
             self._bring_home(pod_id)
         except RuntimeFailure as failure:
-            log.info("the log of %s cannot be fetched yet: %s", pod_id, failure)
+            log.info("could not fetch the log of pod %s yet: %s", pod_id, failure)

@@ -33,11 +33,11 @@ def keep(directory: str, order: Record, anchor: str) -> None:
     if os.path.exists(f"{directory}/status"):
         return  # kept before by one that was killed: the reader tells that end
     if os.path.exists(f"{directory}/stop"):
-        write_exit(directory, "stopped", message="stopped before it was started")
+        write_exit(directory, "stopped", message="stopped before it started")
         return
     anchor_fd = open_anchor(anchor) if anchor else None
     if anchor and anchor_fd is None:
-        write_exit(directory, "host_stopped", message="its host stopped before it was started")
+        write_exit(directory, "host_stopped", message="host stopped before the pod started")
         return
     control, signals = _open_control(directory), _catch_signals()
     pod = Pod(directory, order)

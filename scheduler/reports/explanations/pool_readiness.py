@@ -19,19 +19,30 @@ class Opening:
     pool: str
     ready: int
     needed: int
+    stopped: str = ""  # why it gets no more nodes, as the end of a sentence
 
     def __str__(self) -> str:
+        if self.stopped and self.ready < self.needed:
+            return f"The pool {self.pool} accepts no workloads: {self.stopped}."
         nodes = "1 node is" if self.needed == 1 else f"{self.needed} nodes are"
-        return f"The pool {self.pool} takes on work as soon as {nodes} ready: {self.ready} so far."
+        return f"The pool {self.pool} accepts workloads once {nodes} ready; {self.ready} so far."
 
 
 def openings(pools: Iterable[NodePool], nodes: Iterable[NodeRow]) -> Mapping[str, Opening]:
     ready = Counter(node.pool_id for node in nodes if node.state == Node.State.READY)
     return {
-        pool.name: Opening(pool.name, ready[pool.pk], ready_threshold(pool))
+        pool.name: Opening(pool.name, ready[pool.pk], ready_threshold(pool), _stopped(pool))
         for pool in pools
         if not is_operational(pool)
     }
+
+
+def _stopped(pool: NodePool) -> str:
+    if pool.expires_at is not None and pool.ticked_at is not None and pool.expires_at <= pool.ticked_at:
+        return "it is drained and gets no nodes until it is resumed"
+    if pool.paused:
+        return "it is paused and gets no nodes until it is resumed"
+    return "node provisioning has stopped after failed boots" if pool.provisioning_stopped else ""
 
 
 def told(refusals: Iterable[Refusal], opening: Mapping[str, Opening]) -> tuple[Refusal, ...]:

@@ -29,7 +29,7 @@ def test_nothing_starts_before_the_pool_is_operational_and_everything_after(
     assert not stage.pods(workload)
     first = workload.explanation["blockers"][0]
     assert first["reason"] == "WaitingForScaleUp"
-    assert first["message"] == "The pool local takes on work as soon as 2 nodes are ready: 1 so far."
+    assert first["message"] == "The pool local accepts workloads once 2 nodes are ready; 1 so far."
     Node.objects.update(state="ready")
     NodePool.objects.update(operational_since=NOON)
     stage.tick(2)

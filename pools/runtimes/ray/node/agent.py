@@ -43,16 +43,16 @@ class Handler(BaseHTTPRequestHandler):
         said = self.headers.get("Authorization", "").encode("utf-8", "replace")
         if not hmac.compare_digest(said, self.server.expected):
             self.close_connection = True
-            self._answer(401, b"the secret of this cluster is missing or wrong")
+            self._answer(401, b"missing or wrong cluster secret")
             return
         if self.server.closing:
             self.close_connection = True
-            self._answer(503, b"this node is ending")
+            self._answer(503, b"this node is shutting down")
             return
         length = int(self.headers.get("Content-Length", "0"))
         if not 0 <= length <= LONGEST_BODY:
             self.close_connection = True
-            self._answer(413, b"too long")
+            self._answer(413, b"request body too large")
             return
         try:
             asked = json.loads(self.rfile.read(length) or b"{}")
@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         if what in AT_ANY_TIME:
             return AT_ANY_TIME[what](self.server.pods, asked)
         if what not in ONE_AT_A_TIME:
-            raise ValueError(f"no such question: {what}")
+            raise ValueError(f"unknown request: {what}")
         with self.server.one_at_a_time:
             return ONE_AT_A_TIME[what](self.server.pods, asked)
 
