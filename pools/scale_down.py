@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from berth.core.words import counted
 from pools import selectors
 from pools.budgets import allowance_of, told
 from pools.engine.budgets import Allowance, DisruptionReason
@@ -70,13 +69,11 @@ def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
         for reason in DisruptionReason:
             many = sum(reason_of(each.work) is reason for each in kept)
             if many:
-                which = f"{counted(many, 'node')} {PHRASES[reason][0]}"
-                found.append(
-                    f"{which} stay for now, though fewer are desired: {_budget(bound, reason, now)}."
-                )
+                which = f"{many} {PHRASES[reason][0]} node{'s' * (many != 1)}"
+                found.append(f"{which} cannot be drained yet: {_budget(bound, reason, now)}.")
     for reason in _given_back(pool):
         if not bound.allows(reason):
-            found.append(f"{PHRASES[reason][1]} are not given back now: {_budget(bound, reason, now)}.")
+            found.append(f"{PHRASES[reason][1]} cannot be removed yet: {_budget(bound, reason, now)}.")
     return tuple(found)
 
 

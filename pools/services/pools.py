@@ -180,7 +180,7 @@ def _changing(acting: Any, pool: NodePool, action: str, version: int | None) -> 
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:
             raise PreconditionFailed(
-                f"Pool {locked.name} has changed; its version is now {locked.version}. Reload it and try again."
+                f"Pool {locked.name} has changed to version {locked.version}. Reload it and try again."
             )
         before, built = values_of(locked), locked.built_environment_id
         yield locked

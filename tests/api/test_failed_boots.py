@@ -91,7 +91,7 @@ def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(
     cloud.run(75)
     answer = cloud.answer
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 1, False)
-    assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. The next order waits 30 s."
+    assert answer["last_error"] == f"Failed boot 1 of 3 (cloud-0): {LATE}. Next attempt in 30 s."
     assert moment(answer["boot_retry_at"]) == START + timedelta(seconds=90)
     cloud.run(3600)
     assert cloud.launches == [0, 90, 210], "60 s to boot, then 30 and 60 s of delay"
@@ -101,7 +101,7 @@ def test_machines_that_never_join_are_ordered_ever_more_rarely_and_then_no_more(
     assert (answer["state"], answer["boot_failures"], answer["provisioning_stopped"]) == ("failing", 3, True)
     assert answer["boot_retry_at"] is None
     assert answer["last_error"] == (
-        f"No more nodes are ordered after 3 failed boots in a row. Latest (cloud-0): {LATE}. "
+        f"Provisioning stopped after 3 failed boots in a row. Latest (cloud-0): {LATE}. "
         "Fix the cause, then run `berth pool retry cloud`."
     )
     history = cloud.alice.get(f"{PATH}/history", kind="boot_failed").json()["items"]
@@ -134,7 +134,7 @@ def test_a_person_who_retries_edits_or_resumes_the_pool_has_nodes_ordered_at_onc
     answer = changed.json()
     assert (answer["state"], answer["boot_failures"], answer["last_error"]) == ("active", 0, "")
     retried = ScalingEvent.objects.get(kind="retried")
-    assert retried.reason.endswith("by alice: failed boots are counted from 0 again")
+    assert retried.reason.endswith("by alice: failed boots reset to 0")
     cloud.run(15)
     assert cloud.launches == [0, 600]
     cloud.join()
@@ -202,7 +202,7 @@ def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: 
     client.force_login(cast.alice.user)
     page = client.get("/node-pools/cloud").content.decode()
     assert '<span class="chip bad">Failing</span>' in page
-    assert page.count("No more nodes are ordered after 1 failed boot.") == 2, "notice and history"
+    assert page.count("Provisioning stopped after 1 failed boot.") == 2, "notice and history"
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
     asked = client.get("/node-pools/cloud/retry").content.decode()
@@ -224,4 +224,4 @@ def test_reason_that_ends_with_punctuation_makes_no_double_punctuation(cast: Cas
     node = make.node(cast.pool, client_token="order-1")
     note_failed_boot(node, f"start script failed with exit code 9: {output}", at=timezone.now())
     sentence = NodePool.objects.get().last_error
-    assert f": {output.rstrip(' .:')}. The next order waits 30 s." in sentence
+    assert f": {output.rstrip(' .:')}. Next attempt in 30 s." in sentence

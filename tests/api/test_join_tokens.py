@@ -156,7 +156,7 @@ def test_a_machine_that_runs_work_is_drained_before_it_goes(alice: Caller, metal
     assert (removed["state"], removed["node"]) == ("draining", node.name)
     node.refresh_from_db()
     assert node.state == "draining"
-    assert node.drain_reason == "the machine box-1 is removed by alice: to be sold"
+    assert node.drain_reason == "machine box-1 removed by alice: to be sold"
     assert called(secret).json()["node"] == node.name, "it serves until then"
     assert alice.post(f"nodes/{node.name}/uncordon").status_code == 200
     look(metal)

@@ -73,7 +73,7 @@ def test_a_machine_joins_is_used_and_given_back(alice: Caller, metal: NodePool) 
     look(metal, nodes_desired=1)
     assert called(secret).json()["node"] == "metal-0", "the same machine again"
     told = ScalingEvent.objects.filter(pool=metal, kind="joined").get()
-    assert told.reason == "box-1 joined with 2 GPUs, with a token of alice"
+    assert told.reason == "box-1 joined with 2 GPUs, using a token issued by alice"
 
 
 def test_a_token_lets_one_machine_in(alice: Caller, metal: NodePool) -> None:
@@ -186,7 +186,7 @@ def test_a_machine_too_small_for_a_node_is_left_out(alice: Caller, metal: NodePo
     look(metal, nodes_desired=1)
     assert not Node.objects.filter(pool=metal).exists()
     metal.refresh_from_db()
-    said = "1 machines have joined the pool and are free, 0 of them large enough"
+    said = "1 joined machines are free, 0 of them large enough"
     assert metal.last_error == f"ordering 1 nodes: capacity: {said}"
 
 
@@ -288,7 +288,7 @@ def test_the_program_joins_measures_and_does_as_it_is_told(
         assert machine.cpu_milli >= 1000
         assert (tmp_path / "state/secret").stat().st_mode & 0o777 == 0o600
         Machine.objects.update(departed_at=timezone.now())
-        assert running.wait(timeout=60) == 1, "who is not known any more stops"
+        assert running.wait(timeout=60) == 1, "an unknown machine stops"
     finally:
         running.kill()
         running.wait()

@@ -75,13 +75,13 @@ def test_a_machine_that_cannot_install_it_loses_its_node_with_the_reason(
     digest = called(secret).json()["digest"]
     failed = {"phase": "pip", "state": "failed", "seconds": 3, "message": "looking\nNo space left on device"}
     tell(secret, digest, failed, exit_code=1)
-    why = "its environment could not be made: pip: No space left on device"
+    why = "environment could not be installed: pip: No space left on device"
     assert ScalingEvent.objects.get(kind="lost").reason == why
     assert node().state == "lost"
     look(metal)
     look(metal)
     assert Node.objects.count() == 1, "a machine that just failed is not asked again at once"
-    failed = f"Failed boot 1 of 5 (metal-0): {why}. The next order waits 30 s."
+    failed = f"Failed boot 1 of 5 (metal-0): {why}. Next attempt in 30 s."
     assert alice.get("node-pools/metal").json()["last_error"] == failed
     assert bob.get("node-pools/metal").json()["last_error"] is None
     NodePool.objects.update(boot_retry_at=timezone.now())
@@ -94,7 +94,7 @@ def test_a_script_that_fails_outside_of_its_phases_is_told_too(secret: str) -> N
     digest = called(secret).json()["digest"]
     tell(secret, digest, exit_code=2, output="sh: syntax error")
     assert node().phases == [
-        {"phase": "script", "state": "failed", "seconds": 0, "message": "sh: syntax error\nit ended with 2"}
+        {"phase": "script", "state": "failed", "seconds": 0, "message": "sh: syntax error\nexit code 2"}
     ]
 
 

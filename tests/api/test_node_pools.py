@@ -211,7 +211,7 @@ def test_a_pool_is_drained_and_put_back_to_work(alice: Caller, node: Node) -> No
     back = alice.post("node-pools/local/resume").json()
     assert (back["nodes_desired"], back["expires_at"]) == (1, None)
     reasons = [event["reason"] for event in alice.get("node-pools/local/history").json()["items"]]
-    assert reasons == ["put back to work by alice", "drained by alice: moving house"]
+    assert reasons == ["resumed by alice", "drained by alice: moving house"]
     alice.post("node-pools/local/pause")
     assert alice.post("node-pools/local/drain", {}).status_code == 409
 

@@ -74,7 +74,7 @@ def test_what_a_budget_holds_back_is_told(cast: Cast, alice: Caller, nodes: list
         ("local-1", ""), ("local-2", held), ("local-3", held),
     ]  # fmt: skip
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
-        f"2 nodes on which something runs stay for now, though fewer are desired: {held}."
+        f"2 underutilized nodes cannot be drained yet: {held}."
     ]
 
 
@@ -82,8 +82,8 @@ def test_a_policy_that_a_budget_forbids_for_now_is_told(cast: Cast, alice: Calle
     changes = {"node_consolidation": "when_underutilised", "disruption_budgets": [{"nodes": 0}]}
     edit(alice, changes)
     assert alice.get("node-pools/local/scale").json()["blocked"] == [
-        "Nodes on which nothing runs are not given back now: at most 0 nodes at once.",
-        "Nodes whose work fits elsewhere are not given back now: at most 0 nodes at once.",
+        "Empty nodes cannot be removed yet: at most 0 nodes at once.",
+        "Underutilized nodes cannot be removed yet: at most 0 nodes at once.",
     ]
 
 

@@ -20,7 +20,7 @@ from tests.cast import Cast
 __all__ = ["metal"]  # a fixture
 
 FAILED = {"exit_code": 127, "seconds": 3, "output": "looking for Python\npython3: not found"}
-WHY = "its start script failed with exit code 127: python3: not found"
+WHY = "start script failed with exit code 127: python3: not found"
 
 
 def started(secret: str, **report: Any) -> Any:
@@ -113,7 +113,7 @@ def test_the_program_reports_the_exit_code_and_output_of_a_start_script(
         look(metal)
         until(lambda: ScalingEvent.objects.filter(kind="lost").exists())
         reason = ScalingEvent.objects.get(kind="lost").reason
-        assert reason == "its start script failed with exit code 7: no such program"
+        assert reason == "start script failed with exit code 7: no such program"
         [phase] = Node.objects.get().phases
         assert (phase["exit_code"], phase["message"]) == (7, "preparing\nno such program\n")
         look(metal)

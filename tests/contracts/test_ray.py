@@ -95,7 +95,7 @@ def test_node_is_free_of_obstacles_once_its_agent_answers_and_its_raylet_is_regi
     obstacles = runtime.obstacles(["i-head", "i-0", "i-1", "i-8", "i-9", "i-10"])
     assert list(obstacles) == ["i-8", "i-9", "i-10"]
     assert f"the node at http://{silent.address}:{AGENT_PORT} does not answer" in obstacles["i-8"]
-    assert obstacles["i-9"] == "its raylet is not registered at the head"
+    assert obstacles["i-9"] == "raylet is not registered at the head"
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
 

@@ -190,7 +190,7 @@ def test_what_is_not_there_is_named_where_it_was_asked_for(client: Client) -> No
         client.session("local", plugins=["pytorch"])
     with pytest.raises(SessionError, match="The plugin torch is given twice"):
         client.session("local", plugins=["torch", Plugin.create("torch")])
-    with pytest.raises(NotFound, match="There is no node pool named 'cloud'"), client.session("cloud"):
+    with pytest.raises(NotFound, match="No node pool is named 'cloud'"), client.session("cloud"):
         pytest.fail("it must not open")
     with (
         pytest.raises(Invalid, match=r"node.min: above max"),

@@ -139,7 +139,7 @@ def test_a_schema_is_read_from_a_functions_keywords() -> None:
 
 def test_a_function_that_makes_something_else_is_told_so() -> None:
     bad = available()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
-    with pytest.raises(PluginError, match="the plugin torch cannot be made: it gave Plugin"):
+    with pytest.raises(PluginError, match="the plugin torch cannot be created: it returned Plugin"):
         bad.build({})
     with pytest.raises(PluginError, match="fsdp and deepspeed exclude each other"):
         available()["accelerate"].build({"fsdp": True, "deepspeed": True})

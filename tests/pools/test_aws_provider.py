@@ -256,8 +256,8 @@ def test_on_demand_machines_are_not_asked_after_for_notices(place: Ec2Place) -> 
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        (Shape(4000, 8192, gpus=8), f"{TWO_GPUS} has 2 GPUs, a node of the pool 8"),
-        (Shape(1_000_000, 8192, gpus=2), f"{TWO_GPUS} has 48 CPU cores, a node of the pool 1000"),
+        (Shape(4000, 8192, gpus=8), f"{TWO_GPUS} has 2 GPUs, but a node of the pool needs 8"),
+        (Shape(1_000_000, 8192, gpus=2), f"{TWO_GPUS} has 48 CPU cores, but a node of the pool needs 1000"),
         (Shape(4000, 10_000_000, gpus=2), f"{TWO_GPUS} has"),
     ],
 )

@@ -252,7 +252,7 @@ def test_a_drain_that_does_not_end_is_told_of_once() -> None:
         stage.pass_time(15)
     assert stage.states() == {0: "ready", 1: "draining"}
     told = ScalingEvent.objects.get(kind="drain", data__overdue=True)
-    assert told.reason == "draining for 900 s, and something still runs on it"
+    assert told.reason == "draining for 900 s; pods are still running"
     assert stage.nodes_desired == 1
 
 

@@ -91,7 +91,7 @@ def test_a_window_holds_by_the_clocks_of_its_zone(at: str, holds: bool) -> None:
         ([{**OFFICE_HOURS, "zone": "Berlin"}], "disruption_budgets[0].zone", "is not a time zone"),
         ([{**OFFICE_HOURS, "zone": "../UTC"}], "disruption_budgets[0].zone", "is not a time zone"),
         ([{"nodes": 1, "zone": "UTC"}], "disruption_budgets[0].zone", "requires schedule"),
-        ([{"nodes": 1}] * 51, "disruption_budgets", "are too many"),
+        ([{"nodes": 1}] * 51, "disruption_budgets", "has too many entries"),
     ],
 )
 def test_what_is_wrong_is_named(given: Any, path: str, message: str) -> None:

@@ -36,7 +36,7 @@ def test_another_process_finds_the_same_instances(tmp_path: Path) -> None:
 def test_a_shortage_says_what_the_machine_has(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     told = local.provision(order("t-1", 2, 2)).message
-    assert told == "this machine has 3 GPUs, 1 of them free; a node takes 2"
+    assert told == "this machine has 3 GPUs, 1 of them free; a node needs 2"
     with pytest.raises(ProviderError, match="this machine has 3 GPUs, 1 of them free"):
         local.provision(order("t-2", 1, 2, start=1))
     assert local.provision(order("t-3", 1, 1, start=1)).instances[0].devices == ("GPU-2",)

@@ -96,23 +96,23 @@ def test_of_an_environment_what_is_not_named_stays(cast: Cast) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"plugins": ["torhc"]}, "plugins[0].name: is not a plugin that is installed here; received 'torhc'"),
-        ({"plugins": ["torch", "torch"]}, "plugins[1].name: is there twice; received 'torch'"),
+        ({"plugins": ["torhc"]}, "plugins[0].name: is not an installed plugin; given 'torhc'; a"),
+        ({"plugins": ["torch", "torch"]}, "plugins[1].name: is listed twice; given 'torch'; allowed: each pl"),
         ({"plugins": [{"name": "torch", "parameters": {"bakend": "x"}}]},
-         "plugins[0].parameters.bakend: unknown parameter. Did you mean `backend`?"),
+         "plugins[0].parameters.bakend: is unknown; allowed: backend"),
         ({"plugins": [{"name": "mps", "parameters": {"thread_percentage": "50"}}]},
          "plugins[0].parameters.thread_percentage: is not a whole number; received '50'"),
         ({"plugins": "torch"}, "plugins: is not a list; received 'torch'"),
         ({"plugins": [{"plugin": "torch"}]}, "plugins[0]: has no name"),
-        ({"plugins": [{"name": "torch", "params": {}}]}, "plugins[0].params: is not known; allowed: name, p"),
+        ({"plugins": [{"name": "torch", "params": {}}]}, "plugins[0].params: is unknown; allowed: name, p"),
         ({"plugins": [{"name": "accelerate", "parameters": {"fsdp": True, "deepspeed": True}}]},
          "plugins[0].parameters: the plugin accelerate cannot be created: ValueError: fsdp and deepspeed ex"),
         ({"environment": {"pip": ["--index-url=http://evil"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": ["a\nb"]}}, "environment.pip[0]: is not allowed"),
-        ({"environment": {"pip": "numpy"}}, "environment.pip: is not a list; received 'numpy'"),
-        ({"environment": {"pips": []}}, "environment.pips: is not known; allowed: python, pip"),
-        ({"environment": {"python": "2.7"}}, "environment.python: is not a version of Python; receiv"),
-        ({"environment": {"python": 3.12}}, "environment.python: is not a text; received 3.12"),
+        ({"environment": {"pip": "numpy"}}, "environment.pip: is not a list; given 'numpy'"),
+        ({"environment": {"pips": []}}, "environment.pips: is unknown; allowed: python, pip"),
+        ({"environment": {"python": "2.7"}}, "environment.python: is not a version of Python; given '2.7'"),
+        ({"environment": {"python": 3.12}}, "environment.python: is not a text; given 3.12; allowed: a vers"),
         ({"environment": {"apt": ["git; reboot"]}}, "environment.apt[0]: is not allowed"),
         ({"environment": {"env": {"PATH": "/"}}}, "environment.env.PATH: is set by Berth"),
         ({"environment": {"env": {"A-B": "/"}}}, "environment.env: holds a name that cannot be set"),
@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused_with_its_place(cast: Cast, values: Any, expec
 
 @pytest.mark.shows("PLG-19")
 def test_two_plugins_of_one_name_are_refused(cast: Cast) -> None:
-    assert "is there twice" in problems(cast, plugins=["jax", "keras", "jax"])[0]
+    assert "is listed twice" in problems(cast, plugins=["jax", "keras", "jax"])[0]
 
 
 @pytest.mark.parametrize("hook", ["transform", "bootstrap"])

@@ -103,10 +103,10 @@ def test_a_node_whose_environment_fails_is_lost_with_the_reason_and_tried_again_
     ticks(stage)
     lost = Node.objects.get(pool=stage.pool, ordinal=0)
     assert lost.phases[1]["message"] == "looking\nno such package"
-    why = "its environment could not be made: pip: no such package"
+    why = "environment could not be installed: pip: no such package"
     assert ScalingEvent.objects.get(pool=stage.pool, kind="lost").reason == why
     ticks(stage)
-    failed = f"Failed boot 1 of 5 (train-0): {why}. The next order waits 30 s."
+    failed = f"Failed boot 1 of 5 (train-0): {why}. Next attempt in 30 s."
     assert NodePool.objects.get(pk=stage.pool.pk).last_error == failed
     assert Node.objects.filter(pool=stage.pool).count() == 1, "nothing is ordered in vain"
     services.edit_pool(acting=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["numpy"]}})

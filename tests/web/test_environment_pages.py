@@ -73,8 +73,8 @@ def test_plugins_and_an_environment_are_typed_into_the_form(cast: Cast, alice: C
 @pytest.mark.parametrize(
     ("typed", "field", "expected"),
     [
-        ({"plugins": "- torhc"}, "plugins", "[0].name: is not a plugin that is installed here"),
-        ({"plugins": "- torch\n- torch"}, "plugins", "[1].name: is there twice"),
+        ({"plugins": "- torhc"}, "plugins", "[0].name: is not an installed plugin"),
+        ({"plugins": "- torch\n- torch"}, "plugins", "[1].name: is listed twice"),
         ({"plugins": "torch"}, "plugins", "Is not a list"),
         ({"plugins": "- [torch"}, "plugins", "Cannot be read as YAML"),
         ({"plugins": "- mps: {thread_percentage: 0}"}, "plugins", "[0].parameters.thread_percentage: is"),

@@ -49,7 +49,7 @@ def test_pieces_and_costs_stand_on_the_page(cast: Cast, alice: Client, node: Nod
 def test_who_ends_a_node_is_told_what_stops_with_it(cast: Cast, alice: Client, node: Node) -> None:
     work = make.workload(cast.vision, "train", phase="running", preemptible=False)
     make.place(work, node, [0])
-    for step, words in (("terminate", "Stopped with it:"), ("drain", "to finish or to be moved:")):
+    for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or to be moved:")):
         text = alice.get(f"/nodes/{node.name}/{step}").content.decode()
         assert words in text
         assert "vision/train (1 pod, not preemptible)" in text
@@ -146,11 +146,11 @@ def test_a_budget_is_set_on_the_form_shown_on_the_page_and_its_faults_beside_the
         "/node-pools/local/settings", {**said, "disruption_budgets": '[{"nodes": "many"}]'}, **HTMX
     )
     (fault,) = wrong.context["form"].errors["disruption_budgets"]
-    assert fault.startswith("[0].nodes: is no number of nodes")
+    assert fault.startswith("[0].nodes: is not a number of nodes")
     right = alice.post("/node-pools/local/settings", {**said, "disruption_budgets": '[{"nodes": 0}]'}, **HTMX)
     assert right.status_code == 204
     text = alice.get("/node-pools/local").content.decode()
-    assert "Nodes on which nothing runs are not given back now: at most 0 nodes at once." in text
+    assert "Empty nodes are not given back now: at most 0 nodes at once." in text
 
 
 def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
