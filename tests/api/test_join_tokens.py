@@ -100,7 +100,7 @@ def test_a_token_that_let_a_machine_in_is_not_revoked(alice: Caller, metal: Node
     [used] = alice.get(TOKENS).json()["items"]
     refused = alice("DELETE", f"{TOKENS}/{used['id']}")
     assert refused.status_code == 409
-    assert "remove the machine box-1" in refused.json()["detail"]
+    assert "Remove the machine instead" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_package_that_is_broken_or_takes_our_names_stops_nobody(package: None)
     assert set(available()) == set(ALL) | {"metered"}
     assert available()["torch"].source == ""
     why = unavailable()
-    assert "Berth has one" in why["torch"]
+    assert "Berth has a built-in plugin" in why["torch"]
     assert "cannot be loaded: AttributeError" in why["broken"]
     assert "lower-case" in why["Bad Name"]
 

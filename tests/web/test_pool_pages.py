@@ -150,7 +150,7 @@ def test_a_budget_is_set_on_the_form_shown_on_the_page_and_its_faults_beside_the
     right = alice.post("/node-pools/local/settings", {**said, "disruption_budgets": '[{"nodes": 0}]'}, **HTMX)
     assert right.status_code == 204
     text = alice.get("/node-pools/local").content.decode()
-    assert "Empty nodes are not given back now: at most 0 nodes at once." in text
+    assert "Empty nodes cannot be removed yet: at most 0 nodes at once." in text
 
 
 def test_a_lower_maximum_on_the_form_names_the_nodes_it_drains_and_asks(
