@@ -47,9 +47,7 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
         machine = _new_machine(token_row.pool, measured, at)
         token_row.used_at, token_row.used_by = at, machine
         token_row.save(update_fields=["used_at", "used_by"])
-        told = (
-            f"{measured.name} joined with {len(measured.devices)} GPUs, with a token of {token_row.issued_by}"
-        )
+        told = f"{measured.name} joined with {len(measured.devices)} GPUs, using a token issued by {token_row.issued_by}"
         history.write(token_row.pool, ScalingKind.JOINED, told, at=at, machine=measured.name)
     return secrets.for_machine(machine.pk)
 

@@ -206,7 +206,7 @@ def test_the_page_shows_the_reason_and_its_button_retries(cloud: Ec2Pool, cast: 
     assert 'href="/node-pools/cloud/retry"' in page
     assert '<span class="chip bad">Failing</span>' in client.get("/node-pools").content.decode()
     asked = client.get("/node-pools/cloud/retry").content.decode()
-    assert "Nodes are ordered again at once" in asked
+    assert "Provisioning starts again at once" in asked
     assert NodePool.objects.get(name="cloud").boot_failures == 1, "a question changes nothing"
     assert client.post("/node-pools/cloud/retry", HTTP_HX_REQUEST="true").status_code == 204
     assert NodePool.objects.get(name="cloud").boot_failures == 0

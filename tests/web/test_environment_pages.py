@@ -62,7 +62,7 @@ def test_plugins_and_an_environment_are_typed_into_the_form(cast: Cast, alice: C
     }  # fmt: skip
     page = alice.get(f"/node-pools/{pool.name}/settings").content.decode()
     assert "- mps: {thread_percentage: 50}" in page
-    assert "empty: stays as it is" in page
+    assert "Leave empty to keep it" in page
     assert TOKEN not in page + alice.get("/activity").content.decode()
     version = pool.version
     assert save(alice, pool)[0] == 302, "saved as it was shown"
@@ -75,12 +75,12 @@ def test_plugins_and_an_environment_are_typed_into_the_form(cast: Cast, alice: C
     [
         ({"plugins": "- torhc"}, "plugins", "[0].name: is not an installed plugin"),
         ({"plugins": "- torch\n- torch"}, "plugins", "[1].name: is listed twice"),
-        ({"plugins": "torch"}, "plugins", "Is not a list"),
-        ({"plugins": "- [torch"}, "plugins", "Cannot be read as YAML"),
+        ({"plugins": "torch"}, "plugins", "Not a list"),
+        ({"plugins": "- [torch"}, "plugins", "Not valid YAML"),
         ({"plugins": "- mps: {thread_percentage: 0}"}, "plugins", "[0].parameters.thread_percentage: is"),
         ({"pip": "--index-url=x"}, "pip", "[0]: is not allowed; allowed: a requirement"),
         ({"indexes": "ftp://x"}, "indexes", "[0].url: is not allowed"),
-        ({"env": "A"}, "env", "A: has no ="),
+        ({"env": "A"}, "env", "A: no = found"),
         ({"env": "PATH=x"}, "env", "PATH: is set by Berth"),
         ({"python": "2.7"}, "python", "Is not a version of Python"),
     ],

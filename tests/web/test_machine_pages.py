@@ -66,7 +66,7 @@ def test_machines_are_seen_and_removed(alice: Client, cast: Cast, metal: NodePoo
 def test_a_token_is_revoked(alice: Client, cast: Cast, metal: NodePool) -> None:
     lasts = timedelta(hours=1)
     token, _ = services.issue_join_token(acting=cast.alice, pool=metal, lasts=lasts, at=timezone.now())
-    assert "Revoke the token" in alice.get(f"{PAGE}/token/{token.pk}").content.decode()
+    assert "Revoke join token" in alice.get(f"{PAGE}/token/{token.pk}").content.decode()
     assert alice.post(f"{PAGE}/token/{token.pk}", **HTMX).status_code == 204
     token.refresh_from_db()
     assert token.revoked_at is not None

@@ -49,7 +49,7 @@ def test_pieces_and_costs_stand_on_the_page(cast: Cast, alice: Client, node: Nod
 def test_who_ends_a_node_is_told_what_stops_with_it(cast: Cast, alice: Client, node: Node) -> None:
     work = make.workload(cast.vision, "train", phase="running", preemptible=False)
     make.place(work, node, [0])
-    for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or to be moved:")):
+    for step, words in (("terminate", "Workloads to be stopped:"), ("drain", "to finish or to move:")):
         text = alice.get(f"/nodes/{node.name}/{step}").content.decode()
         assert words in text
         assert "vision/train (1 pod, not preemptible)" in text
