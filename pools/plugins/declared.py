@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.problems import Problem, shown, suggestion
+from berth.core.problems import Problem, shown
 from pools.plugins.base import Plugin
 from pools.plugins.errors import PluginError
 from pools.plugins.image import Image, Index
@@ -67,9 +67,8 @@ def _problems(entry: Any, path: str, before: Sequence[str]) -> Iterator[Problem]
     name = entry["name"]
     if name not in available():
         why = unavailable().get(name)
-        meant = nearest(name, available())
         told = f"is not available: {why}" if why else "is not an installed plugin"
-        yield Problem(f"{path}.name", told, shown(name), meant or ", ".join(sorted(available())))
+        yield Problem(f"{path}.name", told, shown(name), suggestion(name, sorted(available())))
     elif name in before:
         yield Problem(f"{path}.name", "is listed twice", shown(name), "each plugin once")
     else:

@@ -47,7 +47,8 @@ def join(*, pool_name: str, token: str, measured: Measured, at: datetime) -> str
         machine = _new_machine(token_row.pool, measured, at)
         token_row.used_at, token_row.used_by = at, machine
         token_row.save(update_fields=["used_at", "used_by"])
-        told = f"{measured.name} joined with {len(measured.devices)} GPUs, using a token issued by {token_row.issued_by}"
+        gpus = f"{len(measured.devices)} GPUs"
+        told = f"{measured.name} joined with {gpus}, using a token issued by {token_row.issued_by}"
         history.write(token_row.pool, ScalingKind.JOINED, told, at=at, machine=measured.name)
     return secrets.for_machine(machine.pk)
 

@@ -74,7 +74,7 @@ def test_a_window_holds_by_the_clocks_of_its_zone(at: str, holds: bool) -> None:
         ([{"nodes": 1.5}], "disruption_budgets[0].nodes", "is not a number of nodes"),
         ([{"nodes": True}], "disruption_budgets[0].nodes", "is not a number of nodes"),
         ([{"nodes": "٣%"}], "disruption_budgets[0].nodes", "is not a number of nodes"),
-        ([{"nodes": 1}, {"nodes": 1, "reason": []}], "disruption_budgets[1].reason", "is not known"),
+        ([{"nodes": 1}, {"nodes": 1, "reason": []}], "disruption_budgets[1].reason", "unknown key"),
         ([{"nodes": 1, "reasons": "empty"}], "disruption_budgets[0].reasons", "is not a list"),
         ([{"nodes": 1, "reasons": ["drifted"]}], "disruption_budgets[0].reasons[0]", "is not a valid reason"),
         ([{"nodes": 1, "reasons": [[]]}], "disruption_budgets[0].reasons[0]", "is not a valid reason"),
