@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.problems import Problem, shown
+from berth.core.problems import Problem, shown, suggestion
 from pools.plugins.base import Plugin
 from pools.plugins.errors import PluginError
 from pools.plugins.image import Image, Index
